@@ -7,7 +7,7 @@
 use super::bits::{Bits, low};
 use super::course::{Course, Step, Taken};
 use super::graph::NONE;
-use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
+use super::template::{Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Template, Templates};
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
@@ -19,9 +19,10 @@ const ALL: usize = 256;
 /// General registers of AArch32: r0 to r14.
 const GENERAL_NARROW: usize = 15;
 
-/// ETMv4's exception numbers of a reset and of the entry to debug state (IHI 0064H, 6.4.8).
+/// ETMv4's exception numbers of a reset, of the entry to debug state and of a call (IHI 0064H, 6.4.8).
 const RESET: u16 = 0;
 const DEBUG_HALT: u16 = 1;
+const CALL: u16 = 2;
 
 /// Who takes what is built. The builder numbers nodes and accesses itself, so they have the same
 /// numbers whoever takes them.
@@ -34,6 +35,8 @@ pub(super) trait Sink {
     fn relation(&mut self, _op: u32, _nodes: [u32; 4]) {}
     /// A load or store, or a system call.
     fn access(&mut self, _op: u32, _nodes: [u32; 4], _step: u32, _access: u32) {}
+    /// A signal, whose frame may be larger than what is modelled; an access too.
+    fn signal(&mut self, _step: u32) {}
     /// Something that may write any memory; an access too.
     fn barrier(&mut self, _step: u32, _hard: bool) {}
     /// The node of a location before the step that is built was found.
@@ -55,6 +58,25 @@ struct Return {
     preserved: [u32; PRESERVED_MOST],
     /// Whether it leads to a landing pad, once that was of interest.
     lands: OnceCell<bool>,
+}
+
+/// What an exception of a program without its kernel was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    /// A signal was delivered where execution was at this address.
+    Delivered(u64),
+    /// The handler of a signal returned.
+    Returned,
+}
+
+/// A return of the handler of a signal, for the signal.
+#[derive(Clone, Debug)]
+struct SignalReturn {
+    to: Option<u64>,
+    /// The nodes of what a function preserves, behind it.
+    preserved: [u32; PRESERVED_MOST],
+    /// Returns that were open behind it.
+    returns: usize,
 }
 
 const PRESERVED_MOST: usize = 20;
@@ -103,6 +125,8 @@ pub(super) struct Builder {
     narrow: bool,
     /// Returns whose calls were not met yet.
     returns: Vec<Return>,
+    /// Returns from handlers whose signals were not met yet.
+    signals: Vec<SignalReturn>,
     /// Whether returns are followed.
     follows_returns: bool,
     pub counts: Counts,
@@ -146,6 +170,7 @@ impl Builder {
             current: [NONE; ALL],
             narrow,
             returns: Vec::new(),
+            signals: Vec::new(),
             follows_returns: true,
             counts: Counts {
                 nodes: 0,
@@ -187,6 +212,7 @@ impl Builder {
             current,
             narrow,
             returns: Vec::new(),
+            signals: Vec::new(),
             follows_returns: false,
             counts: checkpoint.counts,
         }
@@ -237,6 +263,7 @@ impl Builder {
             self.lose(location, sink);
         }
         self.returns.clear();
+        self.signals.clear();
         self.barrier(step, true, sink);
     }
 
@@ -274,17 +301,114 @@ impl Builder {
     /// An exception was taken before a step.
     fn exception(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
         let untraced = taken.step == 0 && through.halted.is_some();
+        match self.signal(through, taken) {
+            Some(Signal::Delivered(from)) => return self.deliver(through, taken, from, sink),
+            Some(Signal::Returned) => return,
+            None => {}
+        }
         if through.without_kernel
             || through.templates.is_narrow()
             || taken.number == RESET
             || untraced
         {
-            // A signal: the kernel wrote a frame and set up the registers of the handler. AArch32
-            // banks registers by mode. A handler after the end of the trace is not known.
+            // In AArch32 a signal: the kernel wrote a frame and set up the registers of the handler.
+            // Systems in AArch32 bank registers by mode. A handler after the end of the trace is not
+            // known.
             return self.lose_everything(taken.step, sink);
         }
         self.returns.clear();
         self.lose(Location::SP.index(), sink);
+    }
+
+    /// What an exception was of a program in A64 without its kernel, if it is known.
+    fn signal(&self, through: &Through<'_>, taken: Taken) -> Option<Signal> {
+        let passed = self.counts.taken;
+        let same = |at: usize| {
+            let other = through.course.taken.get(at);
+            other.is_some_and(|other| other.step == taken.step)
+        };
+        let alone = !(same(passed) || passed >= 2 && same(passed - 2));
+        if !through.without_kernel || through.templates.is_narrow() || taken.step == 0 || !alone {
+            return None;
+        }
+        let template = |step| through.course.template(through.templates, step);
+        match taken.number {
+            RESET | DEBUG_HALT => None,
+            CALL => template(taken.step + 1)
+                .is_some_and(|call| call.sigreturn)
+                .then_some(Signal::Returned),
+            _ => {
+                // Execution did not continue where it was.
+                let handler = template(taken.step)?;
+                let from = taken.return_to?;
+                (handler.pc != from).then_some(Signal::Delivered(from))
+            }
+        }
+    }
+
+    /// A signal was delivered before a step: the kernel stored all registers in a frame.
+    fn deliver(&mut self, through: &Through<'_>, taken: Taken, from: u64, sink: &mut impl Sink) {
+        // What it did comes before the state in which the handler starts.
+        let step = taken.step + 1;
+        let handler = self.node(Location::SP.index(), sink);
+        self.kernel(through, &through.templates.delivery, step, sink);
+        let before = self.node(Location::SP.index(), sink);
+        self.frame(handler, before, sink);
+        self.counts.accesses += 1;
+        sink.signal(step);
+        if !self.follows_returns {
+            return;
+        }
+        match self.signals.pop() {
+            Some(open) if open.to == Some(from) => {
+                // The handler went back to where it came from.
+                self.returns.truncate(open.returns);
+                self.same(&open.preserved, Isa::A64, sink);
+            }
+            _ => {
+                self.returns.clear();
+                self.signals.clear();
+            }
+        }
+    }
+
+    /// The stack pointers of a handler, and of the program that it interrupts.
+    fn frame(&mut self, handler: u32, interrupted: u32, sink: &mut impl Sink) {
+        self.counts.relations += 1;
+        sink.relation(SIGNAL_FRAME, [handler, interrupted, NONE, NONE]);
+    }
+
+    /// What the kernel does, as a list of operations.
+    fn kernel(
+        &mut self,
+        through: &Through<'_>,
+        template: &Template,
+        step: u32,
+        sink: &mut impl Sink,
+    ) {
+        for index in (0..u32::from(template.count)).rev() {
+            let number = template.first + index;
+            self.operation(number, through.templates.op(number), step, sink);
+        }
+    }
+
+    /// The nodes of what a function preserves.
+    fn preserved(&self, isa: Isa) -> [u32; PRESERVED_MOST] {
+        let mut nodes = [NONE; PRESERVED_MOST];
+        for (slot, location) in nodes.iter_mut().zip(preserved(isa)) {
+            *slot = self.current[location.index()];
+        }
+        nodes
+    }
+
+    /// What a function preserves is as it was, by convention.
+    fn same(&self, behind: &[u32; PRESERVED_MOST], isa: Isa, sink: &mut impl Sink) {
+        for (&behind, location) in behind.iter().zip(preserved(isa)) {
+            let before = self.current[location.index()];
+            if behind != before && behind != NONE && before != NONE {
+                sink.relation(SAME_BY_CONVENTION, [behind, before, NONE, NONE]);
+            }
+        }
     }
 
     fn instruction(
@@ -297,6 +421,19 @@ impl Builder {
         let next = self.next(through, step);
         if template.opaque {
             return self.lose_everything(step, sink);
+        }
+        if template.sigreturn && through.without_kernel {
+            if self.follows_returns {
+                self.signals.push(SignalReturn {
+                    to: next,
+                    preserved: self.preserved(Isa::A64),
+                    returns: self.returns.len(),
+                });
+            }
+            let behind = self.node(Location::SP.index(), sink);
+            self.kernel(through, &through.templates.sigreturn, step, sink);
+            let handler = self.node(Location::SP.index(), sink);
+            return self.frame(handler, behind, sink);
         }
         self.control(through, template, next, step, sink);
         if template.changes_space {
@@ -342,9 +479,13 @@ impl Builder {
         let behind = step.checked_sub(1)?;
         let taken = &through.course.taken;
         let passed = self.counts.taken.checked_sub(1);
-        let passed = passed.map(|last| taken[last].step);
-        if passed == Some(behind) {
-            return None;
+        let passed = passed.map(|last| taken[last]);
+        if let Some(last) = passed.filter(|last| last.step == behind) {
+            match self.signal(through, last) {
+                Some(Signal::Delivered(from)) => return Some(from),
+                Some(Signal::Returned) => {}
+                None => return None,
+            }
         }
         match through.course.step(behind) {
             Step::Halted => through.halted,
@@ -496,13 +637,9 @@ impl Builder {
         if self.returns.len() >= DEEPEST {
             return;
         }
-        let mut nodes = [NONE; PRESERVED_MOST];
-        for (slot, location) in nodes.iter_mut().zip(preserved(isa)) {
-            *slot = self.current[location.index()];
-        }
         self.returns.push(Return {
             to,
-            preserved: nodes,
+            preserved: self.preserved(isa),
             lands: OnceCell::new(),
         });
     }
@@ -529,12 +666,7 @@ impl Builder {
         let found = recent + found;
         let nodes = self.returns[found].preserved;
         self.returns.truncate(found);
-        for (behind, location) in nodes.into_iter().zip(preserved(template.isa)) {
-            let before = self.current[location.index()];
-            if behind != before && behind != NONE && before != NONE {
-                sink.relation(SAME_BY_CONVENTION, [behind, before, NONE, NONE]);
-            }
-        }
+        self.same(&nodes, template.isa, sink);
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Taken {
     pub step: u32,
     /// Its number in the trace protocol.
     pub number: u16,
+    /// Where execution would have continued.
+    pub return_to: Option<u64>,
 }
 
 /// Places with consecutive positions.
@@ -66,8 +68,8 @@ pub(super) struct Course {
 struct Stretch {
     places: Vec<u32>,
     positions: Vec<(Position, u32)>,
-    /// The number of the place after it, and that of the exception.
-    taken: Vec<(u32, u16)>,
+    /// The number of the place after it, that of the exception, and where it returns to.
+    taken: Vec<(u32, u16, Option<u64>)>,
     /// The address space of the first place; what is not reported there, as first reported later.
     space: AddressSpace,
     /// The number of the first place after the last change of the address space.
@@ -226,13 +228,17 @@ impl Course {
                 });
             }
         }
-        for &(place, number) in stretch.taken.iter().rev() {
+        for &(place, number, return_to) in stretch.taken.iter().rev() {
             let step = if place == count {
                 before - 1
             } else {
                 step(place)
             };
-            self.taken.push(Taken { step, number });
+            self.taken.push(Taken {
+                step,
+                number,
+                return_to,
+            });
         }
         self.space = stretch.space;
         if let Some(changed) = stretch.space_changed {
@@ -313,7 +319,8 @@ impl Stretch {
                     blocks.lose();
                 }
                 Entry::Exception(exception) => {
-                    stretch.taken.push((number, exception.number));
+                    let return_to = exception.return_address.map(|address| address.0);
+                    stretch.taken.push((number, exception.number, return_to));
                     blocks.lose();
                 }
                 Entry::Mark(Mark::Context(context)) => {

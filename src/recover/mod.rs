@@ -20,6 +20,7 @@ mod recorded;
 mod recovery;
 mod refine;
 mod regions;
+mod signals;
 mod solver;
 mod status;
 mod system_calls;

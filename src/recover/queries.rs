@@ -156,6 +156,10 @@ impl Window {
     /// last: computed forward from what was there before it.
     fn evaluate(&self, builder: &Builder, step: u32, op: u32) -> Option<Known<u64>> {
         let template = self.course.template(&self.templates, step)?;
+        if !(template.first..template.first + u32::from(template.count)).contains(&op) {
+            // It is of the kernel.
+            return None;
+        }
         let mut values = vec![(Bits::UNKNOWN, Status::Proved); 256];
         for (location, &node) in builder.current().iter().enumerate() {
             if let Some(known) = self.solver.known(node) {

@@ -35,8 +35,9 @@ impl Class {
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    /// Granules from the lowest to the highest that the stack pointer reached.
-    stack: Option<(u64, u64)>,
+    /// Granules from the lowest to the highest that the stack pointer reached, of each stack: the handler
+    /// of a signal may have one of its own.
+    stacks: Vec<(u64, u64)>,
     /// Granules of the frame records of the calls that are open at the end.
     records: HashSet<u64>,
 }
@@ -52,7 +53,14 @@ impl Regions {
     ) {
         /// Callers' frames beyond what was reached, in granules.
         const BEYOND: u64 = 1 << 13;
-        let mut range: Option<(u64, u64)> = None;
+        /// Stacks are this far apart, in granules.
+        const APART: u64 = 1 << 17;
+        /// Stacks that are told apart; others do not count as stacks.
+        const MOST: usize = 64;
+        let near = |(low, high): (u64, u64), granule: u64| {
+            (low.saturating_sub(APART)..=high.saturating_add(APART)).contains(&granule)
+        };
+        let mut stacks: Vec<(u64, u64)> = Vec::new();
         for access in accesses {
             let Place::Cells(event, _) = access.place else {
                 continue;
@@ -65,11 +73,25 @@ impl Regions {
             if op.operands[0] == stack[usize::from(op.narrow)] {
                 let cell = cells.events[event as usize].cell;
                 let granule = cells.all[cell as usize].granule;
-                let (low, high) = range.unwrap_or((granule, granule));
-                range = Some((low.min(granule), high.max(granule)));
+                if let Some((low, high)) = stacks.iter_mut().find(|stack| near(**stack, granule)) {
+                    (*low, *high) = ((*low).min(granule), (*high).max(granule));
+                } else if stacks.len() < MOST {
+                    stacks.push((granule, granule));
+                }
             }
         }
-        self.stack = range.map(|(low, high)| (low, high.saturating_add(BEYOND)));
+        stacks.sort_unstable();
+        self.stacks.clear();
+        for (low, high) in stacks {
+            match self.stacks.last_mut() {
+                Some(last) if near(*last, low) => last.1 = last.1.max(high),
+                _ => self.stacks.push((low, high)),
+            }
+        }
+        // What is beyond the stack of a handler may be anything.
+        if let [only] = &mut self.stacks[..] {
+            only.1 = only.1.saturating_add(BEYOND);
+        }
     }
 
     /// Finds the frame records of A64 (AAPCS64 6.4.6) from the last one on: what they hold is written
@@ -81,10 +103,8 @@ impl Regions {
         let mut record = last;
         while self.records.len() < 2 * MOST {
             let mut next = [0; 8];
-            let inside = self
-                .stack
-                .is_some_and(|(low, high)| (low..=high).contains(&(record >> 3)));
-            if !inside || record & 7 != 0 || memory.read(record, &mut next) < 8 {
+            if !self.is_stack(record >> 3) || record & 7 != 0 || memory.read(record, &mut next) < 8
+            {
                 return;
             }
             self.records.extend([record >> 3, (record >> 3) + 1]);
@@ -95,6 +115,11 @@ impl Regions {
             }
             record = next;
         }
+    }
+
+    fn is_stack(&self, granule: u64) -> bool {
+        let mut stacks = self.stacks.iter();
+        stacks.any(|(low, high)| (low..=high).contains(&&granule))
     }
 
     /// The class of a granule that no access is known to have reached.
@@ -109,8 +134,7 @@ impl Regions {
 
     /// The class of a granule, by whether computed addresses reach it.
     pub fn class_of(&self, granule: u64, indirect: bool) -> Class {
-        let inside = |(low, high)| (low..=high).contains(&granule);
-        match (self.stack.is_some_and(inside), indirect) {
+        match (self.is_stack(granule), indirect) {
             (true, false) => Class::Protected,
             (true, true) => Class::Stack,
             (false, _) => Class::Other,
@@ -121,7 +145,8 @@ impl Regions {
     /// was seen to store to one class says little: copies of memory store to all.
     pub fn may_write(access: &Access, direct: bool, class: Class) -> bool {
         match access.kind {
-            AccessKind::Load => false,
+            // The frame is below the stack pointer.
+            AccessKind::Load | AccessKind::Signal => false,
             AccessKind::Lost => true,
             AccessKind::Store if direct => true,
             AccessKind::Store | AccessKind::Unmodelled | AccessKind::SystemCall => {

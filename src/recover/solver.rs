@@ -11,9 +11,10 @@ use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
+use super::signals;
 use super::status::Level;
 use super::system_calls::{self, Effect};
-use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Templates};
+use super::template::{Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Templates};
 use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
@@ -40,6 +41,8 @@ pub(super) enum AccessKind {
     Load,
     Store,
     SystemCall,
+    /// What the kernel writes of a signal beside what is modelled.
+    Signal,
     /// An instruction without a model.
     Unmodelled,
     /// What was before is not connected with what is behind.
@@ -123,7 +126,7 @@ impl Solver {
             });
         }
         let relation = match kind {
-            AccessKind::Unmodelled | AccessKind::Lost => NONE,
+            AccessKind::Signal | AccessKind::Unmodelled | AccessKind::Lost => NONE,
             _ => {
                 let relation = self.graph.add_relation(op, nodes);
                 let number = self.accesses.len() as u32;
@@ -161,7 +164,7 @@ impl Solver {
         if layer == Layer::Inferred {
             for relation in 0..self.graph.relations.len() as u32 {
                 let op = self.graph.relations[relation as usize].op;
-                if matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL) {
+                if matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL | SIGNAL_FRAME) {
                     self.graph.enqueue(relation);
                 }
             }
@@ -236,6 +239,7 @@ impl Solver {
         let op = match relation.op {
             SAME_BY_CONVENTION if self.layer == Some(Layer::Proved) => return,
             SYSTEM_CALL => return self.system_call(number, known),
+            SIGNAL_FRAME => return self.signal_frame(number, known),
             op => known.templates.op(op),
         };
         if op.access().is_some() {
@@ -429,6 +433,20 @@ impl Solver {
                 self.accesses[number as usize].place = Place::Elsewhere;
             }
             self.resolved(number, known);
+        }
+    }
+
+    /// A signal: its frame is where memory still holds it.
+    fn signal_frame(&mut self, relation: u32, known: &Known<'_>) {
+        let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
+        let is_open = self.graph.bits(handler).whole().is_none();
+        if self.layer == Some(Layer::Inferred)
+            && known.is_final
+            && is_open
+            && let Some(stack_pointer) = self.graph.bits(before).whole()
+            && let Some(frame) = signals::frame_below(stack_pointer, known.memory)
+        {
+            self.learn(handler, Bits::known(frame), relation);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Instructions as the solver needs them, each decoded once.
 
 use super::blocks::Blocks;
+use super::signals;
 use crate::arch::Architecture;
 use crate::flow::View;
 use crate::quantity::{Address, Isa};
@@ -15,6 +16,8 @@ use t32::ItState;
 pub(super) const SAME_BY_CONVENTION: u32 = 0;
 /// The operation of system calls: number, and the result behind it.
 pub(super) const SYSTEM_CALL: u32 = 1;
+/// The operation of signals: the stack pointer of the handler, and that of the program before.
+pub(super) const SIGNAL_FRAME: u32 = 2;
 
 /// An operation of an instruction.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,8 @@ pub(super) struct Template {
     pub calls: bool,
     /// The trace says that this branch was not taken.
     pub untaken: bool,
+    /// A system call behind an instruction that selects the return of a signal's handler.
+    pub sigreturn: bool,
 }
 
 impl Template {
@@ -87,6 +92,9 @@ pub(super) struct Templates {
     pub architecture: Architecture,
     /// Of the core's instructions nothing is known.
     pub without_model: bool,
+    /// What the kernel does when a signal is delivered, and when its handler returns.
+    pub delivery: Template,
+    pub sigreturn: Template,
 }
 
 impl Default for Templates {
@@ -99,16 +107,26 @@ impl Default for Templates {
             direct: false,
             narrow: false,
         };
-        let call = Op {
+        let unknown = Op {
             operation: Operation::Unknown,
             ..own
         };
+        let mut ops = vec![own, unknown, own];
+        let [delivery, sigreturn] = [signals::delivery(), signals::sigreturn()].map(|semantics| {
+            let template = put(&mut ops, 0, Isa::A64, &semantics);
+            // Handlers also reach the frame through a pointer.
+            let own = &mut ops[template.first as usize..];
+            own.iter_mut().for_each(|op| op.direct = false);
+            template
+        });
         Self {
             all: Vec::new(),
-            ops: vec![own, call],
+            ops,
             known: HashMap::new(),
             architecture: Architecture::AArch64,
             without_model: false,
+            delivery,
+            sigreturn,
         }
     }
 }
@@ -166,7 +184,11 @@ impl Templates {
             Some(semantics) => self.add(address, isa, &semantics),
             None => self.add_unknown(address, isa, code),
         };
-        self.all[number as usize].untaken = untaken;
+        let before = history.code(view, Address(address.wrapping_sub(4)));
+        let selects = before.first_chunk() == Some(&signals::MOV_X8_SIGRETURN.to_le_bytes());
+        let template = &mut self.all[number as usize];
+        template.untaken = untaken;
+        template.sigreturn = isa == Isa::A64 && template.control == Control::SystemCall && selects;
         self.known.insert(key, number);
         number
     }
@@ -219,46 +241,53 @@ impl Templates {
 
     /// Adds an instruction.
     pub fn add(&mut self, pc: u64, isa: Isa, semantics: &Semantics) -> u32 {
-        let narrow = isa != Isa::A64;
-        let first = self.ops.len() as u32;
-        let mut calls = false;
-        for (index, relation) in semantics.relations.iter().enumerate() {
-            let mut op = Op {
-                operation: relation.operation,
-                destination: relation.destination,
-                operands: [relation.a, relation.b, relation.c],
-                displacement: 0,
-                direct: false,
-                narrow,
-            };
-            if op.access().is_some() {
-                let before = &semantics.relations[..index];
-                let (base, displacement) = base(before, relation.a, narrow);
-                op.operands[0] = base;
-                op.displacement = displacement;
-                op.direct = is_direct(base, narrow);
-            }
-            calls |= is_link(relation, pc.wrapping_add(semantics.size.into()), narrow);
-            self.ops.push(op);
-        }
-        self.all.push(Template {
-            pc,
-            isa,
-            size: semantics.size,
-            control: semantics.control,
-            first,
-            count: semantics.relations.len() as u16,
-            stores_anywhere: semantics.may_store_anywhere,
-            changes_space: semantics.changes_space,
-            opaque: false,
-            calls: calls
-                && matches!(
-                    semantics.control,
-                    Control::Jump(_) | Control::Indirect { .. }
-                ),
-            untaken: false,
-        });
+        let template = put(&mut self.ops, pc, isa, semantics);
+        self.all.push(template);
         self.all.len() as u32 - 1
+    }
+}
+
+/// Puts the operations of an instruction behind others.
+fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template {
+    let narrow = isa != Isa::A64;
+    let first = ops.len() as u32;
+    let mut calls = false;
+    for (index, relation) in semantics.relations.iter().enumerate() {
+        let mut op = Op {
+            operation: relation.operation,
+            destination: relation.destination,
+            operands: [relation.a, relation.b, relation.c],
+            displacement: 0,
+            direct: false,
+            narrow,
+        };
+        if op.access().is_some() {
+            let before = &semantics.relations[..index];
+            let (base, displacement) = base(before, relation.a, narrow);
+            op.operands[0] = base;
+            op.displacement = displacement;
+            op.direct = is_direct(base, narrow);
+        }
+        calls |= is_link(relation, pc.wrapping_add(semantics.size.into()), narrow);
+        ops.push(op);
+    }
+    Template {
+        pc,
+        isa,
+        size: semantics.size,
+        control: semantics.control,
+        first,
+        count: semantics.relations.len() as u16,
+        stores_anywhere: semantics.may_store_anywhere,
+        changes_space: semantics.changes_space,
+        opaque: false,
+        calls: calls
+            && matches!(
+                semantics.control,
+                Control::Jump(_) | Control::Indirect { .. }
+            ),
+        untaken: false,
+        sigreturn: false,
     }
 }
 

@@ -314,7 +314,11 @@ fn the_trace_separates_address_spaces_too() {
 fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
     let before_last = |code: &[u32], all: &FinalState, number: Option<u16>| {
         let window = solved_with(code, all, |course| {
-            let taken = number.map(|number| Taken { step: 0, number });
+            let taken = number.map(|number| Taken {
+                step: 0,
+                number,
+                return_to: None,
+            });
             course.taken.extend(taken);
         });
         before(&window, all, code, 2, 5)

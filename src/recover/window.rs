@@ -123,6 +123,11 @@ impl Sink for Into<'_> {
         }
     }
 
+    fn signal(&mut self, step: u32) {
+        let kind = AccessKind::Signal;
+        self.solver.add_access(kind, NONE, [NONE; 4], step);
+    }
+
     fn barrier(&mut self, step: u32, hard: bool) {
         let kind = if hard {
             AccessKind::Lost

@@ -212,7 +212,11 @@ fn window(code: &[Semantics], run: &Run, facts: &FinalState, cuts: &[usize]) -> 
             window.memory(facts, index as u32 / 3, MEMORY + 64, &mut [None; 8]);
         }
         while let Some(&step) = taken.next_if(|&&step| (step as usize) < index) {
-            window.course.taken.push(Taken { step, number: 10 });
+            window.course.taken.push(Taken {
+                step,
+                number: 10,
+                return_to: None,
+            });
         }
         window.course.push(step);
     }
