@@ -34,9 +34,10 @@ const REFERRING: [&str; 4] = [
 pub const NAMES: [&str; 5] = [HEAD, REFERRING[0], REFERRING[1], REFERRING[2], REFERRING[3]];
 /// The largest part of such a function that is examined, in bytes.
 const EXAMINED: u64 = 4096;
-/// The most places that are tried to find the kernel's types, and their largest size.
-const TRIED: usize = 16;
-const MOST_TYPES: usize = 64 << 20;
+/// The most places that are tried to find the kernel's types, and their size in all; each module has
+/// some.
+const TRIED: usize = 4096;
+const TRIED_TYPES: usize = 256 << 20;
 
 /// Offsets of the members that are read.
 #[derive(Clone, Debug)]
@@ -265,17 +266,23 @@ pub fn of_kernel(
 
 /// The layout of modules, by the types in the kernel's memory.
 fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, String> {
-    let places = kernel.places(btf::START).filter_map(|place| {
+    let mut left = TRIED_TYPES;
+    let places = kernel.places(btf::START).take(TRIED);
+    let found = places.filter_map(|place| {
         let length = btf::length(&bytes(kernel, place, btf::HEADER)?)?;
-        let length = Some(length).filter(|length| *length <= MOST_TYPES)?;
-        bytes(kernel, place, length)
+        left = left.checked_sub(length)?;
+        let types = bytes(kernel, place, length)?;
+        Some(Layout::of(&Btf::read(&types)?))
     });
     // Modules have types of their own; only those of the kernel include modules.
-    let layouts = places
-        .take(TRIED)
-        .filter_map(|types| Some(Layout::of(&Btf::read(&types)?)));
-    let layout = layouts.reduce(Result::or);
-    layout.unwrap_or_else(|| Err("the kernel's types (BTF) are not in its memory".to_owned()))
+    let mut reason = None;
+    for layout in found {
+        match layout {
+            Ok(layout) => return Ok(layout),
+            Err(why) => reason = reason.or(Some(why)),
+        }
+    }
+    Err(reason.unwrap_or_else(|| "the kernel's types (BTF) are not in its memory".to_owned()))
 }
 
 /// The offsets of the base and size of the ranges of code in `struct module`.

@@ -76,10 +76,14 @@ impl<'b> PhysicalKernel<'b> {
     pub fn places(&self, bytes: &[u8]) -> impl Iterator<Item = u64> {
         let finder = memchr::memmem::Finder::new(bytes).into_owned();
         self.pieces.0.iter().flat_map(move |(address, memory)| {
-            let found = finder.find_iter(memory).collect::<Vec<_>>();
             let offset = self.image_offset;
-            let places = found.into_iter();
-            places.map(move |place| address.wrapping_add(place as u64).wrapping_add(offset))
+            let mut from = 0;
+            let finder = finder.clone();
+            std::iter::from_fn(move || {
+                let place = from + finder.find(memory.get(from..)?)?;
+                from = place + 1;
+                Some(address.wrapping_add(place as u64).wrapping_add(offset))
+            })
         })
     }
 }
