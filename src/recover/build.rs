@@ -4,13 +4,16 @@
 //! writes it. Backward, a node begins at its last reader. Flags, vectors and temporaries that
 //! nobody reads have none. What a copy leaves in two places is one node.
 
+mod signals;
+
 use super::bits::{Bits, low};
 use super::course::{Course, Step, Taken};
 use super::graph::NONE;
-use super::template::{Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Template, Templates};
+use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
+use signals::{Signal, SignalReturn};
 use std::cell::{Cell, OnceCell};
 
 /// Locations, with the temporaries of an instruction.
@@ -58,25 +61,6 @@ struct Return {
     preserved: [u32; PRESERVED_MOST],
     /// Whether it leads to a landing pad, once that was of interest.
     lands: OnceCell<bool>,
-}
-
-/// What an exception of a program without its kernel was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Signal {
-    /// A signal was delivered where execution was at this address.
-    Delivered(u64),
-    /// The handler of a signal returned.
-    Returned,
-}
-
-/// A return of the handler of a signal, for the signal.
-#[derive(Clone, Debug)]
-struct SignalReturn {
-    to: Option<u64>,
-    /// The nodes of what a function preserves, behind it.
-    preserved: [u32; PRESERVED_MOST],
-    /// Returns that were open behind it.
-    returns: usize,
 }
 
 const PRESERVED_MOST: usize = 20;
@@ -320,78 +304,6 @@ impl Builder {
         self.lose(Location::SP.index(), sink);
     }
 
-    /// What an exception was of a program in A64 without its kernel, if it is known.
-    fn signal(&self, through: &Through<'_>, taken: Taken) -> Option<Signal> {
-        let passed = self.counts.taken;
-        let same = |at: usize| {
-            let other = through.course.taken.get(at);
-            other.is_some_and(|other| other.step == taken.step)
-        };
-        let alone = !(same(passed) || passed >= 2 && same(passed - 2));
-        if !through.without_kernel || through.templates.is_narrow() || taken.step == 0 || !alone {
-            return None;
-        }
-        let template = |step| through.course.template(through.templates, step);
-        match taken.number {
-            RESET | DEBUG_HALT => None,
-            CALL => template(taken.step + 1)
-                .is_some_and(|call| call.sigreturn)
-                .then_some(Signal::Returned),
-            _ => {
-                // Execution did not continue where it was.
-                let handler = template(taken.step)?;
-                let from = taken.return_to?;
-                (handler.pc != from).then_some(Signal::Delivered(from))
-            }
-        }
-    }
-
-    /// A signal was delivered before a step: the kernel stored all registers in a frame.
-    fn deliver(&mut self, through: &Through<'_>, taken: Taken, from: u64, sink: &mut impl Sink) {
-        // What it did comes before the state in which the handler starts.
-        let step = taken.step + 1;
-        let handler = self.node(Location::SP.index(), sink);
-        self.kernel(through, &through.templates.delivery, step, sink);
-        let before = self.node(Location::SP.index(), sink);
-        self.frame(handler, before, sink);
-        self.counts.accesses += 1;
-        sink.signal(step);
-        if !self.follows_returns {
-            return;
-        }
-        match self.signals.pop() {
-            Some(open) if open.to == Some(from) => {
-                // The handler went back to where it came from.
-                self.returns.truncate(open.returns);
-                self.same(&open.preserved, Isa::A64, sink);
-            }
-            _ => {
-                self.returns.clear();
-                self.signals.clear();
-            }
-        }
-    }
-
-    /// The stack pointers of a handler, and of the program that it interrupts.
-    fn frame(&mut self, handler: u32, interrupted: u32, sink: &mut impl Sink) {
-        self.counts.relations += 1;
-        sink.relation(SIGNAL_FRAME, [handler, interrupted, NONE, NONE]);
-    }
-
-    /// What the kernel does, as a list of operations.
-    fn kernel(
-        &mut self,
-        through: &Through<'_>,
-        template: &Template,
-        step: u32,
-        sink: &mut impl Sink,
-    ) {
-        for index in (0..u32::from(template.count)).rev() {
-            let number = template.first + index;
-            self.operation(number, through.templates.op(number), step, sink);
-        }
-    }
-
     /// The nodes of what a function preserves.
     fn preserved(&self, isa: Isa) -> [u32; PRESERVED_MOST] {
         let mut nodes = [NONE; PRESERVED_MOST];
@@ -423,17 +335,7 @@ impl Builder {
             return self.lose_everything(step, sink);
         }
         if template.sigreturn && through.without_kernel {
-            if self.follows_returns {
-                self.signals.push(SignalReturn {
-                    to: next,
-                    preserved: self.preserved(Isa::A64),
-                    returns: self.returns.len(),
-                });
-            }
-            let behind = self.node(Location::SP.index(), sink);
-            self.kernel(through, &through.templates.sigreturn, step, sink);
-            let handler = self.node(Location::SP.index(), sink);
-            return self.frame(handler, behind, sink);
+            return self.handler_returns(through, next, step, sink);
         }
         self.control(through, template, next, step, sink);
         if template.changes_space {

@@ -9,6 +9,7 @@ mod exit;
 mod libraries;
 mod linux_programs;
 mod matrix;
+mod past_signals;
 mod past_values;
 mod plugin_stream;
 mod random_program;
