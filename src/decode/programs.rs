@@ -99,7 +99,7 @@ impl Programs {
             if options.symbols {
                 let mut found = Symbols::default();
                 for program in &programs {
-                    if let Err(error) = found.add_moved(program.elf.bytes(), program.elf.offset) {
+                    if let Err(error) = found.add_file(&program.elf) {
                         let program = program.elf.path.clone();
                         notes.push(Note::Symbols { program, error });
                     }
@@ -109,7 +109,7 @@ impl Programs {
                     let memory = (&core.memory, core.space);
                     for library in libraries::of_program(loaded, &program.elf, memory) {
                         // An unreadable library provides no names.
-                        let _ = found.add_moved(library.bytes(), library.offset);
+                        let _ = found.add_file(&library);
                         images.push(library);
                     }
                 }

@@ -39,7 +39,8 @@ pub enum FunctionKind {
 pub struct Function {
     /// How it is known.
     pub kind: FunctionKind,
-    /// Its name in the source; made of its address if no symbol names it.
+    /// Its name in the source; if no symbol names it, the name of the file and the address in it, or the
+    /// address.
     pub name: String,
     /// Its first instruction; `None` for exceptions and unknown code.
     pub start: Option<Address>,
@@ -134,12 +135,12 @@ impl Functions {
         if let Some(known) = self.at(symbols, address) {
             return known;
         }
-        let id = self.add(
-            FunctionKind::Target,
-            format!("{address}"),
-            Some(address),
-            None,
+        let file = symbols.and_then(|symbols| symbols.file(address.0));
+        let name = file.map_or_else(
+            || address.to_string(),
+            |(name, address)| format!("{name}+{address:#x}"),
         );
+        let id = self.add(FunctionKind::Target, name, Some(address), None);
         self.starts.insert(address.0, id);
         id
     }

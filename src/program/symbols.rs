@@ -2,6 +2,7 @@
 //!
 //! Independent of snapshots and trace.
 
+use super::elf::Elf;
 use super::names;
 use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
@@ -87,6 +88,17 @@ pub struct Symbols {
     /// Each with the offset of its addresses. Debug information is read on first use, hence the
     /// lock.
     lines: Vec<(u64, Mutex<addr2line::Context<Slice>>)>,
+    /// Where files are in memory.
+    files: Vec<FileRange>,
+}
+
+/// Addresses that belong to a file.
+struct FileRange {
+    addresses: Range<u64>,
+    /// The name of the file, without directories.
+    name: Arc<str>,
+    /// The difference to the addresses in the file.
+    offset: u64,
 }
 
 impl Symbols {
@@ -105,7 +117,7 @@ impl Symbols {
     /// # Errors
     ///
     /// The same as for [`add`](Self::add).
-    pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), SymbolsError> {
+    fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), SymbolsError> {
         let file = object::File::parse(elf)?;
         let mut functions = functions(&file);
         for function in &mut functions {
@@ -131,6 +143,30 @@ impl Symbols {
         let context = addr2line::Context::from_dwarf(dwarf)?;
         self.lines.push((offset, Mutex::new(context)));
         Ok(())
+    }
+
+    /// The same for a program or a library, by which code without symbols is named.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`add`](Self::add).
+    pub fn add_file(&mut self, elf: &Elf) -> Result<(), SymbolsError> {
+        let name = elf.path.file_name().unwrap_or(elf.path.as_os_str());
+        let name: Arc<str> = one_line(&name.to_string_lossy()).into();
+        let ranges = elf.segments.iter().map(|segment| FileRange {
+            addresses: segment.address..segment.end(),
+            name: Arc::clone(&name),
+            offset: elf.offset,
+        });
+        self.files.extend(ranges);
+        self.add_moved(elf.bytes(), elf.offset)
+    }
+
+    /// Returns the name of the file that an address belongs to, and the address in that file.
+    pub fn file(&self, address: u64) -> Option<(&str, u64)> {
+        let mut files = self.files.iter();
+        let found = files.find(|file| file.addresses.contains(&address))?;
+        Some((&found.name, address.wrapping_sub(found.offset)))
     }
 
     /// Returns whether there are no functions.
@@ -396,6 +432,7 @@ impl Symbols {
             found: findable(&functions),
             functions,
             lines: Vec::new(),
+            files: Vec::new(),
         }
     }
 }

@@ -116,10 +116,10 @@ impl SnapshotTarget {
             let mut symbols = Symbols::default();
             let endpoint = &*self.endpoint;
             for program in endpoint.programs() {
-                let _ = symbols.add_moved(program.elf.bytes(), program.elf.offset);
+                let _ = symbols.add_file(&program.elf);
             }
             for library in self.library_files() {
-                let _ = symbols.add_moved(library.bytes(), library.offset);
+                let _ = symbols.add_file(&library);
             }
             Arc::new(symbols)
         });

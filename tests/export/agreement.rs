@@ -1,10 +1,13 @@
 //! All formats agree with `decode --stats`.
 
-use super::common::{arg, armsnap, export_text, number, recorded, said, snapshots, stats};
+use super::common::{arg, armsnap, export_text, number, recorded, run, said, snapshots, stats};
+use super::programs::SOURCE;
+use crate::support::record::installed;
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::timeline::{Direction, PointKind, Timeline, TracedCore};
+use object::{Object, ObjectSymbol};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,4 +105,37 @@ fn a_part_starts_and_ends_at_positions() {
     assert!(refused("0+7", &[]).contains("a position belongs to one core"));
     let never = refused("0+99999", &["--core=Cortex-A57_0"]);
     assert!(never.contains("Cortex-A57_0 was never there"), "{never}");
+}
+
+/// A function of a stripped program, wherever it is loaded.
+#[test]
+fn code_without_symbols_is_named_by_its_file() {
+    let (compiler, tools) = (
+        "aarch64-linux-gnu-gcc",
+        ["qemu-aarch64", "aarch64-linux-gnu-strip"],
+    );
+    if !installed(&[compiler, tools[0], tools[1]]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (source, program, stripped) = (path("program.c"), path("program"), path("stripped"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let build = ["-O0", "-pie", "-fPIE", arg(&source), "-o", arg(&program)];
+    let built = run(compiler, &build);
+    assert!(built.status.success(), "{}", said(&built));
+    let made = run(tools[1], &["-o", arg(&stripped), arg(&program)]);
+    assert!(made.status.success(), "{}", said(&made));
+    let bytes = std::fs::read(&program).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let main = elf
+        .symbols()
+        .find(|symbol| symbol.name() == Ok("main"))
+        .unwrap();
+    let snapshot = path("snapshot");
+    let record = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&stripped)]);
+    assert!(record.status.success(), "{}", said(&record));
+    let stacks = export_text(&snapshot, "folded", &[]);
+    let name = format!("stripped+{:#x}", main.address());
+    assert!(stacks.contains(&name), "{name}: {stacks}");
 }
