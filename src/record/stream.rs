@@ -395,9 +395,11 @@ impl<'a> Fields<'a> {
 
 /// Fills `into`; returns false if the stream ends first.
 fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
+    use io::ErrorKind::{ConnectionReset, UnexpectedEof};
     match input.read_exact(into) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        // It is reset, behind all its bytes, if the emulator ended before it read a command.
+        Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -467,6 +469,8 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     /// The stream's contents as text.
     #[derive(Default)]
@@ -560,6 +564,18 @@ mod tests {
             count += items;
         }
         assert_eq!(count, whole.len());
+    }
+
+    #[test]
+    fn an_emulator_may_end_without_reading_a_command() {
+        let (reader, mut plugin) = UnixStream::pair().unwrap();
+        plugin.write_all(&chunk(3, 0, 5, &[])).unwrap();
+        plugin.write_all(&chunk(12, 0, 0, &[])).unwrap();
+        (&reader).write_all(b"a command").unwrap();
+        drop(plugin);
+        let mut log = Log::default();
+        read(reader, &mut log).unwrap();
+        assert_eq!(log.0, ["begin 0 5", "child"]);
     }
 
     #[test]
