@@ -13,6 +13,14 @@ import gdb.unwinder
 # The pc of a caller that is not known. GDB stops there, because that frame is the same again. At the
 # frame's own pc it could be one of an inlined function, and GDB 13 fails where such a frame occurs twice.
 NO_CALLER = 0
+# Code that a signal handler of A64 Linux returns to: `mov x8, #139` (rt_sigreturn), `svc #0`.
+SIGRETURN = bytes.fromhex("681180d2010000d4")
+# Where the pc of the interrupted code is in a signal's frame (struct rt_sigframe of arm64 Linux).
+INTERRUPTED_PC = 0x238
+# Where the other state is, in parts that each start with a magic number and a size, and those parts that GDB
+# reads wherever it runs (FPSIMD, ESR): it fails at SVE's if the target has no registers of that size.
+SAVED_PARTS = 0x250
+SIMPLE_PARTS = (0x46508001, 0x45535201)
 # Maximum number of requests for a reply that takes long. The server continues with each request.
 QUESTIONS = 200
 
@@ -120,10 +128,33 @@ class Frame:
     """A frame as the server reports it."""
 
     def __init__(self, fields):
+        # A handler of a signal, whose caller here is the code that it interrupted.
+        self.signal = fields[0].startswith("s")
+        fields[0] = fields[0].lstrip("s")
         self.stack, self.call, self.function, self.pc = (int(field, 16) for field in fields[:4])
         self.true_stack = int(fields[4], 16) if len(fields) > 4 else None
         named = (field.split(":") for field in fields[5:])
-        self.caller_registers = [(name, int(digits, 16)) for name, digits in named]
+        self.caller_registers = {name: int(digits, 16) for name, digits in named}
+        # Whether GDB finds the interrupted code of a handler, by the code that the handler returns to.
+        # It stays as it is when it is first needed.
+        self.shows_signal = None
+
+    @property
+    def sigreturn(self):
+        """The code that a signal handler returns to; None if unknown, or not a handler."""
+        return self.caller_registers.get("x30")
+
+    def is_signal(self, interrupted):
+        """Returns whether GDB can unwind this handler's signal by itself, to the interrupted frame."""
+        if self.shows_signal is None:
+            saved_pc = self.caller_registers.get("sp", 0) + INTERRUPTED_PC
+            self.shows_signal = (
+                self.sigreturn is not None
+                and memory(self.sigreturn, 8) == SIGRETURN
+                and memory(saved_pc, 8) == interrupted.pc.to_bytes(8, "little")
+                and is_simple(self.caller_registers["sp"] + SAVED_PARTS)
+            )
+        return self.shows_signal
 
     def identifier(self):
         """Its FrameId: the same at every position of its call."""
@@ -150,12 +181,21 @@ class Stack:
         self.frames += [Frame(frame.split(",")) for frame in frames]
         self.more = bool(frames) and reply.endswith("+")
 
+    def end_at(self, frame):
+        """Forgets the frames after one."""
+        del self.frames[frame + 1 :]
+        self.more = False
+
     def find(self, pending, pc, newest):
         """Returns the index of the frame that GDB requests, after fetching its caller too."""
         level = pending.level() if hasattr(pending, "level") else None
         frame = 0 if newest else self.levels.get(level, self.last + 1)
         while self.more and frame + 1 >= len(self.frames):
             self.ask_more()
+        inner = self.frames[frame - 1] if 0 < frame <= len(self.frames) else None
+        if inner and inner.shows_signal and pc == inner.sigreturn:
+            # Between the handler of a signal and the interrupted code.
+            return None
         # The caller of the last frame is that frame again.
         known = min(frame, len(self.frames) - 1)
         if known < 0 or pc != (self.frames[known].pc if known == frame else NO_CALLER):
@@ -184,6 +224,8 @@ class Callers(gdb.unwinder.Unwinder):
             newest = not pending.read_register("lr" if arm else "x30").is_optimized_out
         except (gdb.error, ValueError):
             newest = True
+        # Behind a signal, which GDB unwinds by itself, the link register is known.
+        newest = newest and not hides_position(pending)
         position = shown_position(pending)
         if newest and not position and knows(pending, "sp"):
             self.stacks.pop(gdb.selected_thread().global_num, None)
@@ -197,10 +239,23 @@ class Callers(gdb.unwinder.Unwinder):
         if frame is None:
             return alone(pending, pc) if newest else None
         this = stack.frames[frame]
-        caller = stack.frames[frame + 1].pc if frame + 1 < len(stack.frames) else NO_CALLER
+        outer = stack.frames[frame + 1] if frame + 1 < len(stack.frames) else None
+        caller, registers = outer.pc if outer else NO_CALLER, this.caller_registers
+        if outer and this.signal:
+            if this.is_signal(outer):
+                if int(pc) in (this.sigreturn, this.sigreturn + 4):
+                    return None
+                caller = this.sigreturn
+            elif outer.pc == outer.function:
+                # GDB would show the function before it: it looks up a caller's code at its pc - 1.
+                stack.end_at(frame)
+                caller, registers = NO_CALLER, {}
+            else:
+                # They are those of the code that the handler returns to.
+                registers = {}
         found = pending.create_unwind_info(this.identifier())
         found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
-        for name, value in this.caller_registers:
+        for name, value in registers.items():
             found.add_saved_register(name, gdb.Value(value).cast(pc.type))
         return found
 
@@ -224,6 +279,34 @@ def shown_position(frame):
     try:
         return int(frame.read_register("position"))
     except (gdb.error, ValueError):
+        return None
+
+
+def hides_position(frame):
+    """Returns whether `$position` is not passed on to this frame: it is not the newest."""
+    try:
+        return frame.read_register("position").is_optimized_out
+    except (gdb.error, ValueError):
+        return False
+
+
+def is_simple(part):
+    """Returns whether GDB can read the parts of a signal's frame. It ends at unknown memory."""
+    for _ in SIMPLE_PARTS:
+        head = memory(part, 8)
+        if head is None or head[:4] == bytes(4):
+            return True
+        if int.from_bytes(head[:4], "little") not in SIMPLE_PARTS:
+            return False
+        part += int.from_bytes(head[4:], "little")
+    return memory(part, 4) in (None, bytes(4))
+
+
+def memory(address, length):
+    """Reads memory; None if it is not known."""
+    try:
+        return bytes(gdb.selected_inferior().read_memory(address, length))
+    except (gdb.error, OverflowError):
         return None
 
 

@@ -19,6 +19,11 @@
 //! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same at every
 //! position within it.
 //!
+//! The frame of a handler of a signal starts with `s`, and the next is the code that it interrupted. At a handler's entry `x30`
+//! contains the address that it returns to, code that asks the kernel to resume the program; it is
+//! reported, if known, as `x30:VALUE`, which is in no other frame. The other registers are those of the
+//! handler's return to that code.
+//!
 //! `qArmsnap.position:1` is answered with the register `$position` of the thread, in hex.
 
 use std::fmt::Write as _;
@@ -110,6 +115,9 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     let mut frame = |call: Option<&OpenCall>, (pc, inside): (u64, u64), stack: &Stack| {
         let (rank, function) = name(&symbols, call, inside);
         let Stack { address, registers } = stack;
+        if call.is_some_and(|call| call.signal) {
+            text.push('s');
+        }
         let _ = write!(text, "{address:x},{rank:x},{function:x},{pc:x}{registers};");
     };
     let stacks = stacks(target, thread, calls, stack);
@@ -160,9 +168,9 @@ fn stacks(
     let cancel = Cancel::after(VALUES_LIMIT);
     let mut known: Vec<String> = Vec::with_capacity(calls.len());
     for call in calls {
-        let registers = match call.exception {
+        let registers = match call.exception && !call.signal {
             true => "",
-            false => caller_registers(target, (thread, call.entry), &cancel),
+            false => caller_registers(target, (thread, call.entry), call.signal, &cancel),
         };
         known.push(registers.to_owned());
     }
@@ -181,10 +189,11 @@ fn stacks(
 }
 
 /// Returns the fields for the registers of a call's caller, which start with the stack pointer; empty
-/// if that is not known.
+/// if that is not known. For the handler of a signal they contain the link register.
 fn caller_registers<'a>(
     target: &'a mut SnapshotTarget,
     entry: (Tid, Position),
+    signal: bool,
     cancel: &Cancel,
 ) -> &'a str {
     if !target.callers.registers.contains_key(&entry) {
@@ -196,7 +205,8 @@ fn caller_registers<'a>(
         let value = |name: &str| Places::of(architecture, name)?.value(known.as_ref()?);
         if let Some(stack) = value("sp") {
             let _ = write!(text, ",{:x},sp:{:x}", stack.value, stack.value);
-            for name in saved_registers(architecture) {
+            let link = signal.then(|| "x30".to_owned());
+            for name in saved_registers(architecture).chain(link) {
                 if let Some(known) = value(&name) {
                     let _ = write!(text, ",{name}:{:x}", known.value);
                 }
@@ -250,11 +260,16 @@ fn at_halted_state(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) ->
     format!("-{stack:x},{call:x},{function:x}").into_bytes()
 }
 
-/// Returns the pc of the caller of a call, and an address inside the caller's function. `None` for an
-/// exception: the code that it interrupted is not a caller.
+/// Returns the pc of the caller of a call, or of the code that a signal interrupted, and an address
+/// inside that function. `None` for other exceptions: the code that they interrupted is not a caller.
 fn return_site(call: &OpenCall) -> Option<(u64, u64)> {
-    let to = call.returns_to.filter(|_| !call.exception)?;
-    Some((to.0, to.0.wrapping_sub(1)))
+    let to = call.returns_to.filter(|_| !call.exception || call.signal)?;
+    let inside = if call.signal {
+        to.0
+    } else {
+        to.0.wrapping_sub(1)
+    };
+    Some((to.0, inside))
 }
 
 /// Returns an address without memory.

@@ -34,6 +34,9 @@ pub struct OpenCall {
     pub returns_to: Option<Address>,
     /// Not a call: an exception was taken, and this is its handler.
     pub exception: bool,
+    /// The exception was a signal of a program whose system is not traced, and this is its handler: it
+    /// returns to code that asks the kernel to resume the program.
+    pub signal: bool,
 }
 
 /// What is known of callers beyond those returned.
@@ -58,8 +61,6 @@ enum At {
 struct Node {
     call: OpenCall,
     outer: At,
-    /// It is a signal handler: it returns to code that asks the kernel to resume the program.
-    signal: bool,
 }
 
 /// A part of a history. It starts at a multiple of [`STRETCH`].
@@ -263,12 +264,7 @@ impl Stretch {
         }
         let mut nodes: Vec<Node> = Vec::with_capacity(open.len());
         for call in open.into_iter().rev() {
-            let signal = false;
-            nodes.push(Node {
-                call,
-                outer: at,
-                signal,
-            });
+            nodes.push(Node { call, outer: at });
             at = At::Call(nodes.len() as u32 - 1);
         }
         Self {
@@ -314,7 +310,7 @@ impl Builder {
 
     fn handles_signal(&self) -> bool {
         let last = self.open.last();
-        last.is_some_and(|last| self.nodes[*last as usize].signal)
+        last.is_some_and(|last| self.nodes[*last as usize].call.signal)
     }
 
     fn take(&mut self, Transition { position, to, how }: Transition) {
@@ -363,16 +359,13 @@ impl Builder {
             function,
             returns_to,
             exception: kind != Kind::Call,
+            signal: kind == Kind::Signal,
         };
         let outer = self.innermost();
         let depth = self.open.len();
         self.expected.entry(returns_to).or_default().push(depth);
         self.open.push(self.nodes.len() as u32);
-        self.nodes.push(Node {
-            call,
-            outer,
-            signal: kind == Kind::Signal,
-        });
+        self.nodes.push(Node { call, outer });
     }
 
     /// Closes the innermost call that returns to an address, and the calls within it.

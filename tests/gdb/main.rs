@@ -18,6 +18,7 @@ mod lldb;
 mod long_trace;
 mod moves;
 mod past_faults;
+mod past_signals;
 mod past_values;
 mod quiet_start;
 mod readme;
