@@ -77,8 +77,12 @@ impl Layouts {
     ///
     /// # Errors
     ///
-    /// None that are known.
+    /// On a big-endian machine, where the parquet crate writes files that cannot be read.
     pub fn of(tables: &[Table]) -> Result<Self, ExportError> {
+        if cfg!(target_endian = "big") {
+            let why = "parquet files cannot be written on a big-endian machine: use csv or jsonl";
+            return Err(ExportError::Unfit(why.to_owned()));
+        }
         let tables = tables.iter();
         let layouts = tables.map(|&table| Ok((table, Layout::of(table)?)));
         let layouts = layouts.collect::<Result<_, _>>().map_err(failure)?;
@@ -238,6 +242,7 @@ mod tests {
     use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
     #[test]
+    #[cfg_attr(target_endian = "big", ignore = "refused there")]
     fn rows_are_grouped_by_track() {
         let layouts = Layouts::of(&[Table::Lines]).unwrap();
         let track = |rows: u64| {
@@ -267,6 +272,14 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_endian = "big")]
+    fn big_endian_machines_are_refused() {
+        let refused = Layouts::of(&[Table::Lines]).err().unwrap();
+        assert!(refused.to_string().contains("big-endian"));
+    }
+
+    #[test]
+    #[cfg_attr(target_endian = "big", ignore = "refused there")]
     fn numbers_that_do_not_fit_are_the_largest() {
         let layouts = Layouts::of(&[Table::Lines, Table::Gaps]).unwrap();
         let mut sheets = Sheets::new(&layouts);
