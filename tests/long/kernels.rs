@@ -176,6 +176,7 @@ fn two_cores_boot_to_the_panic() {
 }
 
 /// Two processes with the same code at the same addresses, then the crash.
+/// The system call is in the same file, so that the line with the crash has code of its own.
 const CRASH: &str = r#"
 static long call(long number, long a, long b, long c, long d, long e)
 {

@@ -9,18 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Crashes with values in all vectors, and prints its core file.
 const CRASHES: &str = r#"
-static long call(long number, long a, long b, long c, long d)
-{
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
-    return x0;
-}
+#include "system_call.h"
 
-static long open(const char *path, long flags) { return call(56, -100, (long)path, flags, 0); }
+static long open(const char *path, long flags) { return call(56, -100, (long)path, flags, 0, 0); }
 
 static __attribute__((noinline)) void crash(void)
 {
@@ -40,16 +31,16 @@ static char line[2 * sizeof part + 3];
 
 void _start(void)
 {
-    call(40, (long)"proc", (long)"/proc", (long)"proc", 0);
-    call(64, open("/proc/sys/kernel/core_pattern", 1), (long)"/core", 5, 0);
+    call(40, (long)"proc", (long)"/proc", (long)"proc", 0, 0);
+    call(64, open("/proc/sys/kernel/core_pattern", 1), (long)"/core", 5, 0, 0);
     static const unsigned long unlimited[2] = {-1ul, -1ul};
-    call(261, 0, 4, (long)unlimited, 0);
-    long child = call(220, 17, 0, 0, 0);
+    call(261, 0, 4, (long)unlimited, 0, 0);
+    long child = call(220, 17, 0, 0, 0, 0);
     if (!child)
         crash();
-    call(260, -1, 0, 0, 0);
+    call(260, -1, 0, 0, 0, 0);
     long file = open("/core", 0), count;
-    while ((count = call(63, file, (long)part, sizeof part, 0)) > 0) {
+    while ((count = call(63, file, (long)part, sizeof part, 0, 0)) > 0) {
         char *at = line;
         *at++ = '@';
         for (long i = 0; i < count; i++) {
@@ -57,11 +48,11 @@ void _start(void)
             *at++ = "0123456789abcdef"[part[i] & 15];
         }
         *at++ = '\n';
-        call(64, 1, (long)line, at - line, 0);
+        call(64, 1, (long)line, at - line, 0, 0);
     }
-    call(64, 1, (long)"@end\n", 5, 0);
+    call(64, 1, (long)"@end\n", 5, 0, 0);
     for (;;)
-        call(124, 0, 0, 0, 0);
+        call(124, 0, 0, 0, 0, 0);
 }
 "#;
 

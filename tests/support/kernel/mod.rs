@@ -100,7 +100,7 @@ pub fn boot(kernel: &Path, output: &Path, options: &[&str]) -> Output {
 }
 
 /// Builds a static program, and an initial RAM disk with it as `/init` (a newc archive,
-/// Documentation/driver-api/early-userspace/buffer-format.rst).
+/// Documentation/driver-api/early-userspace/buffer-format.rst). It can include `system_call.h`.
 pub fn initrd(directory: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
     initrd_with(directory, source, &[])
 }
@@ -116,6 +116,8 @@ pub fn initrd_with(
     }
     let (code, program) = (directory.join("init.c"), directory.join("init"));
     std::fs::write(&code, source).unwrap();
+    let header = include_str!("system_call.h");
+    std::fs::write(directory.join("system_call.h"), header).unwrap();
     let built = Command::new("aarch64-linux-gnu-gcc")
         .args(["-g", "-O1", "-static", "-nostdlib", "-ffreestanding", "-o"])
         .arg(&program)
