@@ -251,7 +251,7 @@ class Callers(gdb.unwinder.Unwinder):
                 stack.end_at(frame)
                 caller, registers = NO_CALLER, {}
             else:
-                # They are those of the code that the handler returns to.
+                # The registers belong to the code that the handler returns to.
                 registers = {}
         found = pending.create_unwind_info(this.identifier())
         found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))

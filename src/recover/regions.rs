@@ -55,7 +55,7 @@ impl Regions {
         const BEYOND: u64 = 1 << 13;
         /// Stacks are this far apart, in granules.
         const APART: u64 = 1 << 17;
-        /// Stacks that are told apart; others do not count as stacks.
+        /// The most stacks that are distinguished; what is beyond is treated as other memory.
         const MOST: usize = 64;
         let near = |(low, high): (u64, u64), granule: u64| {
             (low.saturating_sub(APART)..=high.saturating_add(APART)).contains(&granule)

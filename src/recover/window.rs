@@ -215,8 +215,8 @@ impl Window {
         }
     }
 
-    /// The step of a position, with all from there to the end, and some before it, built and solved. `None` inside where the
-    /// position is not reached; outside if it was cancelled.
+    /// The step of a position; all from there to the end, and some steps before it, are built and solved.
+    /// `None` inside where the position is not reached; outside if it was cancelled.
     pub fn reach(
         &mut self,
         history: &mut History,

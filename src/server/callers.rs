@@ -19,10 +19,10 @@
 //! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same at every
 //! position within it.
 //!
-//! The frame of a handler of a signal starts with `s`, and the next is the code that it interrupted. At a handler's entry `x30`
-//! contains the address that it returns to, code that asks the kernel to resume the program; it is
-//! reported, if known, as `x30:VALUE`, which is in no other frame. The other registers are those of the
-//! handler's return to that code.
+//! The frame of a signal handler starts with `s`, and the next frame is the code that it interrupted. At
+//! the handler's entry `x30` contains the address that it returns to, code that asks the kernel to resume
+//! the program; it is reported, if known, as `x30:VALUE`, which is in no other frame. The other registers
+//! have their values at the handler's return to that code.
 //!
 //! `qArmsnap.position:1` is answered with the register `$position` of the thread, in hex.
 

@@ -211,9 +211,9 @@ impl Recorded {
         all
     }
 
-    /// By instructions before the end, the number of the state: of the instruction behind a system call,
-    /// and of the first one of a signal's handler, there is none, because the emulator executes it in one
-    /// step with the call. Of an instruction that faulted there is a state, but no position.
+    /// The number of the state before each instruction, counted from the end. The log has no state before
+    /// the instruction after a system call, nor before the first one of a signal handler: the emulator
+    /// executes them in one step with the call. An instruction that faulted has a state, but no position.
     fn numbers(&mut self) -> Vec<Option<usize>> {
         const MOST_MISSING: usize = 20;
         let positions = self.positions();
