@@ -206,9 +206,10 @@ impl ReportArguments {
 }
 
 /// Prints a message on standard error with control characters escaped. All messages are printed
-/// here, because any of them may contain text from an input.
+/// here, because any of them may contain text from an input. Nobody may be there to read it: a
+/// pager that the user left, a closed terminal.
 pub fn say(message: impl Display) {
-    eprintln!("{}", text::lines(&message.to_string()));
+    let _ = writeln!(io::stderr(), "{}", text::lines(&message.to_string()));
 }
 
 /// Prints notes, one line each.

@@ -69,7 +69,11 @@ mod unix {
 
     impl Drop for Pager {
         fn drop(&mut self) {
-            let _ = io::stdout().flush();
+            if io::stdout().flush().is_err() {
+                // The user left the pager: what it did not take must not reach the terminal.
+                discard_output();
+                let _ = io::stdout().flush();
+            }
             if let Some((mut child, out, errors)) = take_running() {
                 let _ = rustix::stdio::dup2_stdout(&out);
                 let _ = rustix::stdio::dup2_stderr(&errors);
@@ -81,11 +85,16 @@ mod unix {
     /// Ends all output, and waits until the user leaves the pager: the process is interrupted.
     pub fn abandon() {
         if let Some((mut child, ..)) = take_running() {
-            if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
-                let _ = rustix::stdio::dup2_stdout(&nowhere);
-                let _ = rustix::stdio::dup2_stderr(&nowhere);
-            }
+            discard_output();
             let _ = child.wait();
+        }
+    }
+
+    /// Points standard output and standard error at nowhere.
+    fn discard_output() {
+        if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&nowhere);
+            let _ = rustix::stdio::dup2_stderr(&nowhere);
         }
     }
 }

@@ -117,4 +117,10 @@ fn listings_go_through_the_pager() {
     let shown = on_a_terminal(line, head);
     assert_eq!(shown.lines().count(), 2, "{shown}");
     assert!(shown.ends_with("\n0\n"), "{shown}");
+    // A pager that reads nothing: what it did not take does not reach the terminal afterwards.
+    let none = &[("PAGER", "exec 0</dev/null; sleep 1")][..];
+    let shown = on_a_terminal("\"$ARMSNAP\" info mps2-m4; echo $?", none);
+    assert_eq!(shown, "0\n");
+    let shown = on_a_terminal(line, none);
+    assert_eq!(shown, "0\n");
 }
