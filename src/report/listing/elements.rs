@@ -1,5 +1,6 @@
 //! Elements as lines: what was executed, and everything beside it.
 
+use super::rendered::Rendered;
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::{SourceSinks, Stage};
@@ -11,6 +12,7 @@ use crate::quantity::BufferOffset;
 #[derive(Clone, Debug)]
 pub struct ElementListing<L> {
     lines: L,
+    rendered: Rendered,
     counts: Counts,
     unfollowed: Option<Unfollowed>,
 }
@@ -20,8 +22,32 @@ impl<L: Lines> ElementListing<L> {
     pub fn new(lines: L) -> Self {
         Self {
             lines,
+            rendered: Rendered::default(),
             counts: Counts::default(),
             unfollowed: None,
+        }
+    }
+
+    #[inline]
+    fn block_line(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        if L::SILENT {
+            return;
+        }
+        let kept = cycles.is_none();
+        if kept && self.rendered.write(at, id, taken, &mut self.lines) {
+            return;
+        }
+        let start = self.lines.out().len();
+        self.lines.range(at, &blocks.range(id, taken), cycles);
+        if kept {
+            self.rendered.keep(id, taken, &mut self.lines, start);
         }
     }
 }
@@ -37,13 +63,17 @@ impl<L: Lines> FlowSink for ElementListing<L> {
         cycles: Option<u32>,
     ) {
         self.counts.executed(blocks.instructions(id));
-        self.lines.block(at, blocks, id, taken, cycles);
+        self.block_line(at, blocks, id, taken, cycles);
     }
 
     #[inline]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         self.counts.executed_run(run);
-        self.lines.run(at, blocks, run);
+        if !L::SILENT {
+            for (id, taken) in run.blocks() {
+                self.block_line(at, blocks, id, taken, None);
+            }
+        }
     }
 
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
@@ -73,6 +103,10 @@ impl<L: Lines> FlowSink for ElementListing<L> {
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
         self.counts.elements += 1;
         self.lines.mark(at, mark);
+    }
+
+    fn forget(&mut self, _: &Blocks) {
+        self.rendered.forget();
     }
 }
 

@@ -1,10 +1,13 @@
 //! Executed instructions, one line each, with the elements between them.
 
+use super::rendered::Rendered;
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use crate::element::{Exception, Mark};
-use crate::flow::{CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes};
+use crate::flow::{
+    BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes,
+};
 use crate::program::disassembly::Disassembler;
 use crate::program::symbols::{SourceLine, Symbols};
 use crate::quantity::{Address, BufferOffset, Isa};
@@ -33,6 +36,7 @@ pub struct Instruction {
 /// Lists the instructions of one source.
 pub struct InstructionListing<'a, L, C> {
     lines: L,
+    rendered: Rendered,
     counts: Counts,
     unfollowed: Option<Unfollowed>,
     code: C,
@@ -53,6 +57,7 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
         let view = code.view(&ContextKey::default());
         Self {
             lines,
+            rendered: Rendered::default(),
             counts: Counts::default(),
             unfollowed: None,
             code,
@@ -81,6 +86,26 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
 }
 
 impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        let kept = !L::SILENT && cycles.is_none();
+        if kept && self.rendered.write(at, id, taken, &mut self.lines) {
+            self.counts.executed(blocks.instructions(id));
+            return;
+        }
+        let start = self.lines.out().len();
+        self.range(at, &blocks.range(id, taken), cycles);
+        if kept {
+            self.rendered.keep(id, taken, &mut self.lines, start);
+        }
+    }
+
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
         self.counts.executed(range.instructions);
         let mut address = range.start;
@@ -123,6 +148,10 @@ impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
             self.view = self.code.view(&ContextKey::from(context));
         }
         self.lines.mark(at, mark);
+    }
+
+    fn forget(&mut self, _: &Blocks) {
+        self.rendered.forget();
     }
 }
 

@@ -362,6 +362,10 @@ impl Lines for JsonLines {
         self.end();
     }
 
+    fn offset_column(&self, _: usize) -> usize {
+        self.head.len()
+    }
+
     fn out(&mut self) -> &mut TextBuffer {
         &mut self.out
     }

@@ -9,11 +9,12 @@ pub mod instructions;
 pub mod jsonl;
 pub mod nothing;
 pub mod packets;
+mod rendered;
 pub mod text;
 pub mod text_buffer;
 
 use crate::element::{Atoms, Exception, Mark};
-use crate::flow::{BlockId, Blocks, Gap, QRange, Range, Run};
+use crate::flow::{Gap, QRange, Range, Run};
 use crate::protocol::Describe;
 use crate::quantity::{Address, BufferOffset};
 use instructions::Instruction;
@@ -127,27 +128,6 @@ pub trait Lines {
     /// Executed instructions, with the cycles that belong to them.
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>);
 
-    /// A whole block of executed instructions.
-    #[inline]
-    fn block(
-        &mut self,
-        at: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        cycles: Option<u32>,
-    ) {
-        self.range(at, &blocks.range(id, taken), cycles);
-    }
-
-    /// Whole blocks of executed instructions, one after another.
-    #[inline]
-    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
-        for (id, taken) in run.blocks() {
-            self.block(at, blocks, id, taken, None);
-        }
-    }
-
     /// One executed instruction.
     fn instruction(&mut self, at: BufferOffset, instruction: &Instruction, cycles: Option<u32>);
 
@@ -159,6 +139,9 @@ pub trait Lines {
 
     /// A line of the listing of branches.
     fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);
+
+    /// Where an offset of this many digits starts in a line of a range or an instruction.
+    fn offset_column(&self, digits: usize) -> usize;
 
     /// The text so far.
     fn out(&mut self) -> &mut TextBuffer;

@@ -5,7 +5,7 @@ use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
 use crate::element::{Exception, Mark};
-use crate::flow::{BlockId, Blocks, Gap, QRange, Range, Run};
+use crate::flow::{Gap, QRange, Range};
 use crate::protocol::Describe;
 use crate::quantity::BufferOffset;
 
@@ -20,12 +20,14 @@ impl Lines for NoLines {
     fn mark(&mut self, _: BufferOffset, _: &Mark) {}
     fn exception(&mut self, _: BufferOffset, _: &Exception) {}
     fn range(&mut self, _: BufferOffset, _: &Range, _: Option<u32>) {}
-    fn block(&mut self, _: BufferOffset, _: &Blocks, _: BlockId, _: bool, _: Option<u32>) {}
-    fn run(&mut self, _: BufferOffset, _: &Blocks, _: Run<'_>) {}
     fn instruction(&mut self, _: BufferOffset, _: &Instruction, _: Option<u32>) {}
     fn q_range(&mut self, _: BufferOffset, _: &QRange) {}
     fn gap(&mut self, _: BufferOffset, _: Gap) {}
     fn branch_line(&mut self, _: BufferOffset, _: &Line, _: Option<u64>) {}
+
+    fn offset_column(&self, _: usize) -> usize {
+        0
+    }
 
     fn out(&mut self) -> &mut TextBuffer {
         &mut self.0

@@ -430,6 +430,10 @@ impl Lines for TextLines<'_> {
         self.end();
     }
 
+    fn offset_column(&self, digits: usize) -> usize {
+        (ID - 2).saturating_sub(digits)
+    }
+
     fn out(&mut self) -> &mut TextBuffer {
         &mut self.out
     }

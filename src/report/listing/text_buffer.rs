@@ -46,6 +46,14 @@ impl TextBuffer {
         self.0.extend_from_slice(text.as_bytes());
     }
 
+    /// Appends text, and returns it in the buffer.
+    #[inline]
+    pub fn copy(&mut self, text: &[u8]) -> &mut [u8] {
+        let start = self.0.len();
+        self.0.extend_from_slice(text);
+        &mut self.0[start..]
+    }
+
     /// Appends one byte of ASCII.
     #[inline]
     pub fn byte(&mut self, byte: u8) {
