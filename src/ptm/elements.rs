@@ -41,9 +41,13 @@ impl Elements {
         self.restart = true;
     }
 
-    fn context(&mut self, at: BufferOffset, isa: Isa, out: &mut impl ElementSink) {
-        self.context.isa = isa;
-        out.mark(at, Mark::Context(self.context));
+    fn context(&self, at: BufferOffset, isa: Isa, out: &mut impl ElementSink) {
+        // Not kept: the state would depend on what was emitted long ago.
+        let context = Context {
+            isa,
+            ..self.context
+        };
+        out.mark(at, Mark::Context(context));
     }
 
     fn i_sync(&mut self, at: BufferOffset, sync: &ISync, out: &mut impl ElementSink) {
@@ -198,6 +202,22 @@ impl ElementDecoder for Elements {
                 } else {
                     self.wait(at, &Packet::Atoms(atoms), out);
                 }
+            }
+            // The most frequent packet after atoms, without a call.
+            Packet::Branch(Branch {
+                address,
+                information: None,
+                cycles: None,
+            }) if self.state == State::Decoding => {
+                self.isa = Some(address.isa);
+                out.element(at, Element::WaypointAtoms(Atoms { bits: 1, count: 1 }));
+                out.element(
+                    at,
+                    Element::Address {
+                        address: Address(address.value.into()),
+                        isa: address.isa,
+                    },
+                );
             }
             _ if self.state != State::Decoding => self.wait(at, packet, out),
             _ => self.decode(at, packet, out),

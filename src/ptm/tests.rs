@@ -71,6 +71,21 @@ fn a_periodic_i_sync_gives_only_the_address() {
     );
 }
 
+/// So that parts of a trace, decoded on their own, continue like the whole.
+#[test]
+fn the_state_does_not_depend_on_what_was_emitted_long_ago() {
+    let after = |bytes: &[u8]| {
+        let config = config(0);
+        let (mut decoder, mut elements) = (Decoder::new(&config), Elements::new(&config));
+        protocol::tests::elements(&mut decoder, &mut elements, bytes);
+        format!("{elements:?}")
+    };
+    // T32, secure.
+    let periodic = [0x08, 0x01, 0x10, 0x00, 0x80, 0x01];
+    let alone = [A_SYNC.as_slice(), &periodic].concat();
+    assert_eq!(after(&with_sync(&periodic)), after(&alone));
+}
+
 #[test]
 fn an_exception_implies_no_atom_and_changes_the_state() {
     // To 0x18, A32; SMC of the first byte, Hyp mode of the second.
