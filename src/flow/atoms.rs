@@ -5,7 +5,7 @@
 //! block;
 //! [`Flow::atom`] handles everything else.
 
-use super::blocks::{AWAIT, AtomUnit, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
+use super::blocks::{AWAIT, AWAIT_AND_PUSH, AtomUnit, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::memo::{Draft, Entry, MOST_PUSHES};
@@ -113,11 +113,19 @@ impl<C: CodeImage> Flow<C> {
         sink: &mut impl FlowSink,
     ) -> u32 {
         sink.block(at, &self.blocks, BlockId(block), taken, None);
-        if link & PUSH != 0 {
-            self.stack.push(block);
-        }
+        self.stack_caller(block, link);
         self.left = block;
         link & !PUSH
+    }
+
+    /// Pushes a block on the return stack, now or after the next pop, if its link says so.
+    #[inline(always)]
+    fn stack_caller(&mut self, block: u32, link: u32) {
+        if link == AWAIT_AND_PUSH {
+            self.linking = Some(block);
+        } else if link & PUSH != 0 {
+            self.stack.push(block);
+        }
     }
 
     /// Executes the blocks of an entry of the memo; returns the next block.
@@ -144,7 +152,10 @@ impl<C: CodeImage> Flow<C> {
             let consumed = if let Some(&entry) = self.memo.find(self.current, atoms) {
                 self.current = self.recall(at, &entry, sink);
                 entry.count
-            } else if self.blocks.link(self.current, atoms.is_e(0)) == SLOW {
+            } else if matches!(
+                self.blocks.link(self.current, atoms.is_e(0)),
+                SLOW | AWAIT_AND_PUSH
+            ) {
                 if !self.is_lost(at, self.current, sink) {
                     self.current = self.atom(at, self.current, atoms.is_e(0), None, sink);
                 }
@@ -169,7 +180,7 @@ impl<C: CodeImage> Flow<C> {
             let (block, taken) = (self.current, atoms.is_e(done));
             let link = self.blocks.link(block, taken);
             let is_full = link & PUSH != 0 && draft.as_ref().is_some_and(Draft::is_full);
-            if link == SLOW || is_full {
+            if matches!(link, SLOW | AWAIT_AND_PUSH) || is_full {
                 break;
             }
             self.current = self.pass(at, block, link, taken, sink);
@@ -325,9 +336,7 @@ impl<C: CodeImage> Flow<C> {
             if link != SLOW {
                 self.left = current;
                 self.executed(at, current, taken, cycles, sink);
-                if link & PUSH != 0 {
-                    self.stack.push(current);
-                }
+                self.stack_caller(current, link);
                 return link & !PUSH;
             }
             match self.blocks.cold[current as usize].stop {

@@ -30,6 +30,9 @@ pub(super) const AWAIT: u32 = 1;
 pub(super) const SLOW: u32 = 0;
 /// Bit of a link: the block is pushed on the return stack.
 pub(super) const PUSH: u32 = 1 << 31;
+/// A link for an indirect branch with link, where the trace unit has a return stack: the target is
+/// needed, and the block is pushed after that.
+pub(super) const AWAIT_AND_PUSH: u32 = PUSH | AWAIT;
 
 /// Returns whether a link only leads to a block.
 #[inline]

@@ -1,6 +1,6 @@
 //! Finds the block after another one: by links, by the return stack, by an address.
 
-use super::blocks::{AWAIT, AtomUnit, End, NOWHERE, PUSH, SLOW, Space};
+use super::blocks::{AWAIT, AWAIT_AND_PUSH, AtomUnit, End, NOWHERE, PUSH, SLOW, Space};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::output::LostAt;
@@ -25,8 +25,9 @@ impl<C: CodeImage> Flow<C> {
             InstructionKind::Indirect if taken => {
                 if stacked {
                     self.linking = Some(current);
-                } else if !self.is_marked(current) {
-                    self.blocks.hot[index].links[1] = AWAIT;
+                }
+                if !self.is_marked(current) {
+                    self.blocks.hot[index].links[1] = if stacked { AWAIT_AND_PUSH } else { AWAIT };
                 }
                 AWAIT
             }
