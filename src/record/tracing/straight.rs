@@ -1,7 +1,7 @@
 //! Traces blocks one after the other while each leads to the next as it did before, which is nearly
 //! always: nothing but their IDs is looked at.
 
-use super::{CoreTrace, CoreTraces, STORE_SIZE};
+use super::cores::{CoreTrace, CoreTraces, STORE_SIZE};
 use crate::encode::{CodeAddress, Edge, TraceUnit};
 use crate::record::blocks::{Block, BlockTable};
 use crate::record::lines::{Course, Lines};

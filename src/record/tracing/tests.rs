@@ -1,6 +1,8 @@
 //! Blocks that are followed by their IDs make the same trace as blocks looked at one by one.
 
 use super::*;
+use crate::element::Context;
+use crate::quantity::Isa;
 use crate::record::stream;
 use proptest::prelude::*;
 use std::io::Cursor;
