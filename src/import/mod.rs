@@ -19,6 +19,7 @@ mod paths;
 pub mod perf;
 mod programs;
 mod raw;
+mod records;
 mod wanted;
 pub mod zephyr;
 
@@ -33,7 +34,7 @@ pub use raw::import as import_raw;
 pub use wanted::Wanted;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// A kind of input, by its first bytes.
@@ -86,11 +87,34 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(Kind::PerfData) => perf::import(path, options),
         Some(Kind::CoreFile) => core_file::import(path, options),
         Some(Kind::ZephyrDump) => zephyr::import(path, options),
-        None if !path.exists() => Err(ImportError::input(path, "no such file or directory")),
         None => Err(ImportError::input(
             path,
-            "is not an input that is known by its contents (perf.data, core file): --raw takes a \
-             trace buffer, --mtb and --memory an image of memory; a snapshot needs no import",
+            match readable(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    "no such file or directory".to_owned()
+                }
+                Err(error) => error.to_string(),
+                Ok(()) => "is not an input that is known by its contents (perf.data, core file): \
+                           --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           snapshot needs no import"
+                    .to_owned(),
+            },
         )),
+    }
+}
+
+/// Fails for a file or directory that cannot be read. Pipes and devices are not opened.
+///
+/// # Errors
+///
+/// If it does not exist, or may not be read.
+pub fn readable(path: &Path) -> io::Result<()> {
+    let there = path.metadata()?;
+    if there.is_dir() {
+        return std::fs::read_dir(path).map(|_| ());
+    }
+    match there.is_file() {
+        true => File::open(path).map(|_| ()),
+        false => Ok(()),
     }
 }

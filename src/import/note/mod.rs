@@ -35,6 +35,20 @@ pub enum Note {
         /// The number of runs of addresses without gaps.
         runs: usize,
     },
+    /// A file of records has no end record.
+    NoEndRecord {
+        /// The file.
+        path: PathBuf,
+        /// Its form.
+        form: MemoryForm,
+    },
+    /// A file of records has lines after its end record.
+    AfterEndRecord {
+        /// The file.
+        path: PathBuf,
+        /// The line of the end record.
+        line: usize,
+    },
     /// A core dump of Zephyr has a block of an unknown kind, or is cut short there; the rest is
     /// left out.
     ZephyrBlock {
@@ -90,6 +104,17 @@ impl fmt::Display for Note {
                 "{}: {}: {bytes} bytes of memory in {runs} runs",
                 path.display(),
                 form.name()
+            ),
+            Self::NoEndRecord { path, form } => write!(
+                f,
+                "{}: {} without an end record: the file may be cut short",
+                path.display(),
+                form.name()
+            ),
+            Self::AfterEndRecord { path, line } => write!(
+                f,
+                "{}: line {line} is the end record: the lines after it are left out",
+                path.display()
             ),
             Self::ZephyrBlock { at } => write!(
                 f,
