@@ -420,6 +420,11 @@ fn faults_are_one_message() {
             good(|file| file.info(1, &[(5, 0, vec![])])).file(),
             "block 0 begins with 0x5",
         ),
+        // The trace ID in the block is not used, and no record gives another.
+        (
+            good(|file| file.info(2, &[(ETMV4, 0, etmv4(0x8000_0000))])).file(),
+            "no CPU has a trace ID, as the AUX_OUTPUT_HW_ID records are missing",
+        ),
         (
             other(1),
             "AUX trace of type 1 (Intel PT): expected 3 (CoreSight)",

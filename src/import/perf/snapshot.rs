@@ -123,6 +123,10 @@ impl<'a> Snapshots<'a> {
         let by_cpu = self.options.by_cpu;
         let (slices, notes) = slices(self.recording, self.bytes, &self.units, &all, by_cpu);
         self.out.notes.extend(notes.into_iter().map(Note::Perf));
+        if slices.is_empty() {
+            let text = self.units.why_nothing();
+            return Err(ImportError::input(self.path, text));
+        }
         let (selected, others): (Vec<Slice<'_>>, _) = slices
             .into_iter()
             .partition(|slice| self.is_selected(slice));

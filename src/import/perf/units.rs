@@ -110,6 +110,19 @@ impl<'a> Units<'a> {
             .collect()
     }
 
+    /// Why no piece has trace of a unit.
+    pub fn why_nothing(&self) -> &'static str {
+        match self.by_sink.is_empty() {
+            true => {
+                "no CPU has a trace ID, as the AUX_OUTPUT_HW_ID records are missing: whose trace it \
+                 has is not known; record again, with the newest perf"
+            }
+            false => {
+                "it has no trace with a trace ID of one of its CPUs; perf report -D shows what it has"
+            }
+        }
+    }
+
     fn id_of(&self, cpu: u32) -> Option<u8> {
         let mut ids = self.by_sink.values().flatten();
         ids.find(|(of, _)| *of == cpu).map(|(_, id)| *id)
