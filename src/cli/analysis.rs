@@ -99,14 +99,14 @@ impl AnalysisArguments {
 
     /// Opens the snapshot, its trace and its programs; prints notes.
     pub fn open(&self) -> Result<Analysis, Failure> {
-        let loaded = self.snapshot.open()?;
+        let (loaded, named) = self.snapshot.open_with(&self.elf)?;
         let selected = Capture::select(&loaded, &Selection::default());
         let (capture, notes) = selected.map_err(|error| Failure::Input(error.to_string()))?;
         let faulty = notes.iter().any(|note| note.severity == Severity::Error);
         let mut kept: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
         keep(&mut kept, &notes);
         let options = ProgramOptions {
-            named: &self.elf,
+            named: &named,
             as_memory: !self.no_elf_memory,
             symbols: true,
         };

@@ -2,13 +2,11 @@
 
 use super::Failure;
 use super::convert::is_trace_file;
-use super::quote::shell_quote_os;
+use super::quote;
 use armsnap::import::{self, Kind};
-use armsnap::text;
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,7 +39,7 @@ impl Input {
         if path.extension().is_some_and(|name| name == "tf") && is_trace_file(path).ok()? {
             return Some(Self::TraceFile);
         }
-        is_program(path).then_some(Self::Program)
+        (elf(path) == Some(true)).then_some(Self::Program)
     }
 
     /// What it is, for people.
@@ -74,12 +72,16 @@ impl Input {
     }
 }
 
-/// Whether a file is an executable ELF file for Arm: header, machine (System V ABI, chapter 4).
-fn is_program(path: &Path) -> bool {
+/// Whether an ELF file is an executable for Arm: header, machine (System V ABI, chapter 4). `None`: it
+/// is no ELF file.
+pub fn elf(path: &Path) -> Option<bool> {
     let mut head = [0; 20];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    if read.is_err() || !head.starts_with(b"\x7fELF") {
-        return false;
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    if !head.starts_with(b"\x7fELF") {
+        return None;
     }
     let half = |at: usize| match head[5] {
         2 => u16::from_be_bytes([head[at], head[at + 1]]),
@@ -93,20 +95,38 @@ fn is_program(path: &Path) -> bool {
     let library = path
         .file_name()
         .is_some_and(|name| name.to_string_lossy().contains(".so"));
-    matches!(half(18), EM_ARM | EM_AARCH64)
-        && (half(16) == ET_EXEC || half(16) == ET_DYN && !library)
+    let executable = half(16) == ET_EXEC || half(16) == ET_DYN && !library;
+    Some(matches!(half(18), EM_ARM | EM_AARCH64) && executable)
 }
 
-/// The inputs in a directory, snapshots first, by name.
-fn inputs(directory: &Path) -> Vec<(PathBuf, Input)> {
-    let mut found: Vec<(PathBuf, Input)> = Vec::new();
+/// What is in a directory.
+#[derive(Default)]
+struct Found {
+    /// Inputs, snapshots first, by name.
+    inputs: Vec<(PathBuf, Input)>,
+    /// The number of files and directories that cannot be read.
+    unreadable: usize,
+    /// Whether there are more entries than are examined.
+    more: bool,
+}
+
+/// Examines a directory.
+fn examine(directory: &Path) -> io::Result<Found> {
+    let mut found = Found::default();
     if let Some(input @ Input::Snapshot) = Input::of(directory) {
-        found.push((".".into(), input));
+        found.inputs.push((".".into(), input));
     }
-    let entries = std::fs::read_dir(directory).into_iter().flatten();
-    for entry in entries.take(MOST).flatten() {
-        if let Some(input) = Input::of(&entry.path()) {
-            found.push((entry.file_name().into(), input));
+    for (number, entry) in std::fs::read_dir(directory)?.enumerate() {
+        if number == MOST {
+            found.more = true;
+            break;
+        }
+        let entry = entry?;
+        let path = entry.path();
+        if let Some(input) = Input::of(&path) {
+            found.inputs.push((entry.file_name().into(), input));
+        } else if import::readable(&path).is_err_and(|error| error.kind() != ErrorKind::NotFound) {
+            found.unreadable += 1;
         }
     }
     let order = |input: Input| match input {
@@ -115,19 +135,10 @@ fn inputs(directory: &Path) -> Vec<(PathBuf, Input)> {
         Input::TraceFile => 2,
         Input::Program => 3,
     };
-    found.sort_by(|a, b| (order(a.1), &a.0).cmp(&(order(b.1), &b.0)));
     found
-}
-
-/// Returns a path as a word for the shell that is no option; escaped for the terminal.
-fn word(path: &Path, program: bool) -> String {
-    let option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
-    let mut word = OsString::new();
-    if program || option {
-        word.push("./");
-    }
-    word.push(path);
-    text::one_line(&shell_quote_os(&word).to_string_lossy()).into_owned()
+        .inputs
+        .sort_by(|a, b| (order(a.1), &a.0).cmp(&(order(b.1), &b.0)));
+    Ok(found)
 }
 
 fn line(out: &mut String, command: &str, purpose: &str) {
@@ -138,9 +149,15 @@ fn line(out: &mut String, command: &str, purpose: &str) {
 
 /// Prints the inputs of the current directory, with commands for each.
 pub fn run() -> Result<ExitCode, Failure> {
-    let found = inputs(Path::new("."));
+    let (found, error) = match examine(Path::new(".")) {
+        Ok(found) => (found, None),
+        Err(error) => (Found::default(), Some(error)),
+    };
+    let inputs = &found.inputs;
     let mut out = "armsnap opens saved Arm systems in GDB and decodes their trace.\n\n".to_owned();
-    if found.is_empty() {
+    if let Some(error) = error {
+        let _ = writeln!(out, "This directory cannot be read: {error}\n");
+    } else if inputs.is_empty() {
         out.push_str(
             "This directory contains nothing that armsnap reads: no snapshot, perf.data,\n\
              core file, trace file (.tf), or program for Arm. Other inputs, such as raw\n\
@@ -149,18 +166,28 @@ pub fn run() -> Result<ExitCode, Failure> {
     } else {
         out.push_str("In this directory:\n");
     }
-    for (path, input) in found.iter().take(SHOWN) {
-        let path = word(path, *input == Input::Program);
+    for (path, input) in inputs.iter().take(SHOWN) {
+        let path = quote::word(path, *input == Input::Program);
         let _ = writeln!(out, "  {path}: {}", input.name());
         for (command, purpose) in input.commands() {
             line(&mut out, &command.replace('@', &path), purpose);
         }
     }
-    if found.len() > SHOWN {
-        let _ = writeln!(out, "  and {} more", found.len() - SHOWN);
+    if inputs.len() > SHOWN {
+        let _ = writeln!(out, "  and {} more", inputs.len() - SHOWN);
     }
-    if !found.is_empty() {
+    if !inputs.is_empty() {
         out.push('\n');
+    }
+    if found.more {
+        let _ = writeln!(out, "Only {MOST} of its entries were examined.\n");
+    }
+    if found.unreadable > 0 {
+        let count = found.unreadable;
+        let _ = writeln!(
+            out,
+            "Its files that cannot be read, which may be inputs: {count}\n"
+        );
     }
     out.push_str("Elsewhere:\n");
     line(&mut out, "demo", "a recorded crash, walked back");

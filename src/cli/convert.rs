@@ -197,13 +197,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Returns the snapshot.
 fn open(arguments: &Arguments) -> Result<OpenSnapshot, Failure> {
-    SnapshotArguments {
+    let snapshot = SnapshotArguments {
         snapshot: arguments.input.clone(),
         allow_outside: arguments.allow_outside,
         no_shared_memory: arguments.no_shared_memory,
         import: arguments.import.clone(),
-    }
-    .open()
+    };
+    Ok(snapshot.open_with(&[])?.0)
 }
 
 /// Writes a core file or a perf.data file.
@@ -249,8 +249,10 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     file.take(MAGIC.len() as u64)
         .read_to_end(&mut head)
         .map_err(cannot)?;
-    // A trace file cut in its first line is reported as a trace file.
-    Ok(head.first() == MAGIC.first())
+    // A trace file cut or damaged in its first line is reported as a trace file; ELF files start with
+    // the same byte.
+    let first = &head[..head.len().min(2)];
+    Ok(!first.is_empty() && MAGIC.starts_with(first))
 }
 
 /// Fails if an option was given that is not for this input.

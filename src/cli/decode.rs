@@ -128,7 +128,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         true => None,
         false => arguments.listing.page()?,
     };
-    let loaded = arguments.snapshot.open()?;
+    let (loaded, named) = arguments.snapshot.open_with(&arguments.elf)?;
     let selection = Selection {
         sources: arguments.source.clone(),
         buffers: arguments.buffer.clone(),
@@ -141,7 +141,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     print_notes(&notes);
     let needs_code = matches!(arguments.level, Level::Elements | Level::Instructions);
     let options = ProgramOptions {
-        named: &arguments.elf,
+        named: &named,
         as_memory: needs_code && !arguments.no_elf_memory,
         symbols: match arguments.level {
             Level::Packets | Level::Branches => false,

@@ -31,6 +31,7 @@ mod shards;
 mod signals;
 mod tool;
 
+use armsnap::import::NamedProgram;
 use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, OpenOptions, OpenSnapshot};
@@ -124,47 +125,76 @@ pub struct SnapshotArguments {
 impl SnapshotArguments {
     /// Opens the snapshot without printing its notes.
     pub fn load(&self) -> Result<OpenSnapshot, Failure> {
+        Ok(self.load_with(&[])?.0)
+    }
+
+    /// The same for a command that names programs. Returns also those of them that are left to
+    /// place: an input of another format says where the programs that it had loaded are.
+    pub fn load_with(&self, programs: &[PathBuf]) -> Result<(OpenSnapshot, Vec<PathBuf>), Failure> {
         let options = OpenOptions {
             allow_outside: self.allow_outside,
             no_shared_memory: self.no_shared_memory,
         };
         there_is_an_input(&self.snapshot)?;
         if armsnap::import::recognise(&self.snapshot).is_some() {
-            let imported = armsnap::import::import(&self.snapshot, &self.import.options())?;
-            return Ok(imported.open(&self.snapshot, &options)?);
+            let mut reading = self.import.options();
+            reading.elf = programs.iter().cloned().map(NamedProgram::from).collect();
+            let imported = armsnap::import::import(&self.snapshot, &reading)?;
+            let is_placed = |path: &&PathBuf| imported.origins.values().any(|used| used == *path);
+            let left = programs.iter().filter(|path| !is_placed(path)).cloned();
+            let left = left.collect();
+            return Ok((imported.open(&self.snapshot, &options)?, left));
         }
         if let Some(option) = self.import.given() {
             return Err(Failure::Usage(format!("{option}: the input is a snapshot")));
         }
-        Ok(Snapshot::open(&self.snapshot, &options)?)
+        Ok((Snapshot::open(&self.snapshot, &options)?, programs.to_vec()))
     }
 
-    /// Opens the snapshot and prints its notes on standard error.
-    pub fn open(&self) -> Result<OpenSnapshot, Failure> {
-        let loaded = self.load()?;
+    /// Opens the snapshot like [`Self::load_with`] and prints its notes on standard error.
+    pub fn open_with(&self, programs: &[PathBuf]) -> Result<(OpenSnapshot, Vec<PathBuf>), Failure> {
+        let (loaded, left) = self.load_with(programs)?;
         for note in &loaded.notes {
             say(note);
         }
-        Ok(loaded)
+        Ok((loaded, left))
     }
 }
 
-/// Fails for a path at which no input can be.
+/// Fails for a path at which no input can be, or that cannot be read.
 fn there_is_an_input(path: &Path) -> Result<(), Failure> {
     const ALONE: &str = "armsnap without arguments lists the inputs of the current directory";
     let shown = path.display();
-    if matches!(path.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
-        return Err(Failure::Input(format!(
-            "{shown}: no such file or directory; {ALONE}"
-        )));
+    let input = |text: &str| Failure::Input(format!("{shown}: {text}"));
+    let is_directory = match path.metadata() {
+        Ok(there) => there.is_dir(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(input(&format!("no such file or directory; {ALONE}")));
+        }
+        Err(error) => return Err(input(&error.to_string())),
+    };
+    if armsnap::import::recognise(path).is_some() {
+        return Ok(());
     }
-    let is_snapshot = || path.join("snapshot.ini").symlink_metadata().is_ok();
-    if path.is_dir() && !is_snapshot() && armsnap::import::recognise(path).is_none() {
-        return Err(Failure::Input(format!(
-            "{shown}: no such file in this directory: snapshot.ini; {ALONE}"
-        )));
+    if !is_directory {
+        return match around::elf(path) {
+            Some(true) => Err(input(&format!(
+                "is a program, not a recording of one: armsnap record -- {} makes one",
+                quote::word(path, true)
+            ))),
+            Some(false) => Err(input(
+                "is an ELF file, but neither a core file nor a program for Arm",
+            )),
+            None => Ok(()),
+        };
     }
-    Ok(())
+    match path.join("snapshot.ini").symlink_metadata() {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(input(&format!(
+            "no such file in this directory: snapshot.ini; {ALONE}"
+        ))),
+        Err(error) => Err(input(&error.to_string())),
+    }
 }
 
 /// The arguments of a subcommand that reports on a snapshot.
@@ -248,12 +278,22 @@ pub enum Failure {
 fn parse() -> Arguments {
     Arguments::try_parse().unwrap_or_else(|error| {
         let shown = error.render().to_string();
+        let mut status = error.exit_code();
         if shown == text::lines(&shown) {
             // Keeps clap's colours.
-            error.exit();
+            let printed = error.print().and_then(|()| io::stdout().flush());
+            // Help is the result that was asked for.
+            if let Err(error) = printed
+                && status == 0
+                && error.kind() != ErrorKind::BrokenPipe
+            {
+                say(error);
+                status = 1;
+            }
+        } else {
+            say(shown.trim_end());
         }
-        say(shown.trim_end());
-        std::process::exit(error.exit_code())
+        std::process::exit(status)
     })
 }
 

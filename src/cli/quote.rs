@@ -1,6 +1,8 @@
 //! Shell quoting, for commands that users copy and that GDB passes to `/bin/sh`.
 
+use armsnap::text;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// Quotes a word for the shell.
 pub fn shell_quote(word: &str) -> String {
@@ -26,6 +28,32 @@ pub fn shell_quote_os(word: &OsStr) -> OsString {
     from_bytes(out)
 }
 
+/// Returns a path as a word that users copy into a shell, and that is no option. What a terminal does
+/// not show is quoted as `$'\xff'`, which bash, zsh and POSIX.1-2024 (2.2.4) read.
+pub fn word(path: &Path, program: bool) -> String {
+    let option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
+    let mut word = OsString::new();
+    if program && !path.as_os_str().as_encoded_bytes().contains(&b'/') || option {
+        word.push("./");
+    }
+    word.push(path);
+    if let Some(quoted) = word.to_str().map(shell_quote)
+        && text::one_line(&quoted) == quoted
+    {
+        return quoted;
+    }
+    let mut out = "$'".to_owned();
+    for &byte in word.as_encoded_bytes() {
+        match byte {
+            b'\'' | b'\\' => out.extend(['\\', byte.into()]),
+            b' '..=b'~' => out.push(byte.into()),
+            _ => out.extend(format!("\\x{byte:02x}").chars()),
+        }
+    }
+    out.push('\'');
+    out
+}
+
 /// Returns the word of these bytes: those of a name, with ASCII between them.
 pub fn from_bytes(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
@@ -38,6 +66,30 @@ pub fn from_bytes(bytes: Vec<u8>) -> OsString {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shell_restores_words_that_no_terminal_shows() {
+        let words: [&[u8]; 5] = [
+            b"new\nline",
+            b"bad\xff\xfe'\\1",
+            b"\x1b[31m",
+            "ü".as_bytes(),
+            b"-o",
+        ];
+        for bytes in words {
+            let name = from_bytes(bytes.to_vec());
+            let shown = word(Path::new(&name), false);
+            assert_eq!(text::one_line(&shown), shown);
+            let script = format!("printf %s {shown}");
+            let output = std::process::Command::new("bash")
+                .args(["-c", &script])
+                .output();
+            let wanted = [if bytes == b"-o" { b"./" } else { &b""[..] }, bytes].concat();
+            assert_eq!(output.unwrap().stdout, wanted, "{shown}");
+        }
+        assert_eq!(word(Path::new("a"), true), "./a");
+        assert_eq!(word(Path::new("b/a"), true), "b/a");
+    }
 
     #[test]
     fn the_shell_restores_quoted_words() {

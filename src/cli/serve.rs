@@ -99,10 +99,11 @@ impl Selection {
         if self.arch.is_some() {
             return Err(Failure::Usage("--arch: the input is a snapshot".to_owned()));
         }
+        let (loaded, named) = snapshot.load_with(&self.elf)?;
         let options = Options {
             cores: self.core.clone(),
             cluster: self.cluster.clone(),
-            elfs: self.elf.clone(),
+            elfs: named,
             elf_memory: !self.no_elf_memory,
             history: match self.history {
                 History::Replay => HistoryMode::Replay,
@@ -112,7 +113,7 @@ impl Selection {
             jobs: self.jobs,
             cache: self.cache().map(Arc::new),
         };
-        endpoints(&snapshot.load()?, &options).map_err(|error| match error {
+        endpoints(&loaded, &options).map_err(|error| match error {
             EndpointError::UnknownCore { .. }
             | EndpointError::UnknownCluster { .. }
             | EndpointError::NothingLeft => Failure::Usage(error.to_string()),

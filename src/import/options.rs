@@ -11,6 +11,15 @@ pub struct NamedProgram {
     pub address: Option<u64>,
 }
 
+impl From<PathBuf> for NamedProgram {
+    fn from(path: PathBuf) -> Self {
+        Self {
+            path,
+            address: None,
+        }
+    }
+}
+
 /// Selects parts of an input, and names further files that belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {

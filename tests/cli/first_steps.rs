@@ -45,7 +45,7 @@ fn alone_it_names_what_it_can_do_with_the_files_around_it() {
     );
     let shown = here();
     for line in [
-        "  'crash\\u{1b}[31m': a snapshot",
+        "  $'crash\\x1b[31m': a snapshot",
         "  ./-perf.data: a recording of perf",
         "    armsnap decode ./-perf.data",
         "  core.12: a core file",

@@ -88,6 +88,41 @@ fn core_files_of_crashed_programs_have_gdbs_back_trace() {
 }
 
 #[test]
+fn a_program_that_is_named_is_where_the_core_file_says() {
+    need_gdb();
+    if !installed(&["qemu-aarch64", "aarch64-linux-gnu-gcc"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let source = scratch.path().join("crash.c");
+    let elf = scratch.path().join("crash");
+    let text_of = "int deep(int n) { return n ? deep(n - 1) + 1 : *(volatile int *)8; }\n\
+                   int main(void) { return deep(3); }\n";
+    fs::write(&source, text_of).unwrap();
+    let mut compiler = Command::new("aarch64-linux-gnu-gcc");
+    compiler.args(["-g", "-O1", "-static-pie", "-o"]).arg(&elf);
+    assert!(compiler.arg(&source).status().unwrap().success());
+    let core = crashed(&elf, "qemu-aarch64", scratch.path());
+    let commands = ["bt", "x/xb 0"];
+    let into = scratch.path().join("snapshot");
+    let options = ["--elf", elf.to_str().unwrap()];
+    import(&core, &options, &into);
+    let imported = session(&into, &[], &commands);
+    let direct = session(&core, &options, &commands);
+    for (how, shown) in [("imported", &imported), ("direct", &direct)] {
+        let deep = frames(shown);
+        let deep = deep.iter().filter(|frame| frame.contains("deep (")).count();
+        assert_eq!(deep, 4, "{how}: {shown}");
+        // It was not loaded at the addresses in the file.
+        assert!(
+            shown.contains("Cannot access memory at address 0x0"),
+            "{how}: {shown}"
+        );
+    }
+    assert_eq!(frames(&direct), frames(&imported));
+}
+
+#[test]
 fn a_core_file_of_linux_with_a_library_has_gdbs_back_trace() {
     need_gdb();
     let directory = testdata("linux-core");
