@@ -25,7 +25,30 @@ pub enum Output {
         force: bool,
     },
     /// A pipe or device, such as `/dev/null`.
-    Device(File),
+    Device {
+        /// The writer.
+        file: File,
+        /// Its name.
+        path: PathBuf,
+    },
+}
+
+/// Names the output that cannot be written.
+fn named(path: &Path) -> impl Fn(io::Error) -> io::Error + '_ {
+    |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Whether a path is the name of a file that is open, such as `/dev/stdout`. It is not replaced.
+fn is_open_file(path: &Path) -> bool {
+    let streams = ["/dev/stdout", "/dev/stderr"];
+    let folders = ["/dev/fd", "/proc"];
+    streams.iter().any(|name| path == Path::new(name))
+        || folders.iter().any(|name| path.starts_with(name))
+}
+
+/// Names standard output.
+fn standard(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("standard output: {error}"))
 }
 
 /// Returns the failure for output that exists and may not be overwritten.
@@ -88,13 +111,22 @@ impl Output {
         let Some(path) = path else {
             return Ok(Self::Standard(io::stdout().lock()));
         };
+        if is_open_file(path) {
+            // After what it has, as with `>>`.
+            let file = File::options().append(true).open(path);
+            return Ok(Self::Device {
+                file: file.map_err(named(path))?,
+                path: path.to_owned(),
+            });
+        }
         match path.symlink_metadata() {
             // A pipe or device has no contents to overwrite.
             Ok(there) if !there.is_file() && path.metadata().is_ok_and(|to| !to.is_file()) => {
                 let file = File::options().write(true).open(path);
-                return Ok(Self::Device(file.map_err(|error| {
-                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-                })?));
+                return Ok(Self::Device {
+                    file: file.map_err(named(path))?,
+                    path: path.to_owned(),
+                });
             }
             Ok(_) if !force => return Err(exists(path)),
             _ => not_input(path)?,
@@ -102,9 +134,7 @@ impl Output {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let temporary = path.with_file_name(name);
-        let file = File::create_new(&temporary).map_err(|error| {
-            io::Error::new(error.kind(), format!("{}: {error}", temporary.display()))
-        })?;
+        let file = File::create_new(&temporary).map_err(named(path))?;
         Ok(Self::File {
             file,
             temporary: Leftover::new(temporary),
@@ -117,21 +147,21 @@ impl Output {
     pub fn finish(self) -> Result<(), Failure> {
         mapped::whole()?;
         match self {
-            Self::Standard(mut out) => out.flush()?,
-            Self::Device(mut file) => file.flush()?,
+            Self::Standard(mut out) => out.flush().map_err(standard)?,
+            Self::Device { mut file, path } => file.flush().map_err(named(&path))?,
             Self::File {
                 mut file,
                 mut temporary,
                 path,
                 force,
             } => {
-                file.flush()?;
+                file.flush().map_err(named(&path))?;
                 // The file may have been created since the start.
                 if !force && path.symlink_metadata().is_ok() {
                     return Err(exists(&path));
                 }
                 not_input(&path)?;
-                temporary.rename(&path)?;
+                temporary.rename(&path).map_err(named(&path))?;
             }
         }
         Ok(())
@@ -141,15 +171,19 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Standard(out) => out.write(bytes),
-            Self::File { file, .. } | Self::Device(file) => file.write(bytes),
+            Self::Standard(out) => out.write(bytes).map_err(standard),
+            Self::File { file, path, .. } | Self::Device { file, path } => {
+                file.write(bytes).map_err(named(path))
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Standard(out) => out.flush(),
-            Self::File { file, .. } | Self::Device(file) => file.flush(),
+            Self::Standard(out) => out.flush().map_err(standard),
+            Self::File { file, path, .. } | Self::Device { file, path } => {
+                file.flush().map_err(named(path))
+            }
         }
     }
 }

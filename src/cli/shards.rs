@@ -42,7 +42,7 @@ pub struct Arguments {
     snapshot: SnapshotArguments,
 
     /// The number of shards
-    #[arg(long, value_name = "N", conflicts_with = "size",
+    #[arg(long, value_name = "N", visible_alias = "parts", conflicts_with = "size",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     shards: Option<u32>,
 

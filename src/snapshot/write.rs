@@ -176,7 +176,7 @@ fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
         match fs::create_dir(&path) {
             Ok(()) => return Ok(Leftover::new(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(at(parent)(error)),
+            Err(error) => return Err(at(dir)(error)),
         }
     }
     Err(at(dir)(io::ErrorKind::AlreadyExists.into()))

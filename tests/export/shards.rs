@@ -51,7 +51,7 @@ fn shard(snapshot: &Path, number: u32, of: u32, directory: &Path) -> PathBuf {
 /// The plan.
 #[track_caller]
 fn plan(snapshot: &Path, shards: u32) -> Value {
-    let output = armsnap(&["shards", arg(snapshot), "--shards", &shards.to_string()]);
+    let output = armsnap(&["shards", arg(snapshot), "--parts", &shards.to_string()]);
     assert!(output.status.success(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }

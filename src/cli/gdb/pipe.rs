@@ -64,6 +64,11 @@ pub fn target_command(
     words.push(arguments.snapshot.snapshot.clone().into());
     command.push("target remote | exec");
     for word in &words {
+        if python && word.to_str().is_none() {
+            return Err(Failure::Usage(
+                "a name that is not Unicode cannot be passed to GDB".to_owned(),
+            ));
+        }
         if word.as_encoded_bytes().contains(&b'\n') {
             return Err(Failure::Usage(
                 "a name with a line break cannot be passed to GDB".to_owned(),
