@@ -60,4 +60,8 @@ impl CodeImage for Image<'_> {
         self.0
             .map_or(&[], |memory| memory.code(moment, address, space))
     }
+
+    fn is_straight(&self, _: View, address: Address) -> bool {
+        self.0.is_some_and(|memory| memory.is_straight(address))
+    }
 }

@@ -44,6 +44,12 @@ pub trait CodeImage {
     /// Returns the contiguous bytes from `address` on; empty if there is no code. Called once for a
     /// block, not each time it is executed.
     fn slice(&self, view: View, address: Address) -> &[u8];
+
+    /// Whether the instruction of A64 or A32 at `address`, whose bytes are not known, is known not to
+    /// change the flow: it is no waypoint, and execution continues behind it.
+    fn is_straight(&self, _view: View, _address: Address) -> bool {
+        false
+    }
 }
 
 impl<C: CodeImage + ?Sized> CodeImage for &C {
@@ -53,6 +59,10 @@ impl<C: CodeImage + ?Sized> CodeImage for &C {
 
     fn slice(&self, view: View, address: Address) -> &[u8] {
         (**self).slice(view, address)
+    }
+
+    fn is_straight(&self, view: View, address: Address) -> bool {
+        (**self).is_straight(view, address)
     }
 }
 

@@ -91,7 +91,10 @@ impl<'a, C: CodeImage> Walk<'a, C> {
         };
         let size = usize::from(instruction.bytes);
         if count < size {
-            return Err(Stop::Missing);
+            if self.isa == Isa::T32 || !self.code.is_straight(self.view, self.here) {
+                return Err(Stop::Missing);
+            }
+            instruction = Instruction::other(4);
         }
         self.here = self.here.after(size as u64, self.isa);
         self.bytes = match self.bytes.get(size..) {

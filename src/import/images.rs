@@ -8,6 +8,7 @@ use super::archive::Archive;
 use super::build_id::BuildId;
 use super::note::{ImageNote, Note};
 use super::options::{NamedProgram, Options};
+use super::unpacked;
 use super::wanted::Wanted;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::{Elf, Machine, is_elf};
@@ -39,7 +40,7 @@ impl<'o> Images<'o> {
     /// If one of them, or an archive, cannot be read.
     pub fn new(options: &'o Options) -> Result<Self, ImportError> {
         let named = options.elf.iter().map(|named| {
-            let elf = Elf::open(&named.path)?;
+            let elf = unpacked::open(&named.path)?;
             let id = BuildId::of_elf(elf.bytes());
             Ok((named, elf, id))
         });
@@ -115,7 +116,10 @@ impl<'o> Images<'o> {
             .iter()
             .find(|(named, _, id)| match (&wanted.build_id, id) {
                 (Some(wanted), Some(id)) => wanted.is_same(id),
-                _ => named.path.file_name().is_some_and(|own| own == name),
+                _ => named.path.file_name().is_some_and(|own| {
+                    let module = || kernel_module(&own.to_string_lossy());
+                    own == name || module().is_some_and(|own| kernel_module(name) == Some(own))
+                }),
             });
         if let Some((_, elf, _)) = named {
             return Some(elf.clone());
@@ -164,9 +168,26 @@ impl<'o> Images<'o> {
         }
     }
 
+    /// The symbols that the kernel listed, from perf's cache.
+    pub fn kallsyms(&self, wanted: &Wanted) -> Option<Mapped> {
+        let mut out = Vec::new();
+        for directory in &self.options.symfs {
+            by_id(wanted, directory, &["kallsyms"], &mut out);
+            by_id(wanted, &directory.join(".debug"), &["kallsyms"], &mut out);
+        }
+        if let Some(cache) = &self.options.build_id_cache {
+            by_id(wanted, cache, &["kallsyms"], &mut out);
+        }
+        out.iter().find_map(|path| self.bytes(path))
+    }
+
     /// An Arm program; `None` for everything else.
     fn open(&self, path: &Path) -> Option<Elf> {
-        let bytes = self.bytes(path).filter(|bytes| is_elf(bytes))?;
+        let bytes = self.bytes(path)?;
+        let bytes = match is_elf(&bytes) {
+            true => bytes,
+            false => unpacked::unpacked(&bytes)?.ok()?,
+        };
         // What is in an archive has no path of its own.
         let path = dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let elf = Elf::read(path, bytes).ok()?;
@@ -176,34 +197,22 @@ impl<'o> Images<'o> {
     /// Where a file may be, the likeliest first.
     fn candidates(&self, wanted: &Wanted) -> Vec<PathBuf> {
         let mut out = Vec::new();
-        let by_id = |directory: &Path, out: &mut Vec<PathBuf>| {
-            let Some(id) = &wanted.build_id else {
-                return;
-            };
-            let id = id.to_string();
-            if let Some((first, rest)) = id.split_at_checked(2) {
-                // perf's cache: a link to a directory, in older versions to the file. A tree of
-                // debug files: the file with an ending.
-                let entry = directory.join(".build-id").join(first).join(rest);
-                for name in ["elf", "vdso", "vmlinux"] {
-                    out.push(entry.join(name));
-                }
-                out.push(entry.clone());
-                out.push(entry.with_extension("debug"));
-            }
-        };
+        let names = ["elf", "vdso", "vmlinux", "", ".debug"];
         // Joining an absolute path would replace the directory.
-        let relative = super::paths::inside(&wanted.path);
+        let mut relative: Vec<PathBuf> = super::paths::inside(&wanted.path).into_iter().collect();
+        if let Some(module) = kernel_module(&wanted.path) {
+            relative = module_paths(&relative, &module);
+        }
         for directory in &self.options.symfs {
-            if let Some(relative) = &relative {
+            for relative in &relative {
                 out.push(directory.join(relative));
                 out.extend(relative.file_name().map(|name| directory.join(name)));
             }
-            by_id(directory, &mut out);
-            by_id(&directory.join(".debug"), &mut out);
+            by_id(wanted, directory, &names, &mut out);
+            by_id(wanted, &directory.join(".debug"), &names, &mut out);
         }
         if let Some(cache) = &self.options.build_id_cache {
-            by_id(cache, &mut out);
+            by_id(wanted, cache, &names, &mut out);
         }
         // On Windows it would not be the recorded file, but could name a file of another computer.
         if cfg!(unix) && wanted.path.starts_with('/') {
@@ -211,6 +220,69 @@ impl<'o> Images<'o> {
         }
         out
     }
+}
+
+/// Adds the files with these names at the entry of a file in a directory of build-ids. In perf's cache
+/// the entry is a link to a directory, in older versions to the file (an empty name); in a tree of
+/// debug files it is the file with an ending.
+fn by_id(wanted: &Wanted, directory: &Path, names: &[&str], out: &mut Vec<PathBuf>) {
+    let Some(id) = &wanted.build_id else {
+        return;
+    };
+    let id = id.to_string();
+    if let Some((first, rest)) = id.split_at_checked(2) {
+        let entry = directory.join(".build-id").join(first).join(rest);
+        out.extend(names.iter().map(|name| match name.strip_prefix('.') {
+            Some(ending) => entry.with_extension(ending),
+            None if name.is_empty() => entry.clone(),
+            None => entry.join(name),
+        }));
+    }
+}
+
+/// The name of a kernel's module, from the path of its file or the name that perf gives it (`[name]`);
+/// `None` for other files. The kernel writes `_` for `-`.
+pub fn kernel_module(path: &str) -> Option<String> {
+    let file = path.rsplit('/').next()?;
+    let name = match file.strip_prefix('[') {
+        Some(rest) => {
+            let name = rest.strip_suffix(']')?;
+            let kernel = [
+                "kernel.",
+                "guest.kernel",
+                "vdso",
+                "vsyscall",
+                "heap",
+                "stack",
+            ];
+            (!kernel.iter().any(|kernel| name.starts_with(kernel))).then_some(name)?
+        }
+        None => {
+            let (name, ending) = file.rsplit_once(".ko")?;
+            ["", ".gz", ".xz", ".zst", ".debug"]
+                .contains(&ending)
+                .then_some(name)?
+        }
+    };
+    (!name.is_empty()).then(|| name.replace('-', "_"))
+}
+
+/// The paths of a module's file, compressed or not; its directory is not always known.
+fn module_paths(recorded: &[PathBuf], module: &str) -> Vec<PathBuf> {
+    let mut stems: Vec<String> = Vec::new();
+    for path in recorded {
+        let path = path.to_string_lossy();
+        if let Some((stem, _)) = path.rsplit_once(".ko") {
+            // `/lib` is a link to `/usr/lib`, which a copy of the system may not have.
+            stems.extend([stem.to_owned(), format!("usr/{stem}")]);
+        }
+    }
+    stems.extend([module.to_owned(), module.replace('_', "-")]);
+    let endings = [".ko", ".ko.xz", ".ko.zst", ".ko.gz", ".ko.debug"];
+    let paths = stems
+        .iter()
+        .flat_map(|stem| endings.map(|ending| PathBuf::from(format!("{stem}{ending}"))));
+    paths.collect()
 }
 
 #[cfg(test)]

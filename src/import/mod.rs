@@ -20,6 +20,7 @@ pub mod perf;
 mod programs;
 mod raw;
 mod records;
+mod unpacked;
 mod wanted;
 pub mod zephyr;
 

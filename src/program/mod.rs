@@ -10,6 +10,8 @@ pub(crate) mod frames;
 pub(crate) mod kallsyms;
 pub(crate) mod kernel_symbols;
 pub mod landing_pads;
+#[cfg(feature = "import")]
+pub mod module_file;
 mod names;
 pub(crate) mod symbol_file;
 pub mod symbols;

@@ -23,6 +23,7 @@ use super::files::Files;
 use super::model::Device;
 use super::read::{OpenSnapshot, beside};
 use super::shared::Others;
+use super::straight::{self, Straight};
 use crate::arch::Space;
 use crate::mapped::Mapped;
 use crate::quantity::Address;
@@ -81,6 +82,7 @@ pub struct CoreMemory {
     /// By space, sorted by address; computed on first use.
     views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
     changed: Arc<Changed>,
+    straight: Straight,
     /// Memory of other cores for addresses without a region.
     pub(super) others: Option<Others>,
     /// Physical memory, and the tables by which the core sees it.
@@ -102,6 +104,10 @@ impl CoreMemory {
     pub fn new(loaded: &OpenSnapshot, device: &Device) -> Self {
         let mut out = Self::empty(loaded);
         out.add_dumps(loaded, device);
+        let mut entries = device.other.iter();
+        let file = entries.find(|(key, _)| key.eq_ignore_ascii_case(straight::ENTRY));
+        let bytes = file.and_then(|(_, file)| loaded.file(&device.place.file, file).ok());
+        out.straight = bytes.map_or_else(Straight::default, |bytes| Straight::read(&bytes));
         out
     }
 
@@ -113,6 +119,7 @@ impl CoreMemory {
             sources: Vec::new(),
             views: Default::default(),
             changed: Arc::clone(&loaded.changed),
+            straight: Straight::default(),
             others: None,
             translated: None,
         }
@@ -244,6 +251,11 @@ impl CoreMemory {
                 &bytes[..steady as usize]
             }
         }
+    }
+
+    /// Whether the instruction at `address`, whose bytes are not known, is known not to change the flow.
+    pub fn is_straight(&self, address: Address) -> bool {
+        self.straight.contains(address.0)
     }
 
     /// Like [`Self::read`], at a past moment.

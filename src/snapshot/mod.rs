@@ -44,6 +44,7 @@ pub mod read;
 pub mod recording;
 pub mod registers;
 mod shared;
+pub(crate) mod straight;
 pub mod topology;
 pub mod write;
 

@@ -21,6 +21,10 @@ impl CodeImage for Code {
         let (space, moment) = (image.space(view), image.moment(view));
         self.0.code(moment, address, space)
     }
+
+    fn is_straight(&self, _: View, address: Address) -> bool {
+        self.0.is_straight(address)
+    }
 }
 
 impl Code {

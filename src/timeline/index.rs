@@ -178,6 +178,7 @@ fn hash(ranges: &[(u32, u64, u64)], code: &Code) -> Option<String> {
             let bytes = &bytes[..bytes.len().min(most)];
             fields.add(bytes);
             if bytes.is_empty() {
+                fields.add(&[u8::from(code.is_straight(View(view), Address(at)))]);
                 absent += STEP;
             }
             if absent > MOST_ABSENT {

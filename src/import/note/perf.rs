@@ -196,6 +196,23 @@ pub enum PerfNote {
         /// The symbol.
         symbol: String,
     },
+    /// The code of modules is that of their files.
+    Modules {
+        /// Their number.
+        count: usize,
+    },
+    /// The function tracer is assumed not to have been in use.
+    NoTracer,
+    /// A file is none of a module, or its code cannot be placed.
+    UnplacedModule {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There are more modules than are linked.
+    ManyModules {
+        /// The most bytes of their files.
+        limit: usize,
+    },
 }
 
 impl fmt::Display for PerfNote {
@@ -331,6 +348,23 @@ impl fmt::Display for PerfNote {
                 f,
                 "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
                 path.display()
+            ),
+            Self::Modules { count } => write!(
+                f,
+                "the code of {count} modules is that of their files; instructions that the kernel \
+                 replaced, or may have, are not known: perf record --kcore keeps them"
+            ),
+            Self::NoTracer => f.write_str(
+                "assumed that the kernel's function tracer (ftrace) was not in use in modules",
+            ),
+            Self::UnplacedModule { path } => write!(
+                f,
+                "{}: is no module whose code can be placed in memory: not used",
+                path.display()
+            ),
+            Self::ManyModules { limit } => write!(
+                f,
+                "the files of modules have more than {limit} bytes: further ones are not used"
             ),
         }
     }

@@ -1,9 +1,10 @@
 //! The memory of processes: the files that they had mapped, and the kernel.
 
+use super::modules::{self, Kernel};
 use super::processes::{KERNEL, Mapping};
 use super::recording::Recording;
 use crate::import::claims::Claims;
-use crate::import::images::Images;
+use crate::import::images::{self, Images};
 use crate::import::note::PerfNote;
 use crate::import::wanted::Wanted;
 use crate::import::{Imported, jitdump, programs};
@@ -50,15 +51,6 @@ impl Memory {
     }
 }
 
-/// A file with code of the kernel, at the addresses where it ran.
-#[derive(Debug)]
-struct Kernel {
-    file: String,
-    /// The offset of its load address; `None` if it is not a program.
-    bias: Option<u64>,
-    segments: Vec<Segment>,
-}
-
 /// Code that a process generated.
 #[derive(Debug)]
 struct JitCode {
@@ -73,6 +65,8 @@ pub struct MemoryBuilder<'a> {
     /// The files so far.
     pub images: Images<'a>,
     kernel: Option<Rc<[Kernel]>>,
+    /// The file with the addresses of the kernel's straight code.
+    pub straight: Option<String>,
     kcore: Option<Elf>,
     /// The jitdump files read so far; `None` if one cannot be read.
     made: HashMap<Wanted, Option<Rc<JitCode>>>,
@@ -87,6 +81,7 @@ impl<'a> MemoryBuilder<'a> {
             recording,
             images,
             kernel: None,
+            straight: None,
             kcore,
             made: HashMap::new(),
             left: MOST_IN_ALL,
@@ -245,6 +240,10 @@ impl<'a> MemoryBuilder<'a> {
                 segments: kcore.segments,
             });
         }
+        let (modules, mappings): (Vec<&Mapping>, Vec<&Mapping>) = mappings
+            .into_iter()
+            .partition(|mapping| images::kernel_module(&mapping.path).is_some());
+        let (mut kernel, mut kallsyms) = (None, None);
         for mapping in mappings {
             let Some((name, symbol)) = mapping.path.split_once(']') else {
                 if !is_whole {
@@ -257,6 +256,7 @@ impl<'a> MemoryBuilder<'a> {
             wanted.path = format!("{name}]");
             let section = self.recording.build_ids.get(&wanted.path);
             wanted.build_id = wanted.build_id.or(section.cloned());
+            kallsyms = kallsyms.or_else(|| self.images.kallsyms(&wanted));
             let Some(elf) = self.images.kernel(&wanted) else {
                 if !is_whole {
                     self.images.missing.insert(wanted);
@@ -274,14 +274,35 @@ impl<'a> MemoryBuilder<'a> {
             let elf = elf.moved(mapping.offset.wrapping_sub(linked));
             let file = out.add_program(&elf);
             let is_code = |segment: &Segment| !segment.writable || segment.address >> 63 == 1;
+            let segments = elf.segments.iter().cloned();
             found.push(Kernel {
                 file,
                 bias: Some(elf.offset),
-                segments: elf.segments.into_iter().filter(is_code).collect(),
+                segments: segments.filter(is_code).collect(),
             });
+            kernel = Some(elf);
             // Only one kernel ran.
             break;
         }
+        let mut files = Vec::new();
+        // Of mappings at the same addresses the last one is used.
+        for mapping in modules.into_iter().rev() {
+            let wanted = self.wanted(mapping);
+            match self.images.find(&wanted) {
+                Some(elf) => files.push((mapping, elf)),
+                None if is_whole => {}
+                None => {
+                    self.images.missing.insert(wanted);
+                }
+            }
+        }
+        let known = modules::Known {
+            kernel: kernel.as_ref(),
+            kallsyms: kallsyms.as_deref(),
+        };
+        let (linked, straight) = modules::linked(&files, &known, is_whole, out);
+        found.extend(linked);
+        self.straight = straight;
         found
     }
 

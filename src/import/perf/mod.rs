@@ -9,6 +9,7 @@ mod etm_info;
 mod file;
 mod inflate;
 mod memory;
+mod modules;
 mod pieces;
 mod processes;
 mod recording;

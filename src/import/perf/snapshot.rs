@@ -18,6 +18,7 @@ use crate::program::elf::Elf;
 use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Snapshot, SourceBuffers, Trace,
 };
+use crate::snapshot::straight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -287,6 +288,9 @@ impl<'a> Snapshots<'a> {
         images.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         let images: Vec<usize> = images.into_iter().map(|(image, _)| image).collect();
         let memory = self.memories.memory(&images, &mut self.out);
+        if let Some(file) = &self.memories.straight {
+            other.push((straight::ENTRY.to_owned(), file.clone()));
+        }
         // The names in debuggers are those of the first core's process.
         if index == 0 {
             self.programs(memory.programs, &other);

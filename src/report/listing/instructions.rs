@@ -7,6 +7,7 @@ use crate::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use crate::element::{Exception, Mark};
 use crate::flow::{
     BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes,
+    next,
 };
 use crate::program::disassembly::Disassembler;
 use crate::program::symbols::{SourceLine, Symbols};
@@ -121,8 +122,11 @@ impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
             let instruction = &self.known[&key];
             let cycles = cycles.filter(|_| number == range.instructions);
             self.lines.instruction(at, instruction, cycles);
-            let size = instruction.bytes.len().max(2) as u64;
-            address = address.after(size, range.isa);
+            // The bytes of an instruction may be missing.
+            address = match instruction.bytes.len() {
+                0 => next(&self.code, self.view, range.isa, address),
+                size => address.after(size as u64, range.isa),
+            };
         }
     }
 
