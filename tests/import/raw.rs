@@ -260,6 +260,34 @@ fn the_form_and_the_kind_of_trace_are_found_out() {
 }
 
 #[test]
+fn trace_is_found_behind_other_memory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let buffer = scratch.path().join("dump.bin");
+    let written = scratch.path().join("snapshot");
+    let trace = fs::read(testdata("recorded/etmv4/trace.bin")).unwrap();
+    for (name, before) in [
+        ("zeros", vec![0; 3 << 20]),
+        ("text", b"memory, ".repeat(5 << 17)),
+    ] {
+        fs::write(&buffer, [&before[..], &trace].concat()).unwrap();
+        let said = import(&["--force", "--raw", buffer.to_str().unwrap()], &written);
+        assert!(said.contains("trace ID 0x10, ETMv4"), "{name}: {said}");
+    }
+    let words = trace.chunks_exact(4);
+    let reversed: Vec<u8> = words.flat_map(|word| word.iter().rev().copied()).collect();
+    fs::write(&buffer, reversed).unwrap();
+    let mut command = armsnap();
+    let command = command.args(["import", "--force", "--raw"]);
+    let output = run(command.arg(&buffer).arg(&written));
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("of each word of 32 bits are reversed"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_is_no_trace_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let buffer = scratch.path().join("noise.bin");

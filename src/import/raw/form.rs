@@ -7,8 +7,12 @@ use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_re
 use crate::protocol::Core;
 use crate::quantity::{BufferOffset, TraceId};
 
-/// The bytes that are examined.
+/// The bytes that are examined at once.
 const EXAMINED: usize = 1 << 20;
+/// The most places of a buffer that are examined.
+const PLACES: usize = 16;
+/// The size of a frame.
+const FRAME: usize = 16;
 
 /// The ID assigned to unformatted bytes.
 const UNFORMATTED: TraceId = TraceId(1);
@@ -49,7 +53,31 @@ pub struct Form {
 
 /// Determines the form of a buffer; `known` are the units that may be in it. `None` if nothing in it
 /// is trace.
+///
+/// What is before the first byte that is not zero was never written. Further places are examined if
+/// there is no trace, as memory around a trace buffer may have been dumped, too.
 pub fn form(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
+    let written = bytes.iter().position(|&byte| byte != 0)?;
+    // The zeros right before it may be those of a synchronisation packet.
+    let written = written.saturating_sub(FRAME);
+    let bytes = &bytes[written - written % FRAME..];
+    let step = (bytes.len() / PLACES).max(EXAMINED);
+    let step = step.next_multiple_of(FRAME);
+    let places = (0..bytes.len()).step_by(step);
+    places
+        .take(PLACES)
+        .find_map(|place| form_at(&bytes[place..], known, core))
+}
+
+/// Whether a buffer without trace has some if the bytes of each word of 32 bits are reversed.
+pub fn is_reversed(bytes: &[u8], known: &[Unit], core: Core) -> bool {
+    let bytes = &bytes[..bytes.len().min(EXAMINED)];
+    let words = bytes.chunks_exact(4);
+    let reversed: Vec<u8> = words.flat_map(|word| word.iter().rev().copied()).collect();
+    form(&reversed, known, core).is_some()
+}
+
+fn form_at(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
     let bytes = &bytes[..bytes.len().min(EXAMINED)];
     let kinds = [
         Some(FrameKind::Memory),

@@ -1,7 +1,7 @@
 //! Raw buffers and trace units → a snapshot.
 
 use super::cores::Cores;
-use super::form::{Form, Found, form};
+use super::form::{self, Form, Found, form};
 use super::units::Unit;
 use crate::arch::CoreType;
 use crate::capture::Protocol;
@@ -111,6 +111,13 @@ impl<'o> RawSnapshot<'o> {
             .map(|placed| placed.unit.clone())
             .collect();
         let Some(form) = form(&bytes, &known, self.cores.usual()) else {
+            if form::is_reversed(&bytes, &known, self.cores.usual()) {
+                return Err(ImportError::input(
+                    path,
+                    "the bytes of each word of 32 bits are reversed: read the buffer as bytes, or \
+                     reverse them with objcopy -I binary -O binary --reverse-bytes=4",
+                ));
+            }
             return Err(ImportError::input(
                 path,
                 format!(
