@@ -9,10 +9,12 @@ use armsnap::data_addresses::Accessed;
 use armsnap::program::elf::{Elf, Machine};
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
-use armsnap::recover::{FinalState, Known, Options, RecordedAddresses, Recovery, SnapshotMemory};
+use armsnap::recover::{
+    FinalState, Known, Options, Others, RecordedAddresses, Recovery, SnapshotMemory,
+};
 use armsnap::semantics::{Location, Operand, Semantics};
 use armsnap::snapshot::memory::CoreMemory;
-use armsnap::snapshot::model::{DeviceClass, Snapshot};
+use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
 use armsnap::snapshot::{OpenOptions, OpenSnapshot, libraries};
 use armsnap::stop::Cancel;
@@ -269,14 +271,12 @@ impl Recorded {
         let libraries: Vec<Elf> = libraries.collect();
         let elves = program.iter().map(|program| &program.elf).chain(&libraries);
         let landing_pads = LandingPads::new(elves.clone());
-        let devices = self.loaded.snapshot.devices.iter();
-        let cores = devices.filter(|device| device.class == DeviceClass::Core);
         FinalState {
             architecture: self.guest.architecture(),
             status: self.registers.value("cpsr"),
             registers: FinalState::locations(&self.registers),
             memory: Box::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
-            other_writers: cores.count() > 1,
+            others: Others::of(&self.loaded.snapshot, &self.loaded.snapshot.devices[0].name),
             without_kernel: true,
             addresses,
             landing_pads,

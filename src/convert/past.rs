@@ -11,13 +11,12 @@ use crate::program::elf::Elf;
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::recover::{
-    FinalState, Known, Level, Limit, Options, RecordedAddresses, Recovery, Registers,
+    FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
     SnapshotMemory,
 };
 use crate::semantics::Location;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::DeviceClass;
 use crate::snapshot::recording::Recording;
 use crate::stop::Cancel;
 use crate::timeline::{History, Numbers, Position, Timeline, TracedCore};
@@ -183,9 +182,6 @@ fn at(
 /// Collects what is known of a core besides its trace and code.
 fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> FinalState {
     let devices = &loaded.snapshot.devices;
-    let cores = devices
-        .iter()
-        .filter(|device| device.class == DeviceClass::Core);
     let file = RegisterFile::read(&devices[core], state.description.architecture());
     let stateless = state.pc.is_none() || check::placeholder(&loaded.snapshot, core).is_some();
     let mut memory = CoreMemory::new(loaded, &devices[core]);
@@ -204,7 +200,7 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
             state.space.space,
             elfs,
         )),
-        other_writers: cores.count() > 1,
+        others: Others::of(&loaded.snapshot, &devices[core].name),
         without_kernel: Recording::of(&loaded.snapshot).linux_program,
         addresses: addresses
             .and_then(Result::ok)

@@ -362,9 +362,11 @@ impl Emulator {
         let mut contents = ending.contents;
         contents.cores = ending.cores.into_iter().map(|halted| halted.core).collect();
         let before = contents.cores.len();
-        for (number, last) in &summary.ended {
+        let mut times = Vec::new();
+        for (number, last, time) in &summary.ended {
             // Cores without a trace ID have no trace to show.
             if summary.cores.iter().any(|traced| traced.0 == *number) {
+                times.push(*time);
                 contents.cores.push(RecordedCore {
                     name: String::new(),
                     kind: ending.kind.to_owned(),
@@ -381,6 +383,7 @@ impl Emulator {
             .iter()
             .map(|core| core.name.clone());
         contents.recording.ended = names.collect();
+        contents.recording.ended_at = times;
         contents.data_addresses = self.data_addresses(&contents, &summary)?;
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         let changed = summary.versions.changed(contents.halves());

@@ -786,7 +786,9 @@ static void vcpu_ended(qemu_plugin_id_t id, unsigned index)
     if (v->live) {
         v->live = 0;
         flush_locked(v);
-        put_chunk(END, v->core, 0, NULL, 0);
+        /* Counts as one, so whatever a thread does later has a later time. */
+        uint64_t now = __atomic_fetch_add(&clock_now, 1, __ATOMIC_SEQ_CST);
+        put_chunk(END, v->core, 0, &now, in_system ? 0 : sizeof now);
     }
     pthread_mutex_unlock(&out_lock);
 }

@@ -245,7 +245,7 @@ pub trait Sink {
     /// The requested code is at this address, and a core is about to execute it.
     fn place(&mut self, _address: u64) {}
     /// A core ends.
-    fn end(&mut self, core: u32) -> io::Result<()>;
+    fn end(&mut self, core: u32, time: Option<u64>) -> io::Result<()>;
     /// The program ends.
     fn ended(&mut self) {}
 }
@@ -446,7 +446,14 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
                 });
             }
             5 if core == u32::MAX => sink.ended(),
-            5 => sink.end(core)?,
+            5 => {
+                let time = if bytes.is_empty() {
+                    None
+                } else {
+                    Some(fields.u64()?)
+                };
+                sink.end(core, time)?;
+            }
             6 => sink.handler(extra, fields.u64()?, fields.u64()?),
             7 => sink.log(&bytes)?,
             8 => sink.mask(extra),
@@ -506,7 +513,7 @@ mod tests {
         fn child(&mut self) {
             self.0.push("child".to_owned());
         }
-        fn end(&mut self, core: u32) -> io::Result<()> {
+        fn end(&mut self, core: u32, _: Option<u64>) -> io::Result<()> {
             self.0.push(format!("end {core}"));
             Ok(())
         }

@@ -87,8 +87,8 @@ pub struct Summary {
     pub instructions: u64,
     /// The traced cores: number and trace ID.
     pub cores: Vec<(u32, TraceId)>,
-    /// Cores that ended, and the last instruction of each.
-    pub ended: Vec<(u32, CodeAddress)>,
+    /// Cores that ended, the last instruction of each, and when, by the clock of timestamps.
+    pub ended: Vec<(u32, CodeAddress, Option<u64>)>,
     /// The number of cores without a trace ID.
     pub untraced: u64,
     /// The number of gaps in the flow that no event explains.
@@ -109,7 +109,7 @@ struct Tracing<U, F> {
     lines: Lines,
     flow: Flow,
     /// Cores that ended, and the last instruction of each.
-    ended: Vec<(u32, CodeAddress)>,
+    ended: Vec<(u32, CodeAddress, Option<u64>)>,
     /// The emulator's log of a system, joined with the flow.
     join: Option<Join>,
     /// The core that executed last.
@@ -285,13 +285,15 @@ where
         let _ = self.observer.send(TraceEvent::Limit);
     }
 
-    fn end(&mut self, core: u32) -> io::Result<()> {
+    fn end(&mut self, core: u32, time: Option<u64>) -> io::Result<()> {
         let last = self.flow.last(core, &self.blocks);
         self.flow_ends(core, None)?;
         if let Some(trace) = self.traces.core(core) {
             trace.tracer.finish(last.map(|(_, behind)| behind));
         }
-        self.ended.extend(last.map(|(last, _)| (core, last)));
+        let time = self.traces.threads.zip(time);
+        let time = time.map(|(begin, time)| begin.saturating_add(time));
+        self.ended.extend(last.map(|(last, _)| (core, last, time)));
         self.traces.take(core, 1)
     }
 }

@@ -95,9 +95,8 @@ impl Solver {
                 Some(Layer::Inferred) => self.regions.class(cell),
                 _ => Class::Anything,
             };
-            let shared = known.other_writers || self.memory_contradicts;
-            let private = class == Class::Protected || class == Class::Stack;
-            if shared && !private {
+            let step = self.accesses[before_access as usize].step;
+            if self.is_shared(class, step, known.others) {
                 return;
             }
             let mut from = from;

@@ -7,6 +7,8 @@ use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::semantics::Location;
 use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::model::{DeviceClass, Snapshot};
+use crate::snapshot::recording::Recording;
 use object::{Object, ObjectSection, SectionFlags};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
@@ -133,6 +135,34 @@ impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
     }
 }
 
+/// Other cores or threads that write the memory of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    /// There are none.
+    #[default]
+    None,
+    /// All of them had ended at this time: after it by the timestamps in the core's trace, they wrote
+    /// nothing. (The kernel may still have cleared the word by which others learn of a thread's end.)
+    EndedBy(u64),
+    /// They may write at any time.
+    Always,
+}
+
+impl Others {
+    /// What else writes the memory of a core of a snapshot.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, core: &str) -> Self {
+        let recording = Recording::of(snapshot);
+        let devices = snapshot.devices.iter();
+        let others = devices.filter(|d| d.class == DeviceClass::Core && d.name != core);
+        let ends: Option<Vec<u64>> = others.map(|other| recording.end_of(&other.name)).collect();
+        match ends {
+            None => Self::Always,
+            Some(ends) => ends.into_iter().max().map_or(Self::None, Self::EndedBy),
+        }
+    }
+}
+
 /// Everything that is known beside the trace and the code.
 pub struct FinalState {
     /// The architecture of the core.
@@ -143,8 +173,8 @@ pub struct FinalState {
     pub registers: [Option<u64>; Location::KEPT],
     /// The memory.
     pub memory: Box<dyn FinalMemory>,
-    /// Other cores may write the same memory.
-    pub other_writers: bool,
+    /// What else writes the same memory.
+    pub others: Others,
     /// A program was traced without its kernel.
     pub without_kernel: bool,
     /// Recorded addresses of loads and stores.

@@ -32,7 +32,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-pub use final_state::{FinalMemory, FinalState, RecordedAddresses, SnapshotMemory};
+pub use final_state::{FinalMemory, FinalState, Others, RecordedAddresses, SnapshotMemory};
 pub use origin::{Cause, End, Link, Way, What};
 pub use recovery::{Options, Recovery};
 pub use status::{Known, Level, Limit, Registers, Status};

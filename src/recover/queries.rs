@@ -3,7 +3,7 @@
 use super::bits::Bits;
 use super::build::{Builder, Sink};
 use super::cells::{Event, Kind, Link, byte_bits, untagged};
-use super::final_state::FinalState;
+use super::final_state::{FinalState, Others};
 use super::graph::{NONE, RESULT};
 use super::refine::{Values, refine};
 use super::regions::Class;
@@ -205,7 +205,11 @@ impl Window {
         }
         let access = self.access_before(step);
         for (offset, slot) in (0_u64..).zip(out) {
-            *slot = self.byte(facts, access, untagged(address.wrapping_add(offset)));
+            *slot = self.byte(
+                facts,
+                (access, step),
+                untagged(address.wrapping_add(offset)),
+            );
         }
     }
 
@@ -216,7 +220,12 @@ impl Window {
         accesses.partition_point(|access| access.step <= step) as u32
     }
 
-    fn byte(&mut self, facts: &FinalState, access: u32, address: u64) -> Option<Known<u8>> {
+    fn byte(
+        &mut self,
+        facts: &FinalState,
+        (access, step): (u32, u32),
+        address: u64,
+    ) -> Option<Known<u8>> {
         let by = 8 * (address & 7);
         let solver = &mut self.solver;
         let Some(number) = solver.cells.find(address >> 3) else {
@@ -229,7 +238,7 @@ impl Window {
             } else if !self.ends {
                 return None;
             } else {
-                solver.unwritten(facts, address >> 3, access)?
+                solver.unwritten(facts, address >> 3, (access, step))?
             };
             return Some(Known {
                 value: byte[0],
@@ -279,19 +288,20 @@ impl Window {
                 if event.kind == Kind::MayStore || event.kind == Kind::Store && behind {
                     break;
                 }
-                let (from, to) = if behind {
-                    (event.access + 1, access)
+                let (from, to, earlier) = if behind {
+                    (event.access + 1, access, step)
                 } else {
-                    (access, event.access)
+                    let step = solver.accesses[event.access as usize].step;
+                    (access, event.access, step)
                 };
-                if !clear && !solver.reaches(facts, class, from, to) {
+                if !clear && !solver.reaches(facts, (class, earlier), from, to) {
                     break;
                 }
                 let (bits, proved) = solver.event_bits(&event, &self.templates);
                 let mask = 0xff << by;
                 if bits.mask & mask == mask {
-                    let sure =
-                        proved & mask == mask && solver.reaches(facts, Class::Anything, from, to);
+                    let sure = proved & mask == mask
+                        && solver.reaches(facts, (Class::Anything, earlier), from, to);
                     let status = if sure {
                         Status::Proved
                     } else {
@@ -318,19 +328,30 @@ const MOST_EVENTS: usize = 64;
 
 impl Solver {
     /// Whether what is in a class of cells at one access is there at another.
-    fn reaches(&mut self, facts: &FinalState, class: Class, from: u32, to: u32) -> bool {
-        let shared = facts.other_writers || self.memory_contradicts;
-        let private = class == Class::Protected || class == Class::Stack;
-        (private || !shared) && !self.is_barred(class, from, to)
+    /// The earlier one is at or after a step.
+    fn reaches(
+        &mut self,
+        facts: &FinalState,
+        (class, step): (Class, u32),
+        from: u32,
+        to: u32,
+    ) -> bool {
+        let others = facts.others != Others::None;
+        !self.is_shared(class, step, others) && !self.is_barred(class, from, to)
     }
 
     /// How it is known that nothing wrote a granule that no access is known to have reached.
-    fn unwritten(&mut self, facts: &FinalState, granule: u64, access: u32) -> Option<Status> {
+    fn unwritten(
+        &mut self,
+        facts: &FinalState,
+        granule: u64,
+        (access, step): (u32, u32),
+    ) -> Option<Status> {
         let class = self.regions.class_of_unreached(granule);
-        if self.reaches(facts, Class::Anything, 1, access) {
+        if self.reaches(facts, (Class::Anything, step), 1, access) {
             return Some(Status::Proved);
         }
-        let reaches = self.reaches(facts, class, 1, access);
+        let reaches = self.reaches(facts, (class, step), 1, access);
         reaches.then_some(Status::Inferred)
     }
 

@@ -1,6 +1,6 @@
 //! Past values of one core, on demand.
 
-use super::final_state::FinalState;
+use super::final_state::{FinalState, Others};
 use super::origin::{End, Way, What};
 use super::status::{Known, Level, Limit, Registers};
 use super::window::Window;
@@ -222,7 +222,7 @@ impl Recovery {
             out.push(Limit::EndUnknown);
         }
         out.extend(self.blind());
-        if self.facts.other_writers {
+        if self.facts.others != Others::None {
             out.push(Limit::OtherWriters);
         } else if self.window.solver.memory_contradicts {
             out.push(Limit::Contradiction);

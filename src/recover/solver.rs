@@ -71,8 +71,8 @@ pub(super) struct Known<'a> {
     pub memory: &'a dyn FinalMemory,
     /// The memory is that at the end of the trace.
     pub is_final: bool,
-    /// Others may write memory.
-    pub other_writers: bool,
+    /// Others may write memory, before the latest steps.
+    pub others: bool,
     /// The frame pointer at the end, if it is one by the calling convention.
     pub frame: Option<u64>,
 }
@@ -97,6 +97,8 @@ pub(super) struct Solver {
     pub proved_events: usize,
     /// Memory was also written by others: what was computed in two ways differed.
     pub memory_contradicts: bool,
+    /// The earliest step from which on nobody else writes memory, if others do before it.
+    pub alone_from: u32,
     /// Nodes that the second layer leaves open, because it contradicted itself there.
     pub cut: Vec<u32>,
     /// Recorded addresses, by access.
@@ -448,6 +450,14 @@ impl Solver {
         {
             self.learn(handler, Bits::known(frame), relation);
         }
+    }
+
+    /// Whether others may have written a class of cells between a step and the end. That they ended is not
+    /// proof: the kernel may write for them afterwards.
+    pub fn is_shared(&self, class: Class, step: u32, others: bool) -> bool {
+        let private = class == Class::Protected || class == Class::Stack;
+        let alone = class != Class::Anything && step <= self.alone_from;
+        !private && (self.memory_contradicts || others && !alone)
     }
 
     /// Whether accesses from one up to another may have written a class of cells.

@@ -4,7 +4,7 @@ mod faults;
 mod pieces;
 
 use super::course::{Course, Step, Taken};
-use super::final_state::{FinalMemory, FinalState};
+use super::final_state::{FinalMemory, FinalState, Others};
 use super::regions::Class;
 use super::status::{Known, Status};
 use super::window::Window;
@@ -51,7 +51,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
         status: None,
         registers: all,
         memory: Box::new(Words(memory.into())),
-        other_writers: false,
+        others: Others::None,
         without_kernel: true,
         addresses: None,
         landing_pads: LandingPads::default(),

@@ -5,7 +5,7 @@ use super::blocks::Blocks;
 use super::build::{Builder, Checkpoint, Sink, Through};
 use super::cells::untagged;
 use super::course::Course;
-use super::final_state::{FinalState, RecordedAddresses};
+use super::final_state::{FinalState, Others, RecordedAddresses};
 use super::graph::NONE;
 use super::queries::Nearby;
 use super::recorded::{self, Recorded};
@@ -15,7 +15,7 @@ use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
 use crate::semantics::Location;
 use crate::stop::Cancel;
-use crate::timeline::{EndAgrees, History, Position};
+use crate::timeline::{Direction, EndAgrees, Found, History, Position};
 use std::cell::RefCell;
 
 /// Steps looked at first.
@@ -51,6 +51,8 @@ pub(super) struct Window {
     /// The trace ends at the final state.
     pub ends: bool,
     started: bool,
+    /// From here on nobody else writes memory.
+    alone_from: Option<Position>,
     pub halted: Option<u64>,
     recorded: Recorded,
     /// What questions about registers found, until more is built.
@@ -71,6 +73,7 @@ impl Default for Window {
             stage: Stage::Build,
             ends: false,
             started: false,
+            alone_from: None,
             halted: None,
             recorded: Recorded::default(),
             nearby: RefCell::default(),
@@ -192,6 +195,9 @@ impl Window {
         self.started = true;
         self.templates.architecture = facts.architecture;
         self.templates.without_model = facts.has_no_model();
+        if let Others::EndedBy(time) = facts.others {
+            self.alone_from = after(history, time);
+        }
         if history.end_agrees() != EndAgrees::Yes {
             return;
         }
@@ -268,12 +274,16 @@ impl Window {
                 templates: &self.templates,
                 memory: &*facts.memory,
                 is_final: self.ends,
-                other_writers: facts.other_writers,
+                others: facts.others != Others::None,
                 frame: facts.frame(),
             };
             self.stage = match self.stage {
                 Stage::Build => {
                     self.nearby.take();
+                    self.solver.alone_from = self.alone_from.map_or(0, |from| {
+                        // What is not found is earlier than all that was looked at.
+                        self.course.find(from).unwrap_or(u32::MAX)
+                    });
                     self.solver.begin(Layer::Proved, &known);
                     if self.build(facts, cancel)? {
                         Stage::Prove
@@ -401,6 +411,17 @@ impl Window {
             without_kernel: facts.without_kernel,
             landing_pads: &facts.landing_pads,
         }
+    }
+}
+
+/// The first position that is known to be later than a time.
+fn after(history: &mut History, time: u64) -> Option<Position> {
+    let timed = history.seek_time(time.checked_add(1)?)?;
+    // A timestamp is that of the last branch before it (IHI 0064H, 5.1): what was executed behind that, up
+    // to the next one, may be earlier.
+    match history.waypoint(timed, Direction::Forward) {
+        Found::At(waypoint) => history.step(waypoint, Direction::Forward),
+        _ => None,
     }
 }
 

@@ -16,11 +16,10 @@ use crate::arch::{Architecture, RegisterDescription};
 use crate::program::elf::Elf;
 use crate::program::landing_pads::LandingPads;
 use crate::recover::{
-    FinalState, Known, Level, Limit, Options, RecordedAddresses, Recovery, Registers,
+    FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
     SnapshotMemory, Status,
 };
 use crate::semantics::Location;
-use crate::snapshot::model::DeviceClass;
 use crate::snapshot::recording::Recording;
 use crate::stop::Cancel;
 use crate::timeline::{History, PointKind, Position};
@@ -327,10 +326,6 @@ impl Places {
 /// Collects what is known of a core besides its trace and code.
 fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let core = &endpoint.cores[thread.get() - 1];
-    let devices = &endpoint.loaded.snapshot.devices;
-    let cores = devices
-        .iter()
-        .filter(|device| device.class == DeviceClass::Core);
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
     let landing_pads = LandingPads::new(programs.iter().copied());
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
@@ -342,7 +337,7 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
             false => FinalState::locations(&core.registers),
         },
         memory: Box::new(memory),
-        other_writers: cores.count() > 1,
+        others: Others::of(&endpoint.loaded.snapshot, &core.name),
         without_kernel: Recording::of(&endpoint.loaded.snapshot).linux_program,
         addresses: addresses(endpoint, &core.name),
         landing_pads,

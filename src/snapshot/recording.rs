@@ -3,7 +3,8 @@
 //!
 //! `of=linux_program` means that the trace covers a Linux program without the kernel: execution
 //! after an exception is not traced, and trace resumes where the kernel returns to the program.
-//! `ended` lists the cores whose threads had ended before.
+//! `ended` lists the cores whose threads had ended before, `ended_at` for each its end by the clock of the
+//! trace's timestamps, or nothing.
 
 use super::model::{OtherSection, Snapshot};
 
@@ -18,6 +19,8 @@ pub struct Recording {
     pub linux_program: bool,
     /// The names of cores whose threads had ended.
     pub ended: Vec<String>,
+    /// For each of them, when it ended, by the clock of the trace's timestamps.
+    pub ended_at: Vec<Option<u64>>,
 }
 
 impl Recording {
@@ -37,12 +40,22 @@ impl Recording {
                 .filter(|name| !name.is_empty())
                 .map(str::to_owned)
                 .collect(),
+            ended_at: match value("ended_at") {
+                "" => Vec::new(),
+                times => times.split(',').map(|t| t.trim().parse().ok()).collect(),
+            },
         }
     }
 
     /// Whether a core's thread had ended.
     pub fn has_ended(&self, core: &str) -> bool {
         self.ended.iter().any(|name| name == core)
+    }
+
+    /// When a core's thread had ended, if it had and that is known.
+    pub fn end_of(&self, core: &str) -> Option<u64> {
+        let number = self.ended.iter().position(|name| name == core)?;
+        *self.ended_at.get(number)?
     }
 
     /// The section as written; `None` if it would be empty.
@@ -53,6 +66,12 @@ impl Recording {
         }
         if !self.ended.is_empty() {
             entries.push(("ended".to_owned(), self.ended.join(",")));
+        }
+        if self.ended_at.iter().any(Option::is_some) {
+            let times = self.ended_at.iter();
+            let times = times.map(|time| time.map_or_else(String::new, |time| time.to_string()));
+            let times: Vec<String> = times.collect();
+            entries.push(("ended_at".to_owned(), times.join(",")));
         }
         (!entries.is_empty()).then(|| OtherSection {
             name: SECTION.to_owned(),
@@ -71,6 +90,7 @@ mod tests {
         let recording = Recording {
             linux_program: true,
             ended: vec!["cpu_1".to_owned(), "cpu_3".to_owned()],
+            ended_at: vec![None, Some(7)],
         };
         let snapshot = Snapshot {
             other_sections: recording.section().into_iter().collect(),
@@ -78,6 +98,10 @@ mod tests {
         };
         assert_eq!(Recording::of(&snapshot), recording);
         assert!(recording.has_ended("cpu_3") && !recording.has_ended("cpu_2"));
+        assert_eq!(
+            (recording.end_of("cpu_1"), recording.end_of("cpu_3")),
+            (None, Some(7))
+        );
         assert_eq!(Recording::of(&Snapshot::default()), Recording::default());
         assert_eq!(Recording::default().section(), None);
     }

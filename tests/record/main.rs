@@ -10,6 +10,7 @@ mod libraries;
 mod linux_programs;
 mod matrix;
 mod past_signals;
+mod past_threads;
 mod past_values;
 mod plugin_stream;
 mod random_program;

@@ -8,7 +8,7 @@ use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::record::register_log::Reader;
 use armsnap::recover::{
-    Cause, End, FinalState, Level, Options, Recovery, SnapshotMemory, Status, Wanted, What,
+    Cause, End, FinalState, Level, Options, Others, Recovery, SnapshotMemory, Status, Wanted, What,
 };
 use armsnap::semantics::Location;
 use armsnap::snapshot::memory::CoreMemory;
@@ -171,7 +171,7 @@ impl Recorded {
                 Space::Any,
                 [&elf],
             )),
-            other_writers: false,
+            others: Others::of(&self.loaded.snapshot, &device.name),
             without_kernel: Recording::of(&self.loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses.unwrap()) as _),
             landing_pads: LandingPads::new([&elf]),

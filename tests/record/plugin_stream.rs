@@ -74,7 +74,7 @@ impl Sink for Listing {
         assert_ne!(thread, 0);
         self.masks += 1;
     }
-    fn end(&mut self, _: u32) -> io::Result<()> {
+    fn end(&mut self, _: u32, _: Option<u64>) -> io::Result<()> {
         Ok(())
     }
     fn exit(&mut self, exit: Exit) {
