@@ -172,6 +172,9 @@ pub struct Arguments {
     /// `tdump` needs them
     #[arg(long)]
     pub no_tracepoints: bool,
+    /// The client loads the symbols of all programs itself
+    #[arg(long, hide = true)]
+    pub client_loads_programs: bool,
     /// What is served.
     #[command(flatten)]
     pub selection: Selection,
@@ -182,6 +185,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
     for endpoint in &mut endpoints {
         endpoint.reports_tracepoints = !arguments.no_tracepoints;
+        endpoint.clients_load_programs = arguments.client_loads_programs;
     }
     if arguments.stdio {
         let endpoint = only(endpoints)?;

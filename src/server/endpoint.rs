@@ -129,6 +129,8 @@ pub struct Endpoint {
     pub threads_xml: String,
     /// The program reported to clients.
     pub program: Option<Arc<Program>>,
+    /// Whether clients load further programs themselves: no note on them is needed.
+    pub clients_load_programs: bool,
     /// Further programs named by the user.
     pub further: Vec<Arc<Program>>,
     /// How history is offered.
@@ -218,9 +220,11 @@ impl Endpoint {
         }
         let programs = self.programs().filter(|program| wanted(program));
         notes.extend(programs.flat_map(Program::notes).map(Note::Program));
-        notes.extend(self.further.iter().map(|program| Note::FurtherProgram {
-            path: program.elf.path.clone(),
-        }));
+        if !self.clients_load_programs {
+            notes.extend(self.further.iter().map(|program| Note::FurtherProgram {
+                path: program.elf.path.clone(),
+            }));
+        }
         notes
     }
 
@@ -341,6 +345,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             threads_xml: threads_xml(&cores),
             program: programs.next(),
             further: programs.collect(),
+            clients_load_programs: false,
             history: options.history,
             timeline: timeline_options(options),
             cache: options.cache.clone(),

@@ -248,6 +248,24 @@ fn the_user_can_name_a_program() {
 }
 
 #[test]
+fn further_programs_are_loaded_without_a_note_on_them() {
+    let snapshot = copy_without("virt-a57", &["program.elf"]);
+    let elf = testdata("virt-a57").join("program.elf");
+    let second = snapshot.path().join("second.elf");
+    std::fs::copy(&elf, &second).unwrap();
+    let options = [&elf, &second].map(|elf| format!("--elf={}", elf.display()));
+    let options = [&*options[0], &*options[1]];
+    let text = session(snapshot.path(), &options, &["monitor info"]);
+    assert!(text.contains("add symbol table from file"), "{text}");
+    assert!(text.contains("second.elf"), "{text}");
+    assert!(!text.contains("only one program"), "{text}");
+    // Of a client that was not started by armsnap, nothing is known.
+    let server = Server::start(snapshot.path(), &options, 1);
+    let text = attach(&server.addresses[0], &["monitor info"]);
+    assert!(text.contains("only one program is reported"), "{text}");
+}
+
+#[test]
 fn memory_without_a_dump_is_read_from_the_program() {
     let snapshot = copy_without("virt-a57", &["code.bin"]);
     let elf = testdata("virt-a57").join("program.elf");

@@ -60,6 +60,7 @@ pub fn target_command(
         command.push("armsnap quietly --own-tdump ");
         words.push("--no-tracepoints".into());
     }
+    words.push("--client-loads-programs".into());
     words.push("--".into());
     words.push(arguments.snapshot.snapshot.clone().into());
     command.push("target remote | exec");

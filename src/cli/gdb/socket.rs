@@ -29,6 +29,7 @@ pub fn target_command(
     python: bool,
 ) -> Result<OsString, Failure> {
     endpoint.reports_tracepoints = !python;
+    endpoint.clients_load_programs = true;
     let listener = Listener::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let address = listener.address()?;
     thread::spawn(move || listener.serve(&Arc::new(endpoint)));
