@@ -1,6 +1,6 @@
 //! Files of kernel modules (`.ko`), linked as the kernel does when it loads them.
 //!
-//! A module is a relocatable file: its sections have no addresses. [`link`] gives them those at which
+//! A module is a relocatable file: its sections have no addresses. [`ModuleFile::link`] gives them those at which
 //! they ran, and applies the relocations. What the kernel writes into code when it loads a module, or
 //! may write later, is not known from the file (`patched`); nor are instructions with relocations
 //! that cannot be resolved. Such an instruction is left out: it is *straight* if whatever it is, it is
