@@ -4,7 +4,6 @@ use super::Memory;
 use super::modules;
 use super::physical::PhysicalKernel;
 use crate::program::kernel_symbols;
-use crate::program::symbol_file::Function;
 use std::collections::BTreeMap;
 
 /// The names of modules.
@@ -52,17 +51,10 @@ impl ModuleNames {
                 bytes.truncate(known);
                 (range, bytes)
             });
-            let functions = module.functions.into_iter();
             kernel_symbols::Module {
                 name: module.name,
                 code: code.collect(),
-                functions: functions
-                    .map(|(name, address, size)| Function {
-                        name,
-                        address,
-                        size,
-                    })
-                    .collect(),
+                functions: module.functions,
             }
         });
         Ok(Self {

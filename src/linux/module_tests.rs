@@ -1,6 +1,7 @@
 use super::btf::Btf;
 use super::modules::{Layout, Module, references};
 use super::tests::{Words, types};
+use crate::program::symbol_file::Function;
 
 const HEAD: u64 = 0xffff_8000_0900_0000;
 const FIRST: u64 = 0xffff_8000_0100_0000;
@@ -105,12 +106,17 @@ fn memory(newer: bool, count: u64) -> Words {
 
 fn wanted(number: u64) -> Module {
     let code = CODE + STEP * number;
+    let function = |name: &str, address, size| Function {
+        name: name.to_owned(),
+        address,
+        size,
+    };
     Module {
         name: format!("module_{number}"),
         code: std::iter::once(code..code + 0x100).collect(),
         functions: vec![
-            ("close".to_owned(), code, 0x10),
-            ("open".to_owned(), code + 0x40, 0x20),
+            function("close", code, 0x10),
+            function("open", code + 0x40, 0x20),
         ],
     }
 }

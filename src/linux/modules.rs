@@ -6,6 +6,7 @@
 use super::btf::{self, Btf};
 use super::physical::PhysicalKernel;
 use super::{Memory, bytes, long, name, word};
+use crate::program::symbol_file::Function;
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -63,8 +64,8 @@ pub struct Module {
     /// The addresses of its code: that which stays, then that of its initialisation until this has
     /// ended.
     pub code: Vec<Range<u64>>,
-    /// Its functions: name, address, and size, by address. A size may be 0.
-    pub functions: Vec<(String, u64, u64)>,
+    /// Its functions, by address. A size may be 0.
+    pub functions: Vec<Function>,
 }
 
 impl Layout {
@@ -188,7 +189,7 @@ impl Layout {
         place: u64,
         code: &[Range<u64>],
         left: &mut usize,
-    ) -> Option<Vec<(String, u64, u64)>> {
+    ) -> Option<Vec<Function>> {
         let table = long(memory, place)?;
         let at = |offset: u64| table.wrapping_add(offset);
         let (symbols, strings) = (
@@ -222,10 +223,14 @@ impl Layout {
             let text = strings.wrapping_add(field(0) & 0xffff_ffff);
             // AAELF64, 5.5.4: mapping symbols start with `$`.
             if let Some(name) = string(memory, text).filter(|name| !name.starts_with('$')) {
-                out.push((name, value, size));
+                out.push(Function {
+                    name,
+                    address: value,
+                    size,
+                });
             }
         }
-        out.sort_by_key(|function| function.1);
+        out.sort_by_key(|function: &Function| function.address);
         Some(out)
     }
 }
