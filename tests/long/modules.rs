@@ -1,8 +1,9 @@
 //! Modules of Debian's kernel, by their list in its memory: names and callers.
 
 use crate::support::gdb::{armsnap, run_within, text};
-use crate::support::kernel::{boot, debian_kernel, initrd_with, module};
+use crate::support::kernel::{boot, debian_kernel, initrd_with, later_kernel, module};
 use crate::support::translation::Emulator;
+use armsnap::program::module_file::{ModuleFile, Placement};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -126,12 +127,24 @@ fn functions(console: &str) -> Vec<(&str, &str)> {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn core_files_name_the_functions_of_modules() {
-    let Some(kernel) = debian_kernel() else {
-        return;
-    };
+    if let Some(kernel) = debian_kernel() {
+        names_and_code(&kernel);
+    }
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn core_files_of_later_kernels_name_the_functions_of_modules() {
+    if let Some(kernel) = later_kernel() {
+        names_and_code(&kernel);
+    }
+}
+
+/// Compares the modules of a running kernel with what it says of them, and with their files.
+fn names_and_code(kernel: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);
-    let files = MODULES.map(|name| (format!("{name}.ko"), module(&kernel, name)));
+    let files = MODULES.map(|name| (format!("{name}.ko"), module(kernel, name)));
     let files = files
         .each_ref()
         .map(|(name, bytes)| (&**name, bytes.clone()));
@@ -145,7 +158,7 @@ fn core_files_name_the_functions_of_modules() {
             .args(["-serial", &format!("file:{}", place("console").display())])
             .args(["-icount", "shift=4,sleep=off"])
             .args(["-append", "console=ttyAMA0", "-kernel"])
-            .arg(&kernel)
+            .arg(kernel)
             .arg("-initrd")
             .arg(&archive),
     );
@@ -174,6 +187,55 @@ fn core_files_name_the_functions_of_modules() {
         frames.iter().any(|frame| frame.starts_with("pktgen_")),
         "{task}"
     );
+
+    // What is known of the module from its file is what the kernel loaded.
+    let modules = console.lines().filter_map(|line| line.strip_prefix("@ "));
+    let mut lines = modules.filter(|line| line.starts_with("pktgen "));
+    let first = lines.next().and_then(|line| line.split(" 0x").nth(1));
+    let first = first.and_then(|rest| rest.split_whitespace().next());
+    let first = u64::from_str_radix(first.expect(&console), 16).unwrap();
+    let file = ModuleFile::read(&files[0].1).unwrap();
+    let linked = file.link(&Placement::of_code(&file, first), &|_| None);
+    let end = linked
+        .code
+        .iter()
+        .map(|part| part.address + part.file.len() as u64);
+    let end = end.max().unwrap();
+    let loaded = place("loaded");
+    let dump = format!(
+        "dump binary memory {} {first:#x} {end:#x}",
+        loaded.display()
+    );
+    let said = gdb(&core, &[dump]);
+    let loaded = std::fs::read(&loaded).expect(&said);
+    let mut known = 0;
+    for part in &linked.code {
+        let at = (part.address - first) as usize;
+        let own = &linked.file[part.file.clone()];
+        known += own.len();
+        assert!(own == &loaded[at..at + own.len()], "{:#x}", part.address);
+    }
+    let straight: u64 = linked
+        .straight
+        .iter()
+        .map(|range| range.end - range.start)
+        .sum();
+    println!(
+        "{known} bytes known, {straight} straight, of {}",
+        loaded.len()
+    );
+    assert!(known > loaded.len() / 2, "{known}");
+    for range in &linked.straight {
+        for at in range.clone().step_by(4) {
+            let word = loaded[(at - first) as usize..].first_chunk().unwrap();
+            let word = u32::from_le_bytes(*word);
+            // Branches, exceptions, and barriers among the system instructions (Arm ARM DDI 0487,
+            // C4.1.94).
+            let class = word & 0x1c00_0000 == 0x1400_0000;
+            let system = word >> 24 == 0xd5 && word & 0xffff_f01f != 0xd503_301f;
+            assert!(!class || system, "{at:#x}: {word:#x}");
+        }
+    }
 
     let mut commands = vec!["bt".to_owned(), format!("monitor task {pid}")];
     let symbols = functions

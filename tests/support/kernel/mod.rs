@@ -23,13 +23,22 @@ use std::process::{Command, Output, Stdio};
 /// The newest kernel of Debian's smallest flavour, unpacked once for all tests; `None` where it
 /// cannot be had.
 pub fn debian_kernel() -> Option<PathBuf> {
+    unpacked("debian-kernel", &[])
+}
+
+/// The same of a later Debian release, whose kernels lay out modules as Linux does since 6.4.
+pub fn later_kernel() -> Option<PathBuf> {
+    unpacked("later-debian-kernel", &["--release", "trixie"])
+}
+
+fn unpacked(name: &str, options: &[&str]) -> Option<PathBuf> {
     if !super::record::installed(&["qemu-system-aarch64"]) {
         return None;
     }
     let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let lock = File::create(root.join("debian-kernel.lock")).unwrap();
+    let lock = File::create(root.join(format!("{name}.lock"))).unwrap();
     lock.lock().unwrap();
-    let directory = root.join("debian-kernel");
+    let directory = root.join(name);
     if let Some(image) = image_in(&directory) {
         return Some(image);
     }
@@ -37,6 +46,7 @@ pub fn debian_kernel() -> Option<PathBuf> {
         env!("CARGO_MANIFEST_DIR"),
         "/scripts/unpack-packages"
     ))
+    .args(options)
     .args(["--newest", "arm64"])
     .arg(&directory)
     .arg("linux-image-.*-cloud-arm64-unsigned")
@@ -61,7 +71,8 @@ fn image_in(directory: &Path) -> Option<PathBuf> {
 
 /// A module of the kernel, unpacked.
 pub fn module(kernel: &Path, name: &str) -> Vec<u8> {
-    let root = kernel.parent().unwrap().with_file_name("lib");
+    // Below /lib/modules or /usr/lib/modules.
+    let root = kernel.parent().unwrap().parent().unwrap();
     let mut find = Command::new("find");
     let listed = find
         .arg(root)
