@@ -60,7 +60,7 @@ fn write_track(
         let found = images.find(|image| image.slice(start.0).is_some())?;
         Some(clean(&found.path.display().to_string()))
     };
-    let home = |function: FunctionId| {
+    let home_of = |function: FunctionId| {
         let start = profile.functions.get(function).start;
         let line = start.and_then(|start| symbols?.line(start.0));
         line.map_or_else(|| "???".to_owned(), |line| clean(&line.file))
@@ -68,17 +68,20 @@ fn write_track(
     writeln!(out, "# {}", clean(&track.name))?;
     for (id, costs) in &functions {
         let name = clean(&profile.functions.get(*id).name);
-        let file = home(*id);
+        let file = home_of(*id);
         writeln!(
             out,
             "ob={}\nfl={file}\nfn={name}",
             image(*id).unwrap_or_else(|| "???".to_owned())
         )?;
         let mut current = file.clone();
+        let home = &file;
         let enter = |file: &str, current: &mut String, out: &mut dyn Write| {
             if file != current {
                 file.clone_into(current);
-                writeln!(out, "fe={file}")?;
+                // Code that was inlined from another file, or the function's own again.
+                let place = if file == home { "fe" } else { "fi" };
+                writeln!(out, "{place}={file}")?;
             }
             Ok::<_, std::io::Error>(())
         };
@@ -95,7 +98,7 @@ fn write_track(
                 out,
                 "cob={}\ncfi={}\ncfn={}",
                 image(*callee).unwrap_or_else(|| "???".to_owned()),
-                home(*callee),
+                home_of(*callee),
                 clean(&called.name)
             )?;
             let first = first.map_or(0, |line| line.line);

@@ -85,3 +85,73 @@ fn inlined_functions_are_frames() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(!file.exists());
 }
+
+const HEADER: &str = r#"
+__attribute__((always_inline)) static inline void inner(void) {
+    __asm__ volatile("nop\n nop\n nop");
+}
+"#;
+
+const INCLUDES: &str = r#"
+#include "inner.h"
+__attribute__((noipa)) static void called(void) {}
+__attribute__((noipa)) static void outer(int n) {
+    while (n--) {
+        inner();
+        called();
+    }
+}
+int main(void) {
+    outer(10);
+    outer(20);
+    return 0;
+}
+"#;
+
+#[test]
+fn callgrind_annotate_counts_inlined_lines_in_their_file() {
+    let needed = [
+        "aarch64-linux-gnu-gcc",
+        "qemu-aarch64",
+        "callgrind_annotate",
+    ];
+    if !installed(&needed) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let (source, program, snapshot) = (place("includes.c"), place("includes"), place("snapshot"));
+    std::fs::write(place("inner.h"), HEADER).unwrap();
+    std::fs::write(&source, INCLUDES).unwrap();
+    let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
+    let built = run("aarch64-linux-gnu-gcc", &build);
+    assert!(built.status.success(), "{}", said(&built));
+    let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+
+    let text = export_text(&snapshot, "callgrind", &[]);
+    let file = place("callgrind.out");
+    std::fs::write(&file, &text).unwrap();
+    let options = ["--auto=yes", "--threshold=100", "--show-percs=no"];
+    let output = run(
+        "callgrind_annotate",
+        &[&options[..], &[arg(&file)]].concat(),
+    );
+    let shown = String::from_utf8_lossy(&output.stdout).replace(',', "");
+    let counted = |what: &str, count: u64| {
+        let mut lines = shown.lines().map(str::trim);
+        let with = |line: &str| line.starts_with(&format!("{count} ")) && line.contains(what);
+        assert!(lines.any(with), "{count} {what} in {shown}");
+    };
+    // Of the function that the code is in, and of the line that it comes from.
+    counted("inner.h:outer", 90);
+    counted("__asm__ volatile", 90);
+    // It is code of `outer`, between other code of that function.
+    let entry = text.split("\nfn=outer\n").nth(1).unwrap();
+    let entry = entry.split("\n\n").next().unwrap();
+    let (before, inlined) = entry.split_once("\nfi=").unwrap();
+    assert!(!before.contains("inner.h"), "{entry}");
+    let (inlined, after) = inlined.split_once("\nfe=").unwrap();
+    assert!(inlined.lines().next().unwrap().ends_with("inner.h"));
+    assert!(after.lines().next().unwrap().ends_with("includes.c"));
+}
