@@ -17,13 +17,18 @@ pub struct Block {
     pub instructions: u32,
 }
 
+/// Blocks one after another. What is executed comes here as it is, and most of it is dropped again.
 #[derive(Clone, Debug)]
 struct Stretch {
     number: u64,
     /// Instructions of the track before it.
     place: u64,
-    blocks: Vec<Block>,
+    items: Vec<u32>,
 }
+
+/// Bit of an item of a stretch: the number of a run. Otherwise it is an index of
+/// [`BlockStretches::blocks`].
+const RUN: u32 = 1 << 31;
 
 /// The blocks of a track.
 #[derive(Clone, Debug)]
@@ -31,10 +36,21 @@ pub struct BlockStretches {
     kept: Vec<Stretch>,
     recent: VecDeque<Stretch>,
     current: Option<Stretch>,
+    /// How many blocks the current stretch has room for.
+    room: usize,
     /// Each stretch whose number is a multiple of this is kept.
     every: u64,
     next: u64,
     most: usize,
+    /// All blocks, each once.
+    blocks: Vec<Block>,
+    indexes: HashMap<Block, u32>,
+    /// By the decoder's number of a block: its index and one; 0 for others.
+    numbers: Vec<u32>,
+    /// By the number of a run: its first step, and the one after the last.
+    runs: Vec<(u32, u32)>,
+    /// Indices of blocks.
+    steps: Vec<u32>,
 }
 
 impl BlockStretches {
@@ -44,28 +60,132 @@ impl BlockStretches {
             kept: Vec::new(),
             recent: VecDeque::new(),
             current: None,
+            room: 0,
             every: 1,
             next: 0,
             most: most / STRETCH,
+            blocks: Vec::new(),
+            indexes: HashMap::new(),
+            numbers: Vec::new(),
+            runs: Vec::new(),
+            steps: Vec::new(),
         }
     }
 
     /// Adds the next block, before which the track has executed `place` instructions.
-    #[inline]
     pub fn add(&mut self, place: u64, block: Block) {
-        match &mut self.current {
-            Some(current) if current.blocks.len() < STRETCH => current.blocks.push(block),
-            _ => self.start(place, block),
+        let index = self.meet(block);
+        self.push(place, index);
+    }
+
+    /// Adds the next block, which the decoder gave a number.
+    #[inline]
+    pub fn add_numbered(&mut self, place: u64, number: usize, block: impl FnOnce() -> Block) {
+        let index = match self.numbers.get(number) {
+            Some(&known) if known > 0 => known - 1,
+            _ => {
+                let index = self.meet(block());
+                fill(&mut self.numbers, number, index + 1);
+                index
+            }
+        };
+        self.push(place, index);
+    }
+
+    #[inline(never)]
+    fn meet(&mut self, block: Block) -> u32 {
+        let next = self.blocks.len() as u32;
+        let index = *self.indexes.entry(block).or_insert(next);
+        if index == next {
+            self.blocks.push(block);
+        }
+        index
+    }
+
+    #[inline]
+    fn push(&mut self, place: u64, item: u32) {
+        if self.room == 0 {
+            self.start(place);
+        }
+        self.room -= 1;
+        if let Some(current) = &mut self.current {
+            current.items.push(item);
         }
     }
 
-    fn start(&mut self, place: u64, block: Block) {
-        let mut blocks = Vec::with_capacity(STRETCH);
-        blocks.push(block);
+    /// Lets a number stand for blocks, which are given by the decoder's numbers and were added.
+    pub fn learn_run(&mut self, number: usize, blocks: impl Iterator<Item = usize>) {
+        let first = self.steps.len() as u32;
+        let numbers = &self.numbers;
+        let known = blocks.filter_map(|block| numbers.get(block)?.checked_sub(1));
+        self.steps.extend(known);
+        fill(&mut self.runs, number, (first, self.steps.len() as u32));
+    }
+
+    /// Adds the blocks of a run.
+    #[inline]
+    pub fn add_run(&mut self, place: u64, number: usize, blocks: usize) {
+        match &mut self.current {
+            Some(current) if blocks <= self.room => {
+                current.items.push(RUN | number as u32);
+                self.room -= blocks;
+            }
+            _ => self.add_each(place, number),
+        }
+    }
+
+    /// Adds the blocks of a run one by one.
+    #[inline(never)]
+    fn add_each(&mut self, place: u64, number: usize) {
+        let mut place = place;
+        let (first, end) = self.runs.get(number).copied().unwrap_or_default();
+        for step in first..end {
+            let index = self.steps[step as usize];
+            self.push(place, index);
+            place += u64::from(self.blocks[index as usize].instructions);
+        }
+    }
+
+    /// Ends the validity of the decoder's numbers.
+    pub fn forget_runs(&mut self) {
+        for mut stretch in std::mem::take(&mut self.recent) {
+            self.expand(&mut stretch);
+            self.recent.push_back(stretch);
+        }
+        if let Some(mut current) = self.current.take() {
+            self.expand(&mut current);
+            self.current = Some(current);
+        }
+        self.numbers.clear();
+        self.runs.clear();
+        self.steps.clear();
+    }
+
+    /// Replaces the runs of a stretch by their blocks.
+    fn expand(&self, stretch: &mut Stretch) {
+        let items = self.indexes_in(stretch).collect();
+        stretch.items = items;
+    }
+
+    /// The indices of the blocks in a stretch.
+    fn indexes_in(&self, stretch: &Stretch) -> impl Iterator<Item = u32> {
+        stretch.items.iter().flat_map(|&item| {
+            let (one, steps) = match item & RUN {
+                0 => (Some(item), (0, 0)),
+                _ => (None, self.runs[(item & !RUN) as usize]),
+            };
+            let steps = &self.steps[steps.0 as usize..steps.1 as usize];
+            one.into_iter().chain(steps.iter().copied())
+        })
+    }
+
+    #[inline(never)]
+    fn start(&mut self, place: u64) {
+        self.room = STRETCH;
         let stretch = Stretch {
             number: self.next,
             place,
-            blocks,
+            items: Vec::new(),
         };
         self.next += 1;
         let Some(full) = self.current.replace(stretch) else {
@@ -75,11 +195,16 @@ impl BlockStretches {
         if self.recent.len() <= RECENT {
             return;
         }
-        let Some(old) = self.recent.pop_front() else {
+        let Some(mut old) = self.recent.pop_front() else {
             return;
         };
         if old.number.is_multiple_of(self.every) {
+            self.expand(&mut old);
             self.kept.push(old);
+        } else if let Some(current) = &mut self.current {
+            // Its room is used again.
+            old.items.clear();
+            current.items = old.items;
         }
         if self.kept.len() > self.most {
             self.every *= 2;
@@ -100,19 +225,28 @@ impl BlockStretches {
 
     /// The blocks as text, with indexes into `table`.
     pub fn pack(&self, table: &BlockTable) -> String {
+        let indexes: Vec<u64> = self.blocks.iter().map(|block| table.index(block)).collect();
         let mut packer = Packer::default();
         let mut at = 0;
         for stretch in self.stretches() {
             packer.number(stretch.place - at);
-            packer.number(stretch.blocks.len() as u64);
+            packer.number(self.indexes_in(stretch).count() as u64);
             at = stretch.place;
-            for block in &stretch.blocks {
-                packer.number(table.index(block));
-                at += u64::from(block.instructions);
+            for block in self.indexes_in(stretch) {
+                packer.number(indexes[block as usize]);
+                at += u64::from(self.blocks[block as usize].instructions);
             }
         }
         packer.text()
     }
+}
+
+/// Sets an element of a table that grows as needed.
+fn fill<T: Copy + Default>(table: &mut Vec<T>, index: usize, value: T) {
+    if index >= table.len() {
+        table.resize((index + 1).next_power_of_two(), T::default());
+    }
+    table[index] = value;
 }
 
 /// All blocks of a page, each once, the most frequent first.
@@ -126,9 +260,16 @@ impl BlockTable {
     /// The blocks of all tracks.
     pub fn of<'a>(tracks: impl Iterator<Item = &'a BlockStretches>) -> Self {
         let mut counts: HashMap<Block, u64> = HashMap::new();
-        for stretch in tracks.flat_map(BlockStretches::stretches) {
-            for block in &stretch.blocks {
-                *counts.entry(*block).or_default() += 1;
+        for track in tracks {
+            let mut own = vec![0; track.blocks.len()];
+            for stretch in track.stretches() {
+                for block in track.indexes_in(stretch) {
+                    own[block as usize] += 1;
+                }
+            }
+            let shown = track.blocks.iter().zip(own).filter(|(_, count)| *count > 0);
+            for (block, count) in shown {
+                *counts.entry(*block).or_default() += count;
             }
         }
         let mut all: Vec<_> = counts.into_iter().collect();
@@ -173,7 +314,10 @@ mod tests {
     fn a_short_trace_has_all_its_blocks() {
         let all = filled(100_000, 200_000);
         assert!(all.complete());
-        let blocks: usize = all.stretches().map(|stretch| stretch.blocks.len()).sum();
+        let blocks: usize = all
+            .stretches()
+            .map(|stretch| all.indexes_in(stretch).count())
+            .sum();
         assert_eq!(blocks, 100_000);
         let table = BlockTable::of([&all].into_iter());
         assert_eq!(table.blocks().len(), 7);
@@ -186,8 +330,51 @@ mod tests {
         let places: Vec<u64> = all.stretches().map(|stretch| stretch.place).collect();
         assert!(places.is_sorted() && places[0] == 0);
         let last = all.stretches().last().unwrap();
-        assert_eq!(last.place + last.blocks.len() as u64 * 4, 40_000_000);
-        let blocks: usize = all.stretches().map(|stretch| stretch.blocks.len()).sum();
+        assert_eq!(
+            last.place + all.indexes_in(last).count() as u64 * 4,
+            40_000_000
+        );
+        let blocks: usize = all
+            .stretches()
+            .map(|stretch| all.indexes_in(stretch).count())
+            .sum();
         assert!((50_000..130_000).contains(&blocks), "{blocks}");
+    }
+
+    #[test]
+    fn runs_are_the_same_as_their_blocks() {
+        let block = |index: usize| Block {
+            start: index as u64 * 16,
+            instructions: index as u32 + 1,
+        };
+        let mut runs = BlockStretches::new(40_000);
+        let mut each = runs.clone();
+        let mut at = 0;
+        for round in 0..100_000_usize {
+            let blocks: Vec<usize> = (0..=round % 5).map(|step| (round + step) % 11).collect();
+            // The numbers of runs, and with them what they stand for, change now and then.
+            let number = round % 55 + round / 20_000;
+            let known = runs.runs.get(number).is_some_and(|run| run.1 > 0);
+            if known {
+                runs.add_run(at, number, blocks.len());
+            }
+            for &index in &blocks {
+                if !known {
+                    runs.add_numbered(at, index, || block(index));
+                }
+                each.add(at, block(index));
+                at += u64::from(block(index).instructions);
+            }
+            if !known {
+                runs.learn_run(number, blocks.into_iter());
+            }
+            if round % 20_000 == 19_999 {
+                runs.forget_runs();
+            }
+        }
+        assert!(!runs.complete());
+        let table = BlockTable::of([&each].into_iter());
+        assert_eq!(table.blocks(), BlockTable::of([&runs].into_iter()).blocks());
+        assert_eq!(runs.pack(&table), each.pack(&table));
     }
 }

@@ -4,7 +4,7 @@ use super::blocks::{Block, BlockStretches};
 use super::clock::Clock;
 use super::marks::{MarkKind, Marks};
 use super::slices::{ENTRY_UNSEEN, EXCEPTION, EXIT_UNSEEN, Slice, Slices};
-use crate::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm, TraceOnReason};
+use crate::element::{Exception, Itm, Mark, NoSyncReason, Stm, TraceOnReason};
 use crate::flow::Range;
 use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Listener, Moment};
 use crate::report::history;
@@ -80,7 +80,7 @@ impl TrackListener {
 }
 
 impl Listener for TrackListener {
-    const STRAIGHT: bool = true;
+    const RUNS: bool = true;
 
     fn begin(&mut self, call: &Call, _: &Functions) {
         // Callers found later began before what was read already.
@@ -155,12 +155,31 @@ impl Listener for TrackListener {
     }
 
     #[inline]
-    fn straight(&mut self, moment: &Moment, line: &Range, _: Option<&Context>) {
-        let block = Block {
-            start: line.start.0,
-            instructions: line.instructions,
+    fn block(&mut self, instructions: u64, index: Option<usize>, line: impl FnOnce() -> Range) {
+        let block = || {
+            let line = line();
+            Block {
+                start: line.start.0,
+                instructions: line.instructions,
+            }
         };
-        self.blocks.add(moment.instructions, block);
+        match index {
+            Some(index) => self.blocks.add_numbered(instructions, index, block),
+            None => self.blocks.add(instructions, block()),
+        }
+    }
+
+    fn new_run(&mut self, number: usize, blocks: impl Iterator<Item = usize>) {
+        self.blocks.learn_run(number, blocks);
+    }
+
+    #[inline]
+    fn run(&mut self, instructions: u64, number: usize, blocks: usize) {
+        self.blocks.add_run(instructions, number, blocks);
+    }
+
+    fn forget_runs(&mut self) {
+        self.blocks.forget_runs();
     }
 }
 

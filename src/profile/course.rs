@@ -1,9 +1,9 @@
 //! Follows one core's execution: counts what is executed, and keeps the open calls.
 //!
-//! The last stage of the decoding pipeline. What a run of blocks does in a calling context is
-//! remembered, and only counted when it comes again ([`again`]). New runs take a longer way: whole
-//! blocks are counted in a table by [`BlockId`], and those that call, return, or belong to another
-//! function than the one before may change the open calls.
+//! The last stage of the decoding pipeline. A run of blocks within one function is only counted. What
+//! any other run does in a function is remembered, and done at once when it comes again ([`again`]).
+//! New runs take a longer way: whole blocks are counted in a table by [`BlockId`], and those that
+//! call, return, or belong to another function than the one before may change the open calls.
 
 mod again;
 mod calls;
@@ -53,6 +53,8 @@ struct Info {
     /// calls: in an indirect branch.
     leaves: bool,
     known: bool,
+    /// The branch at its end with an E atom, if it leaves and that was seen.
+    tail: Tail,
 }
 
 /// A gap that has not ended.
@@ -101,7 +103,7 @@ pub struct Course<'a, L> {
     draft: Draft,
     /// The branch before the next run, for the memo.
     tail: Tail,
-    /// The last run was in the memo: the tree, `function`, `node`, `transitions`, `armed` and `edge`
+    /// The last run was in the memo: `function`, `node`, `settled`, `transitions`, `armed` and `edge`
     /// are out of date.
     repeating: bool,
     now: Moment,
@@ -136,6 +138,9 @@ pub struct Course<'a, L> {
     /// Nothing is remembered: what a test compares with.
     #[cfg(test)]
     pub(super) forgetful: bool,
+    /// How often the memo was not needed.
+    #[cfg(test)]
+    pub(super) plain: u64,
 }
 
 impl<'a, L: Listener> Course<'a, L> {
@@ -184,6 +189,8 @@ impl<'a, L: Listener> Course<'a, L> {
             since: Moment::default(),
             #[cfg(test)]
             forgetful: false,
+            #[cfg(test)]
+            plain: 0,
         }
     }
 
@@ -246,6 +253,7 @@ impl<'a, L: Listener> Course<'a, L> {
             el: self.el(),
             leaves: leaves(&range) && (L::CALLS || is_indirect(&range)),
             known: true,
+            tail: Tail::NONE,
         };
     }
 
@@ -267,6 +275,8 @@ impl<'a, L: Listener> Course<'a, L> {
     fn collect(&mut self, blocks: &Blocks) {
         self.spread();
         self.spread_runs();
+        self.listener.forget_runs();
+        self.memo.forget_exits();
         if self.tail != Tail::NONE {
             self.tail = Tail::UNKNOWN;
         }
@@ -310,6 +320,10 @@ impl<'a, L: Listener> Course<'a, L> {
             let range = blocks.range(id, taken);
             self.straight(&range, info.function, cycles);
             self.tail = self.tail_of(index, &range);
+            if self.tail.is_branch() && info.tail != self.tail {
+                self.infos[index].tail = self.tail;
+                self.memo.learn_exit(self.tail, (range, self.edge));
+            }
         }
         if L::LINES {
             self.add_line(&blocks.range(id, taken), blocks.view(id));
@@ -318,6 +332,11 @@ impl<'a, L: Listener> Course<'a, L> {
             let line = blocks.range(id, taken);
             self.listener
                 .straight(&self.now, &line, self.context.as_ref());
+        }
+        if L::RUNS && self.active {
+            let place = self.now.instructions;
+            let line = || blocks.range(id, taken);
+            self.listener.block(place, Some(index), line);
         }
         if new {
             self.infos[index].owner = match info.function {
@@ -367,6 +386,7 @@ impl<'a, L: Listener> Course<'a, L> {
     fn renumber(&mut self, generation: u32) {
         self.spread();
         self.spread_runs();
+        self.listener.forget_runs();
         self.runs.generation = generation;
     }
 
@@ -384,11 +404,13 @@ impl<'a, L: Listener> Course<'a, L> {
     #[inline(never)]
     fn each(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         let last = run.len() - 1;
+        let seen = self.active;
         for (id, taken) in run.blocks() {
             self.whole(at, blocks, id, taken, None);
         }
         let (number, _) = run.number();
-        if !self.runs.is_new(number) {
+        // A listener must have received its blocks.
+        if !self.runs.is_new(number) || L::RUNS && !(seen && self.active) {
             return;
         }
         let mut function = 0;
@@ -402,13 +424,20 @@ impl<'a, L: Listener> Course<'a, L> {
             }
         }
         let leaves = run.blocks().next_back();
-        let leaves = leaves.filter(|(id, taken)| *taken && self.infos[id.index()].leaves);
-        let state = match (plain, leaves.is_some()) {
-            (false, _) => RunState::Each,
-            (true, false) => RunState::Plain,
-            (true, true) => RunState::Leaves,
+        let leaves = leaves.map(|(id, taken)| (taken, &self.infos[id.index()]));
+        let leaves = leaves.filter(|(taken, info)| *taken && info.leaves);
+        let state = match (plain, leaves) {
+            (false, _) => (RunState::Each, Tail::NONE),
+            (true, None) => (RunState::Plain, Tail::NONE),
+            // Outside the window it was not seen where it leaves to.
+            (true, Some((_, info))) if info.tail == Tail::NONE => return,
+            (true, Some((_, info))) => (RunState::Leaves, info.tail),
         };
         self.runs.learn(number, function, state, run.blocks());
+        if L::RUNS {
+            let blocks = run.blocks().map(|(id, _)| id.index());
+            self.listener.new_run(number, blocks);
+        }
     }
 
     /// The longer way: before a straight line is executed.
@@ -496,6 +525,10 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             self.listener
                 .straight(&self.now, range, self.context.as_ref());
         }
+        if L::RUNS && self.active {
+            let place = self.now.instructions;
+            self.listener.block(place, None, || *range);
+        }
         if self.active
             && let Some(part) = self.counted.code.parts.get_mut(&key)
         {
@@ -533,9 +566,17 @@ impl<L: Listener> FlowSink for Course<'_, L> {
     ) {
         let step = Step::block(id.index(), taken);
         let lines = || std::iter::once((id, taken));
-        if !self.again(at, blocks, step, blocks.instructions(id), lines) {
-            self.new_block(at, blocks, (id, taken), cycles);
-        } else if let Some(cycles) = cycles {
+        let before = self.now.instructions;
+        if !self.plain_block(at, blocks, (id, taken))
+            && !self.again(at, blocks, step, blocks.instructions(id), lines)
+        {
+            return self.new_block(at, blocks, (id, taken), cycles);
+        }
+        if L::RUNS && self.active {
+            let line = || blocks.range(id, taken);
+            self.listener.block(before, Some(id.index()), line);
+        }
+        if let Some(cycles) = cycles {
             self.count_cycles(cycles.into());
         }
     }
@@ -546,12 +587,15 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         if generation != self.runs.generation {
             self.renumber(generation);
         }
-        if self.plain_run(at, &run) {
-            return;
-        }
+        let before = self.now.instructions;
         let step = Step::run(number);
-        if !self.again(at, blocks, step, run.instructions(), || run.blocks()) {
-            self.new_run(at, blocks, run);
+        if !self.plain_run(at, &run)
+            && !self.again(at, blocks, step, run.instructions(), || run.blocks())
+        {
+            return self.new_run(at, blocks, run);
+        }
+        if L::RUNS && self.active {
+            self.listener.run(before, number, run.len());
         }
     }
 

@@ -1,14 +1,15 @@
 //! Remembers what a run of blocks does to the open calls, so that a run that comes again costs one
 //! lookup and one count.
 //!
-//! What a run does depends on the calling context that it starts in, on the branch before it, and on
-//! its blocks: these three are the key. Whatever else it may depend on is checked by
-//! [`Course`](super::course::Course), or is reason not to remember the run.
+//! What a run does depends on the function that it starts in, on the branch before it, and on its
+//! blocks: these three are the key. Whatever else it may depend on is checked by
+//! [`Course`](super::course::Course), or is reason not to remember the run. So a function that is
+//! called by many chains of callers has its runs once.
 
 use super::code::{EdgeKind, FastMap};
 use super::functions::FunctionId;
 use super::stack::CallKind;
-use super::tree::{LineKey, NodeId};
+use super::tree::LineKey;
 use crate::flow::Range;
 use crate::quantity::Address;
 
@@ -22,18 +23,8 @@ const SEEN: usize = 1 << 13;
 const EMPTY: u32 = u32::MAX;
 /// Bit of a step: a single block, not a run.
 const SINGLE: u32 = 1 << 31;
-/// Bit of a place that is not the number of a node.
-const ODD: u32 = 1 << 31;
-/// The most places that are not numbers of nodes.
-const MOST_ODD: usize = 1 << 20;
-
-/// A calling context: a node of the tree, and the function of the innermost call. 0 if it has no number.
-pub(super) type Place = u32;
-/// No place: nothing is remembered there.
-pub(super) const NOWHERE: Place = 0;
-
 /// The branch before a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Tail(u32);
 
 impl Tail {
@@ -45,6 +36,12 @@ impl Tail {
     /// The branch at the end of the block with an index.
     pub fn of(block: usize, returns: bool) -> Self {
         Self((block as u32 + 1) << 1 | u32::from(returns))
+    }
+
+    /// Whether it is a branch.
+    #[inline]
+    pub fn is_branch(self) -> bool {
+        self != Self::NONE && self != Self::UNKNOWN
     }
 
     /// Whether it returns from a function.
@@ -81,8 +78,9 @@ impl Step {
 /// What decides what a run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// Where it starts: after a return, the caller.
-    pub place: Place,
+    /// The function of the innermost call in which it starts; after a return, of the caller. Where
+    /// straight lines are counted by calling context: the node of that.
+    pub place: u32,
     pub tail: Tail,
     pub step: Step,
 }
@@ -105,6 +103,8 @@ pub(super) struct Entry {
     pub count: u64,
     /// The index of its plan; `None` if the run may do something else each time.
     plan: Option<u32>,
+    /// It leaves the open calls as they are.
+    pub stays: bool,
 }
 
 /// A change of the open calls by a run.
@@ -114,21 +114,17 @@ pub(super) struct Change {
     pub instructions: u32,
     pub blocks: u32,
     pub function: FunctionId,
-    pub node: NodeId,
-    pub place: Place,
     pub kind: CallKind,
     /// The return address of a call. A function that takes the place of another one keeps that one's.
     pub returns_to: Option<Address>,
 }
 
-/// What a run adds to a node of the tree.
+/// What a run adds to sums. (What it adds to nodes of the tree depends on the calling context.)
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
-    /// It executes a number of instructions in it.
-    Executes(NodeId, u32),
-    /// It calls its function.
-    Calls(NodeId, FunctionId),
-    /// It executes a straight line in it.
+    /// It calls a function.
+    Calls(FunctionId),
+    /// It executes a straight line.
     Line(LineKey),
 }
 
@@ -137,9 +133,8 @@ pub(super) enum Effect {
 pub(super) struct Plan {
     /// Its first instruction.
     pub start: Address,
-    /// Where the innermost call must return to, and its caller: if the run ends that call for
-    /// another one.
-    pub replaces: Option<(NodeId, Option<Address>)>,
+    /// It ends the innermost call, in which it starts, for another one.
+    pub replaces: bool,
     /// The branch before it, if it has an edge of its own.
     edge: Option<(Address, EdgeKind)>,
     /// The indices of the changes of the open calls: the first, and the one after the last.
@@ -162,7 +157,7 @@ pub(super) struct Draft {
     pub blocks: u32,
     /// Whether the innermost call returned.
     pub returned: bool,
-    pub replaces: Option<(NodeId, Option<Address>)>,
+    pub replaces: bool,
     pub changes: Vec<Change>,
     pub effects: Vec<Effect>,
 }
@@ -182,17 +177,10 @@ impl Draft {
         };
     }
 
-    /// Instructions are executed in a node.
-    pub fn executes(&mut self, node: NodeId, instructions: u32) {
-        if self.active {
-            self.effects.push(Effect::Executes(node, instructions));
-        }
-    }
-
     /// A function is called.
-    pub fn calls(&mut self, node: NodeId, function: FunctionId) {
+    pub fn calls(&mut self, function: FunctionId) {
         if self.active {
-            self.effects.push(Effect::Calls(node, function));
+            self.effects.push(Effect::Calls(function));
         }
     }
 
@@ -220,18 +208,18 @@ pub(super) struct Memo {
     changes: Vec<Change>,
     effects: Vec<Effect>,
     exits: FastMap<u32, Exit>,
-    odd: FastMap<(u32, u32), Place>,
 }
 
 const FREE: Entry = Entry {
     key: Key {
-        place: NOWHERE,
+        place: 0,
         tail: Tail::NONE,
         step: Step(EMPTY),
     },
     tail: Tail::NONE,
     count: 0,
     plan: None,
+    stays: false,
 };
 
 impl Default for Memo {
@@ -244,7 +232,6 @@ impl Default for Memo {
             changes: Vec::new(),
             effects: Vec::new(),
             exits: FastMap::default(),
-            odd: FastMap::default(),
         }
     }
 }
@@ -297,7 +284,7 @@ impl Memo {
         self.used.len() >= MOST || self.effects.len() >= MOST_EFFECTS
     }
 
-    /// Remembers a run. `exit` is what a run after it needs, if `tail` is a branch.
+    /// Remembers a run.
     pub fn learn(
         &mut self,
         key: Key,
@@ -305,7 +292,6 @@ impl Memo {
         edge: Option<(Address, EdgeKind)>,
         draft: &Draft,
         tail: Tail,
-        exit: Option<Exit>,
     ) {
         if (self.used.len() + 1) * 2 > self.slots.len() {
             self.grow();
@@ -321,9 +307,6 @@ impl Memo {
                 changes: (changes, self.changes.len() as u32),
                 effects: (effects, self.effects.len() as u32),
             });
-            if let Some(exit) = exit {
-                self.exits.insert(tail.0, exit);
-            }
             self.plans.len() as u32 - 1
         });
         let at = self.vacant(key);
@@ -332,6 +315,7 @@ impl Memo {
             tail,
             count: 0,
             plan,
+            stays: plan.is_some() && draft.changes.is_empty() && !key.tail.returns(),
         };
         self.used.push(at as u32);
     }
@@ -356,26 +340,19 @@ impl Memo {
         }
     }
 
-    /// Returns what the branch of a run's end leads to.
+    /// Returns what the branch at the end of a block leads to.
     pub fn exit(&self, tail: Tail) -> Option<&Exit> {
         self.exits.get(&tail.0)
     }
 
-    /// Returns the number of a calling context. `usual` says that the node is one of the function.
-    pub fn place(&mut self, node: NodeId, function: FunctionId, usual: bool) -> Place {
-        if usual {
-            return node.0 + 1;
-        }
-        let next = self.odd.len();
-        match self.odd.get(&(node.0, function.0)) {
-            Some(known) => *known,
-            None if next >= MOST_ODD => NOWHERE,
-            None => {
-                let place = ODD | next as u32;
-                self.odd.insert((node.0, function.0), place);
-                place
-            }
-        }
+    /// Remembers the end of a block, which leaves its function.
+    pub fn learn_exit(&mut self, tail: Tail, exit: Exit) {
+        self.exits.insert(tail.0, exit);
+    }
+
+    /// Forgets the ends of blocks.
+    pub fn forget_exits(&mut self) {
+        self.exits.clear();
     }
 
     /// Passes on what came again, and forgets all runs.
@@ -396,7 +373,6 @@ impl Memo {
         self.plans.clear();
         self.changes.clear();
         self.effects.clear();
-        self.exits.clear();
     }
 
     /// Returns how often runs were executed again, since the last [`Self::drain`]: those that leave the
@@ -411,10 +387,5 @@ impl Memo {
             }
         }
         times
-    }
-
-    /// Forgets the numbers of calling contexts, after [`Self::drain`].
-    pub fn forget_places(&mut self) {
-        self.odd.clear();
     }
 }

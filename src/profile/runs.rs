@@ -1,6 +1,7 @@
 //! Counts of runs: blocks that the flow remembers as one. Most execution is in runs within one
 //! function, which are counted at once; their blocks get the counts in the end.
 
+use super::memo::Tail;
 use crate::flow::BlockId;
 
 /// What is to do when a run is executed.
@@ -26,6 +27,8 @@ pub(super) struct RunInfo {
     first: u32,
     length: u8,
     pub state: RunState,
+    /// The branch at its end.
+    pub tail: Tail,
 }
 
 /// Counts by the numbers of runs.
@@ -66,7 +69,7 @@ impl Runs {
         &mut self,
         number: usize,
         function: u32,
-        state: RunState,
+        (state, tail): (RunState, Tail),
         blocks: impl ExactSizeIterator<Item = (BlockId, bool)>,
     ) {
         if number >= self.infos.len() {
@@ -83,6 +86,7 @@ impl Runs {
             first,
             length,
             state,
+            tail,
         };
     }
 

@@ -2,7 +2,6 @@
 
 use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
-use super::memo::Place;
 use super::shards::Piece;
 use super::tree::NodeId;
 use crate::element::{Context, Exception, Mark};
@@ -130,6 +129,11 @@ pub trait Listener {
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
+    /// Whether [`Self::block`], [`Self::new_run`], [`Self::run`] and [`Self::forget_runs`] are wanted:
+    /// what is executed, in order, but not in order with calls. It takes much less time than
+    /// [`Self::straight`].
+    const RUNS: bool = false;
+
     /// Whether [`Tree::lines`](super::Tree::lines) is wanted: how often each block was executed by
     /// each chain of callers.
     const LINES: bool = false;
@@ -174,6 +178,24 @@ pub trait Listener {
         let _ = (moment, line, context);
     }
 
+    /// A block is executed after a number of instructions; or a part of one, which has no `index`.
+    fn block(&mut self, instructions: u64, index: Option<usize>, line: impl FnOnce() -> Range) {
+        let _ = (instructions, index, line);
+    }
+
+    /// From now on, a number stands for a run: these blocks, one after another. They were executed.
+    fn new_run(&mut self, number: usize, blocks: impl Iterator<Item = usize>) {
+        let _ = (number, blocks);
+    }
+
+    /// A run of a number of blocks is executed after a number of instructions.
+    fn run(&mut self, instructions: u64, number: usize, blocks: usize) {
+        let _ = (instructions, number, blocks);
+    }
+
+    /// The numbers of blocks and runs so far stand for others from now on.
+    fn forget_runs(&mut self) {}
+
     /// A number of instructions is executed on an unknown path, after `moment`.
     fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
         let _ = (moment, instructions, context);
@@ -213,7 +235,6 @@ impl Listener for LinesOfCalls {
 pub(super) struct Frame {
     pub call: Call,
     pub node: NodeId,
-    pub place: Place,
     /// It ends together with the one around it: the handler in its exception.
     pub joined: bool,
     /// Of an exception: the context ID of the code that it interrupted.

@@ -85,6 +85,39 @@ impl Hash for ChildKey {
     }
 }
 
+/// The number of children that are found without a search.
+const FOUND: usize = 1 << 11;
+
+/// A child, by what identifies it, and the epoch of the tree in which it was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    key: ChildKey,
+    child: NodeId,
+    epoch: u32,
+}
+
+const NOT_FOUND: Found = Found {
+    key: ChildKey {
+        parent: NodeId::ROOT,
+        function: FunctionId::UNKNOWN,
+        returns_to: None,
+    },
+    child: NodeId::ROOT,
+    epoch: 0,
+};
+
+impl ChildKey {
+    /// Where it is among the children that are found without a search.
+    #[inline]
+    fn slot(&self) -> usize {
+        let place = self.returns_to.map_or(0, |to| to.0 >> 1);
+        let mixed = (place ^ u64::from(self.function.0) << 24)
+            .wrapping_add(u64::from(self.parent.0) << 32)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 53) as usize % FOUND
+    }
+}
+
 /// A step of a walk.
 enum Visit {
     Enter(usize),
@@ -97,8 +130,10 @@ enum Visit {
 pub struct Tree {
     nodes: Vec<Node>,
     children: FastMap<ChildKey, NodeId>,
-    /// By node: the child used last.
-    latest: Vec<NodeId>,
+    /// Some of the children that were used last. Beyond the room of the tree, also what stands for them.
+    found: Vec<Found>,
+    /// Counts how often the tree was emptied, from 1 on.
+    epoch: u32,
     /// By node: the number of its callers.
     depths: Vec<u32>,
     full: bool,
@@ -111,7 +146,8 @@ impl Default for Tree {
         Self {
             nodes: vec![Node::default()],
             children: FastMap::default(),
-            latest: vec![NodeId::ROOT],
+            found: vec![NOT_FOUND; FOUND],
+            epoch: 1,
             depths: vec![0],
             full: false,
             lines: FastMap::default(),
@@ -241,34 +277,50 @@ impl Tree {
     }
 
     /// Returns the node of a function called from another node.
+    #[inline]
     pub(super) fn child(
         &mut self,
         parent: NodeId,
         function: FunctionId,
         returns_to: Option<Address>,
     ) -> NodeId {
-        let latest = self.latest[parent.index()];
-        let node = &self.nodes[latest.index()];
-        if latest != NodeId::ROOT && (node.function, node.returns_to) == (function, returns_to) {
-            return latest;
-        }
         let key = ChildKey {
             parent,
             function,
             returns_to,
         };
+        let found = &self.found[key.slot()];
+        if found.key == key && found.epoch == self.epoch {
+            return found.child;
+        }
+        self.find(key)
+    }
+
+    #[inline(never)]
+    fn find(&mut self, key: ChildKey) -> NodeId {
+        let ChildKey {
+            parent,
+            function,
+            returns_to,
+        } = key;
         let child = match self.children.get(&key) {
             Some(&known) => known,
             None => {
                 let folded = self.folded(parent, function);
-                let Some(new) = folded.or_else(|| self.push(parent, function, returns_to)) else {
-                    return parent;
-                };
-                self.children.insert(key, new);
-                new
+                match folded.or_else(|| self.push(parent, function, returns_to)) {
+                    Some(new) => {
+                        self.children.insert(key, new);
+                        new
+                    }
+                    None => parent,
+                }
             }
         };
-        self.latest[parent.index()] = child;
+        self.found[key.slot()] = Found {
+            key,
+            child,
+            epoch: self.epoch,
+        };
         child
     }
 
@@ -301,7 +353,6 @@ impl Tree {
             returns_to,
             ..Node::default()
         });
-        self.latest.push(NodeId::ROOT);
         self.depths.push(self.depths[parent.index()] + 1);
         Some(id)
     }
@@ -348,8 +399,11 @@ impl Tree {
     pub(super) fn clear(&mut self) {
         self.nodes.truncate(1);
         self.nodes[0] = Node::default();
-        self.latest.truncate(1);
-        self.latest[0] = NodeId::ROOT;
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.found.fill(NOT_FOUND);
+            self.epoch = 1;
+        }
         self.depths.truncate(1);
         self.children.clear();
         self.lines.clear();

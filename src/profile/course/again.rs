@@ -1,10 +1,11 @@
 //! Runs that come again: counted by what they did when they were executed block by block.
 //!
-//! What happens to the open calls happens each time, so that listeners receive it and the calls have
-//! their moments; what is summed up is multiplied in the end ([`Course::spread`]).
+//! What happens to the open calls, and is counted by calling context, happens each time, so that
+//! listeners receive it and the calls have their moments; what is summed up otherwise is multiplied in
+//! the end ([`Course::spread`]).
 
 use super::super::code::EdgeKind;
-use super::super::memo::{Change, Effect, Entry, Key, NOWHERE, Place, Step, Tail};
+use super::super::memo::{Change, Effect, Entry, Key, Step, Tail};
 use super::super::rules::{self, Decision};
 use super::super::runs::RunState;
 use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
@@ -16,8 +17,8 @@ use crate::quantity::{Address, BufferOffset};
 use crate::timeline::{Entry as HistoryEntry, Event, How, Position};
 
 impl<L: Listener> Course<'_, L> {
-    /// Executes what came before in the same calling context. Otherwise does nothing, and returns
-    /// false. `lines` are its blocks.
+    /// Executes what came before in the same function. Otherwise does nothing, and returns false.
+    /// `lines` are its blocks.
     #[inline]
     pub(super) fn again<I: Iterator<Item = (BlockId, bool)>>(
         &mut self,
@@ -35,7 +36,11 @@ impl<L: Listener> Course<'_, L> {
         };
         let entry = *self.memo.get_mut(slot);
         let before = self.now.instructions;
-        if !self.change(at, blocks, entry, lines) {
+        if entry.stays && !L::STRAIGHT {
+            self.repeat();
+            self.now.at = at;
+            self.executes(instructions);
+        } else if !self.change(at, blocks, entry, instructions, lines) {
             return false;
         }
         self.memo.get_mut(slot).count += 1;
@@ -44,39 +49,85 @@ impl<L: Listener> Course<'_, L> {
         true
     }
 
-    /// Counts a run that neither leaves its function nor comes from elsewhere, without the memo: what it
-    /// does is the same in each calling context, and in a deep recursion there are too many of these
-    /// to find in a cache. (Where calls are not wanted, there is one context.) Otherwise does nothing, and
-    /// returns false.
+    /// The innermost call executes a number of instructions.
+    #[inline]
+    fn executes(&mut self, instructions: u32) {
+        let node = self.open.last().map_or(NodeId::ROOT, |frame| frame.node);
+        self.recent.get_mut(node).instructions += u64::from(instructions);
+    }
+
+    /// Counts a run that stays in the function in which it starts, up to its end, and does not come
+    /// from elsewhere, without the memo: what it does is the same each time. Otherwise does nothing,
+    /// and returns false.
     #[inline]
     pub(super) fn plain_run(&mut self, at: BufferOffset, run: &Run<'_>) -> bool {
+        let (number, _) = run.number();
+        let known = self.runs.get(number);
+        if known.state == RunState::Each || !self.is_plain(known.function, known.tail) {
+            return false;
+        }
+        self.runs.count(number, u64::from(self.active));
+        self.pass(at, run.instructions(), known.tail);
+        true
+    }
+
+    /// Counts a block likewise.
+    #[inline]
+    pub(super) fn plain_block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        (id, taken): (BlockId, bool),
+    ) -> bool {
+        let Some(known) = self.infos.get(id.index()).filter(|info| info.known) else {
+            return false;
+        };
+        let leaves = taken && known.leaves;
+        let tail = if leaves { known.tail } else { Tail::NONE };
+        if leaves && tail == Tail::NONE || !self.is_plain(known.function, tail) {
+            return false;
+        }
+        self.infos[id.index()].counts[usize::from(taken)] += u64::from(self.active);
+        self.pass(at, blocks.instructions(id), tail);
+        true
+    }
+
+    /// Whether code of a function (0 without symbols), with a branch at its end or none, is executed in
+    /// it, and nothing but plain execution led there.
+    #[inline]
+    fn is_plain(&self, function: u32, tail: Tail) -> bool {
         #[cfg(test)]
         if self.forgetful {
             return false;
         }
-        if !L::CALLS || L::STRAIGHT || L::LINES || self.waiting || self.tail != Tail::NONE {
+        if L::STRAIGHT || L::LINES || self.waiting || self.tail != Tail::NONE {
             return false;
         }
-        let (number, _) = run.number();
-        let known = self.runs.get(number);
-        let (function, node) = match (self.repeating, self.open.last()) {
-            (false, _) => (self.function, self.node),
-            (true, Some(frame)) => (frame.call.function.0, frame.node),
-            (true, None) => (0, NodeId::ROOT),
-        };
-        let here = known.function == function || known.function == 0;
         let armed = self.armed && !self.repeating;
-        if !here || armed || known.state != RunState::Plain {
-            return false;
+        let here = match self.repeating {
+            false => self.function,
+            true => self.open.last().map_or(0, |frame| frame.call.function.0),
+        };
+        let seen = tail == Tail::NONE || self.active;
+        seen && !armed && (!L::CALLS || function == 0 || function == here)
+    }
+
+    /// Executes instructions in the innermost call, with a branch at their end or none.
+    #[inline]
+    fn pass(&mut self, at: BufferOffset, instructions: u32, tail: Tail) {
+        #[cfg(test)]
+        {
+            self.plain += 1;
         }
-        let instructions = u64::from(run.instructions());
+        if tail != Tail::NONE {
+            self.repeat();
+            self.tail = tail;
+        }
         self.now.at = at;
-        self.now.instructions += instructions;
-        self.runs.count(number, u64::from(self.active));
+        self.now.instructions += u64::from(instructions);
         if self.repeating && self.active {
-            self.recent.get_mut(node).instructions += instructions;
+            self.executes(instructions);
         }
-        true
     }
 
     /// What decides what a step does; `None` if that is more than a key contains.
@@ -86,15 +137,22 @@ impl<L: Listener> Course<'_, L> {
         if tail == Tail::UNKNOWN {
             return None;
         }
-        let place = match L::CALLS {
+        if !L::CALLS {
+            let place = 0;
+            return Some(Key { place, tail, step });
+        }
+        let above = 1 + usize::from(tail.returns());
+        let frame = self.open.get(self.open.len().checked_sub(above)?)?;
+        let function = frame.call.function;
+        let place = match L::LINES {
+            false => function.0,
+            // Beyond the room of the tree, its nodes do not say which function is executed.
             true => {
-                let above = 1 + usize::from(tail.returns());
-                self.open.get(self.open.len().checked_sub(above)?)?.place
+                let known = self.recent.nodes()[frame.node.index()].function == function;
+                known.then_some(frame.node.0)?
             }
-            // All the same.
-            false => NOWHERE + 1,
         };
-        (place != NOWHERE).then_some(Key { place, tail, step })
+        Some(Key { place, tail, step })
     }
 
     /// From here on, the tree is completed by the memo.
@@ -145,6 +203,7 @@ impl<L: Listener> Course<'_, L> {
         at: BufferOffset,
         blocks: &Blocks,
         entry: Entry,
+        instructions: u32,
         lines: impl Fn() -> I,
     ) -> bool {
         let Some(plan) = self.memo.plan(&entry) else {
@@ -160,12 +219,12 @@ impl<L: Listener> Course<'_, L> {
         {
             return false;
         }
-        if let Some(expected) = plan.replaces {
+        if plan.replaces {
             let left = self.open.len() - usize::from(returns);
-            let [.., caller, top] = &self.open[..left] else {
+            let [.., _caller, top] = &self.open[..left] else {
                 return false;
             };
-            if (caller.node, top.call.returns_to) != expected || !is_simple(top) {
+            if !is_simple(top) {
                 return false;
             }
         }
@@ -182,15 +241,19 @@ impl<L: Listener> Course<'_, L> {
         let before = self.now.instructions;
         let mut lines = L::STRAIGHT.then(lines).into_iter().flatten();
         let mut passed = 0;
+        let mut executed = 0;
         for index in changes {
             let change = self.memo.change(index);
             while L::STRAIGHT && passed < change.blocks {
                 self.pass_line(blocks, lines.next());
                 passed += 1;
             }
-            self.now.instructions = before + u64::from(change.instructions);
+            self.executes(change.instructions - executed);
+            executed = change.instructions;
+            self.now.instructions = before + u64::from(executed);
             self.make(&change);
         }
+        self.executes(instructions - executed);
         while L::STRAIGHT
             && let line @ Some(_) = lines.next()
         {
@@ -223,7 +286,13 @@ impl<L: Listener> Course<'_, L> {
             returns_to = frame.call.returns_to;
             replaced = Some(frame.call.depth);
         }
-        let depth = self.open.last().map_or(0, |frame| frame.call.depth + 1);
+        let caller = self.open.last();
+        let depth = caller.map_or(0, |frame| frame.call.depth + 1);
+        let parent = caller.map_or(NodeId::ROOT, |frame| frame.node);
+        let node = self.recent.child(parent, change.function, returns_to);
+        if change.kind.is_counted() {
+            self.recent.get_mut(node).calls += 1;
+        }
         let call = Call {
             function: change.function,
             kind: change.kind,
@@ -237,8 +306,7 @@ impl<L: Listener> Course<'_, L> {
                 depth: replaced.unwrap_or(depth),
                 ..call
             },
-            node: change.node,
-            place: change.place,
+            node,
             joined: false,
             context_id: None,
         });
@@ -270,7 +338,7 @@ impl<L: Listener> Course<'_, L> {
         };
         self.slow();
         if self.is_to_learn(Step::run(number)) {
-            return self.watch(blocks, Step::run(number), first.0, last, |course| {
+            return self.watch(blocks, Step::run(number), first.0, |course| {
                 course.each(at, blocks, run);
             });
         }
@@ -287,6 +355,10 @@ impl<L: Listener> Course<'_, L> {
         }
         self.now.at = at;
         self.runs.count(number, u64::from(self.active));
+        if L::RUNS && self.active {
+            let place = self.now.instructions;
+            self.listener.run(place, number, run.len());
+        }
         if known.state == RunState::Leaves {
             let range = blocks.range(last.0, last.1);
             self.now.instructions += u64::from(run.instructions() - range.instructions);
@@ -310,7 +382,7 @@ impl<L: Listener> Course<'_, L> {
         self.slow();
         let step = Step::block(id.index(), taken);
         if self.is_to_learn(step) {
-            self.watch(blocks, step, id, (id, taken), |course| {
+            self.watch(blocks, step, id, |course| {
                 course.whole(at, blocks, id, taken, cycles);
             });
         } else {
@@ -336,7 +408,6 @@ impl<L: Listener> Course<'_, L> {
         blocks: &Blocks,
         step: Step,
         first: BlockId,
-        last: (BlockId, bool),
         execute: impl FnOnce(&mut Self),
     ) {
         if self.memo.is_full() {
@@ -355,19 +426,10 @@ impl<L: Listener> Course<'_, L> {
             self.draft.varies();
         }
         let start = blocks.range(first, false).start;
-        let exit = (self.tail != Tail::NONE).then(|| (blocks.range(last.0, last.1), self.edge));
-        self.memo
-            .learn(key, start, edge, &self.draft, self.tail, exit);
+        self.memo.learn(key, start, edge, &self.draft, self.tail);
     }
 
-    /// The number of a calling context.
-    pub(super) fn place_of(&mut self, node: NodeId, function: FunctionId) -> Place {
-        let known = &self.recent.nodes()[node.index()];
-        let usual = node != NodeId::ROOT && known.function == function;
-        self.memo.place(node, function, usual)
-    }
-
-    /// Whether the same decision is made in the same calling context each time.
+    /// Whether the same decision is made in the same function each time.
     pub(super) fn repeats(&mut self, decision: &Decision, how: &How, place: &rules::Place) -> bool {
         match (decision, how) {
             (Decision::Enter { .. } | Decision::Return(_), _) => true,
@@ -415,15 +477,16 @@ impl<L: Listener> Course<'_, L> {
 
     /// The innermost call is about to end for another one.
     pub(super) fn note_replaced(&mut self) {
-        let [.., caller, top] = &self.open[..] else {
+        let [.., _caller, top] = &self.open[..] else {
             return self.draft.varies();
         };
         let draft = &mut self.draft;
         let called = |change: &Change| change.kind == CallKind::Call;
-        if !is_simple(top) {
+        if L::LINES || !is_simple(top) {
+            // In chains of callers that are too long, the node does not say what the caller is.
             draft.varies();
         } else if !draft.changes.iter().any(called) {
-            draft.replaces = Some((caller.node, top.call.returns_to));
+            draft.replaces = true;
         }
     }
 
@@ -437,8 +500,6 @@ impl<L: Listener> Course<'_, L> {
                 instructions: (self.now.instructions - self.draft.before) as u32,
                 blocks: self.draft.blocks,
                 function: frame.call.function,
-                node: frame.node,
-                place: frame.place,
                 kind,
                 returns_to,
             });
@@ -468,11 +529,7 @@ impl<L: Listener> Course<'_, L> {
             }
             for effect in effects {
                 match *effect {
-                    Effect::Executes(node, instructions) => {
-                        recent.get_mut(node).instructions += count * u64::from(instructions);
-                    }
-                    Effect::Calls(node, function) => {
-                        recent.get_mut(node).calls += count;
+                    Effect::Calls(function) => {
                         counted.functions.get_mut(function).calls += count;
                     }
                     Effect::Line(line) => recent.add_line(line, count),

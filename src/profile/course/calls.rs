@@ -100,7 +100,6 @@ impl<L: Listener> Course<'_, L> {
         let instructions = self.now.instructions - self.settled;
         if self.active && instructions > 0 {
             self.recent.get_mut(self.node).instructions += instructions;
-            self.draft.executes(self.node, instructions as u32);
         }
         self.settled = self.now.instructions;
     }
@@ -156,11 +155,9 @@ impl<L: Listener> Course<'_, L> {
             depth,
             returns_to,
         };
-        let place = self.place_of(node, function);
         self.open.push(Frame {
             call,
             node,
-            place,
             joined,
             context_id,
         });
@@ -168,7 +165,7 @@ impl<L: Listener> Course<'_, L> {
         self.node = node;
         if self.active {
             if kind.is_counted() {
-                self.draft.calls(node, function);
+                self.draft.calls(function);
                 self.recent.get_mut(node).calls += 1;
                 self.counted.functions.get_mut(function).calls += 1;
             }
@@ -276,11 +273,9 @@ impl<L: Listener> Course<'_, L> {
             depth: frame.call.depth - 1,
             returns_to: None,
         };
-        let place = self.place_of(node, function);
         self.open.push(Frame {
             call,
             node,
-            place,
             joined: false,
             context_id: None,
         });
@@ -351,7 +346,6 @@ impl<L: Listener> Course<'_, L> {
         self.close_down_to(0, Ended::Unseen);
         self.parked.clear();
         self.return_places.clear();
-        self.memo.forget_places();
         if self.active {
             self.counted.tree.merge(&self.recent);
         }

@@ -34,7 +34,6 @@ impl<L: Listener> Course<'_, L> {
 
     pub(super) fn open_window(&mut self) {
         self.spread();
-        self.memo.forget_places();
         self.settle();
         self.active = true;
         self.waiting = self.window.to.is_some();
@@ -54,7 +53,6 @@ impl<L: Listener> Course<'_, L> {
                 None => self.recent.root(function),
             };
             self.open[depth].node = node;
-            self.open[depth].place = self.place_of(node, function);
             parent = Some(node);
         }
         self.parked.clear();
@@ -71,7 +69,6 @@ impl<L: Listener> Course<'_, L> {
         self.spread();
         self.counted.tree.merge(&self.recent);
         self.recent.clear();
-        self.memo.forget_places();
         self.counted.instructions = self.now.instructions - self.opened.0;
         let cycles = self.now.cycles;
         self.counted.cycles = cycles.map(|cycles| cycles.saturating_sub(self.opened.1));

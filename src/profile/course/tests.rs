@@ -1,7 +1,7 @@
 //! Runs that are remembered count as those that are executed block by block: random programs, random
 //! trace, with and without the memo.
 
-use super::super::stack::{Call, Ended, GapSeen, Listener};
+use super::super::stack::{Call, Ended, GapSeen, LinesOfCalls, Listener};
 use super::super::window::{Bound, Window};
 use super::super::{Functions, Moment};
 use super::{Counted, Course};
@@ -10,6 +10,7 @@ use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, Tra
 use crate::flow::{Flow, FlowConfig, FlowSink, Pieces, Range};
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, Isa};
+use std::collections::HashMap;
 use std::fmt::{Debug, Write};
 
 /// Where code starts, and its length in instructions: functions, and code without a symbol.
@@ -166,6 +167,57 @@ impl<const CALLS: bool, const STRAIGHT: bool> Listener for Log<CALLS, STRAIGHT> 
     }
 }
 
+/// Writes down what is executed: in straight lines, or in runs.
+#[derive(Default)]
+struct Passed<const RUNS: bool> {
+    log: String,
+    blocks: HashMap<usize, Range>,
+    runs: HashMap<usize, Vec<usize>>,
+}
+
+impl<const RUNS: bool> Passed<RUNS> {
+    fn add(&mut self, instructions: u64, line: &Range) {
+        let _ = writeln!(self.log, "{instructions} {:?} {:?}", line.start, line.end);
+    }
+}
+
+impl<const RUNS: bool> Listener for Passed<RUNS> {
+    const RUNS: bool = RUNS;
+    const STRAIGHT: bool = !RUNS;
+
+    fn straight(&mut self, moment: &Moment, line: &Range, _: Option<&Context>) {
+        self.add(moment.instructions, line);
+    }
+
+    fn block(&mut self, instructions: u64, index: Option<usize>, line: impl FnOnce() -> Range) {
+        let line = line();
+        self.add(instructions, &line);
+        if let Some(index) = index {
+            self.blocks.insert(index, line);
+        }
+    }
+
+    fn new_run(&mut self, number: usize, blocks: impl Iterator<Item = usize>) {
+        self.runs.insert(number, blocks.collect());
+    }
+
+    fn run(&mut self, instructions: u64, number: usize, blocks: usize) {
+        let mut instructions = instructions;
+        let run = self.runs[&number].clone();
+        assert_eq!(run.len(), blocks);
+        for block in run {
+            let line = self.blocks[&block];
+            self.add(instructions, &line);
+            instructions += u64::from(line.instructions);
+        }
+    }
+
+    fn forget_runs(&mut self) {
+        self.blocks.clear();
+        self.runs.clear();
+    }
+}
+
 /// What of a trace is wanted, and how it is decoded.
 #[derive(Clone)]
 struct Case {
@@ -183,6 +235,13 @@ fn follow<const CALLS: bool, const STRAIGHT: bool>(
     case: &Case,
     forgetful: bool,
 ) -> (String, Again) {
+    let log = Log::<CALLS, STRAIGHT>::default();
+    let (log, counted, again) = listen(case, forgetful, log);
+    (log.0 + &counted, again)
+}
+
+/// Returns the listener, what was counted, and how often runs came again.
+fn listen<L: Listener>(case: &Case, forgetful: bool, listener: L) -> (L, String, Again) {
     // The last functions have no symbols.
     let names = ["main", "f", "g", "h", "i", "j", "k"];
     let named = names.iter().zip(0..).map(|(name, index)| {
@@ -195,17 +254,23 @@ fn follow<const CALLS: bool, const STRAIGHT: bool>(
     let bytes = case.program.iter().flat_map(|word| word.to_le_bytes());
     code.add(Address(CODE), bytes.collect());
     let mut flow = Flow::new(case.flow, code);
-    let log = Log::<CALLS, STRAIGHT>::default();
-    let mut course = Course::new(Image::default(), symbols, case.window.clone(), true, log);
+    let mut course = Course::new(
+        Image::default(),
+        symbols,
+        case.window.clone(),
+        true,
+        listener,
+    );
     course.forgetful = forgetful;
     course.start_buffer(0);
     for (element, at) in case.elements.iter().zip(0..) {
         flow.element(BufferOffset(at), *element, &mut course);
     }
-    let again = course.memo.times();
+    let mut again = course.memo.times();
+    again[0] += course.plain;
     course.forget(flow.blocks());
-    let (log, counted) = course.finish();
-    (log.0 + &text(&counted), again)
+    let (listener, counted) = course.finish();
+    (listener, text(&counted), again)
 }
 
 fn text(counted: &Counted) -> String {
@@ -217,10 +282,13 @@ fn text(counted: &Counted) -> String {
         ..
     } = counted;
     let functions: Vec<_> = functions.iter().collect();
+    let mut lines: Vec<_> = tree.lines().map(|line| format!("{line:?}")).collect();
+    lines.sort();
     let mut text = String::new();
     for all in [
         &functions as &dyn Debug,
         &tree.nodes(),
+        &lines,
         &code.blocks(),
         &code.parts(),
         &code.edges(),
@@ -246,10 +314,23 @@ fn compare<const CALLS: bool, const STRAIGHT: bool>(case: &Case, seed: u64) -> A
     again
 }
 
+/// Compares what was executed by chains of callers, and in runs; returns how often runs came again.
+#[track_caller]
+fn compare_lines(case: &Case, seed: u64) -> Again {
+    let (_, remembered, again) = listen(case, false, LinesOfCalls);
+    let (_, followed, _) = listen(case, true, LinesOfCalls);
+    assert_eq!(remembered, followed, "seed {seed}");
+    let (runs, counted, _) = listen(case, false, Passed::<true>::default());
+    let (lines, same, _) = listen(case, true, Passed::<false>::default());
+    assert_eq!(runs.log, lines.log, "seed {seed}");
+    assert_eq!(counted, same, "seed {seed}");
+    again
+}
+
 #[test]
 fn runs_that_come_again_count_as_those_that_are_followed() {
     let mut again = [0, 0];
-    for seed in 0..16 {
+    for seed in 0..40 {
         let mut random = Random(seed);
         let end = |random: &mut Random, one_in: u64| {
             let number = random.below(4000);
@@ -276,6 +357,7 @@ fn runs_that_come_again_count_as_those_that_are_followed() {
             compare::<true, false>(&case, seed),
             compare::<true, true>(&case, seed),
             compare::<false, false>(&case, seed),
+            compare_lines(&case, seed),
         ] {
             again[0] += more[0];
             again[1] += more[1];
