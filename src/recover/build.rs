@@ -9,7 +9,7 @@ mod signals;
 use super::bits::{Bits, low};
 use super::course::{Course, Step, Taken};
 use super::graph::NONE;
-use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
+use super::template::{ARGUMENTS, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
@@ -361,9 +361,12 @@ impl Builder {
             self.operation(number, through.templates.op(number), step, sink);
         }
         if template.control == Control::SystemCall && through.without_kernel {
-            // Its number is in x8 (r7), its second argument in x1.
+            // Its number is in x8 (r7), its first three arguments in x0 to x2.
             let number = if template.isa == Isa::A64 { 8 } else { 7 };
-            let [number, second] = [number, 1].map(|n| self.node(n, sink));
+            let [number, first, second, third] =
+                [number, 0, 1, 2].map(|register| self.node(register, sink));
+            self.counts.relations += 1;
+            sink.relation(ARGUMENTS, [NONE, first, third, NONE]);
             self.access(SYSTEM_CALL, [result, number, second, NONE], step, sink);
         }
         if template.calls {

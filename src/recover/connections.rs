@@ -105,6 +105,10 @@ impl Solver {
             while let Some(barrier) = self.barriers[class as usize].first(from)
                 && barrier < before_access
             {
+                if self.spares(barrier, (class, granule), known.templates.is_narrow()) {
+                    from = barrier + 1;
+                    continue;
+                }
                 let contents = *contents
                     .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, known));
                 missed += 1;

@@ -344,7 +344,9 @@ impl Window {
                 });
         }
         let end = found.map_or(self.solver.accesses.len() as u32, |event| event.access);
-        if let Some(barrier) = self.solver.first_barrier(class, access)
+        if let Some(barrier) =
+            self.solver
+                .first_barrier((class, address >> 3), self.templates.is_narrow(), access)
             && barrier < end
         {
             let step = self.solver.accesses[barrier as usize].step;

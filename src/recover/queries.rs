@@ -12,6 +12,7 @@ use super::status::{Known, Registers, Status};
 use super::template::Templates;
 use super::walk::{INTERVAL, Walk};
 use super::window::Window;
+use crate::arch::Architecture;
 use crate::semantics::{Location, Operand, Operation};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -294,14 +295,19 @@ impl Window {
                     let step = solver.accesses[event.access as usize].step;
                     (access, event.access, step)
                 };
-                if !clear && !solver.reaches(facts, (class, earlier), from, to) {
+                if !clear && !solver.reaches(facts, (class, address >> 3, earlier), from, to) {
                     break;
                 }
                 let (bits, proved) = solver.event_bits(&event, &self.templates);
                 let mask = 0xff << by;
                 if bits.mask & mask == mask {
                     let sure = proved & mask == mask
-                        && solver.reaches(facts, (Class::Anything, earlier), from, to);
+                        && solver.reaches(
+                            facts,
+                            (Class::Anything, address >> 3, earlier),
+                            from,
+                            to,
+                        );
                     let status = if sure {
                         Status::Proved
                     } else {
@@ -332,12 +338,13 @@ impl Solver {
     fn reaches(
         &mut self,
         facts: &FinalState,
-        (class, step): (Class, u32),
+        (class, granule, step): (Class, u64, u32),
         from: u32,
         to: u32,
     ) -> bool {
         let others = facts.others != Others::None;
-        !self.is_shared(class, step, others) && !self.is_barred(class, from, to)
+        let narrow = facts.architecture != Architecture::AArch64;
+        !self.is_shared(class, step, others) && !self.is_barred((class, granule), narrow, from, to)
     }
 
     /// How it is known that nothing wrote a granule that no access is known to have reached.
@@ -348,10 +355,10 @@ impl Solver {
         (access, step): (u32, u32),
     ) -> Option<Status> {
         let class = self.regions.class_of_unreached(granule);
-        if self.reaches(facts, (Class::Anything, step), 1, access) {
+        if self.reaches(facts, (Class::Anything, granule, step), 1, access) {
             return Some(Status::Proved);
         }
-        let reaches = self.reaches(facts, (class, step), 1, access);
+        let reaches = self.reaches(facts, (class, granule, step), 1, access);
         reaches.then_some(Status::Inferred)
     }
 

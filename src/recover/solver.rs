@@ -13,8 +13,8 @@ use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
 use super::signals;
 use super::status::Level;
-use super::system_calls::{self, Effect};
-use super::template::{Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Templates};
+use super::system_calls::{self, Arguments, Effect};
+use super::template::{ARGUMENTS, Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Templates};
 use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
@@ -242,6 +242,13 @@ impl Solver {
             SAME_BY_CONVENTION if self.layer == Some(Layer::Proved) => return,
             SYSTEM_CALL => return self.system_call(number, known),
             SIGNAL_FRAME => return self.signal_frame(number, known),
+            ARGUMENTS => {
+                let call = self.graph.relations.get(number as usize + 1);
+                if call.is_some_and(|call| call.op == SYSTEM_CALL) {
+                    self.system_call(number + 1, known);
+                }
+                return;
+            }
             op => known.templates.op(op),
         };
         if op.access().is_some() {
@@ -417,24 +424,62 @@ impl Solver {
         if self.accesses[number as usize].place != Place::Open {
             return;
         }
-        let call = self.graph.relations[relation as usize].nodes[BASE];
-        let Some(call) = self.graph.bits(call).whole() else {
-            return;
-        };
-        let effect = match known.templates.is_narrow() {
-            true => system_calls::of_arm(call),
-            false => system_calls::of_a64(call),
-        };
-        let gone = match effect {
-            Effect::Nothing => true,
-            Effect::Layout => self.layer == Some(Layer::Inferred),
-            Effect::Unknown => false,
-        };
-        if gone {
-            if self.layer == Some(Layer::Proved) {
-                self.accesses[number as usize].place = Place::Elsewhere;
+        match self.effect(relation, known.templates.is_narrow()) {
+            Effect::Nothing => {
+                if self.layer == Some(Layer::Proved) {
+                    self.accesses[number as usize].place = Place::Elsewhere;
+                }
+                self.resolved(number, known);
             }
-            self.resolved(number, known);
+            // More is known of which memory it is.
+            Effect::Layout(_) => self.wake(number, known),
+            Effect::Unknown => {}
+        }
+    }
+
+    /// What a system call may write.
+    fn effect(&self, relation: u32, narrow: bool) -> Effect {
+        let call = self.graph.relations[relation as usize].nodes[BASE];
+        match (self.graph.bits(call).whole(), narrow) {
+            (None, _) => Effect::Unknown,
+            (Some(call), true) => system_calls::of_arm(call),
+            (Some(call), false) => system_calls::of_a64(call),
+        }
+    }
+
+    fn arguments(&self, relation: u32) -> Arguments {
+        let bits = |node: u32| self.graph.bits(node).whole();
+        let [result, _, second, _] = self.graph.relations[relation as usize].nodes;
+        // Built just before.
+        let before = relation.checked_sub(1);
+        let before = before.map(|before| self.graph.relations[before as usize]);
+        let [_, first, third, _] = match before.filter(|before| before.op == ARGUMENTS) {
+            Some(before) => before.nodes,
+            None => [NONE; 4],
+        };
+        Arguments {
+            first: bits(first),
+            second: bits(second),
+            third: bits(third),
+            result: bits(result),
+        }
+    }
+
+    /// Whether a system call that changes which memory there is kept the contents of a granule: proved,
+    /// or inferred as long as its arguments are not known, because few calls take away what is used
+    /// again.
+    pub fn spares(&self, number: u32, (class, granule): (Class, u64), narrow: bool) -> bool {
+        let Access { kind, relation, .. } = self.accesses[number as usize];
+        if kind != AccessKind::SystemCall {
+            return false;
+        }
+        let Effect::Layout(change) = self.effect(relation, narrow) else {
+            return false;
+        };
+        let inferred = self.layer == Some(Layer::Inferred) && class != Class::Anything;
+        match change.takes(self.arguments(relation), granule << 3) {
+            Some(takes) => !takes,
+            None => inferred,
         }
     }
 
@@ -461,14 +506,32 @@ impl Solver {
     }
 
     /// Whether accesses from one up to another may have written a class of cells.
-    pub fn is_barred(&mut self, class: Class, from: u32, to: u32) -> bool {
-        let first = self.barriers[class as usize].first(from);
+    pub fn is_barred(
+        &mut self,
+        (class, granule): (Class, u64),
+        narrow: bool,
+        from: u32,
+        to: u32,
+    ) -> bool {
+        let first = self.first_barrier((class, granule), narrow, from);
         first.is_some_and(|first| first < to)
     }
 
-    /// The first access from one on, towards the past, that may have written a class of cells.
-    pub fn first_barrier(&mut self, class: Class, from: u32) -> Option<u32> {
-        self.barriers[class as usize].first(from)
+    /// The first access from one on, towards the past, that may have written a granule of a class.
+    pub fn first_barrier(
+        &mut self,
+        (class, granule): (Class, u64),
+        narrow: bool,
+        from: u32,
+    ) -> Option<u32> {
+        let mut from = from;
+        loop {
+            let first = self.barriers[class as usize].first(from)?;
+            if !self.spares(first, (class, granule), narrow) {
+                return Some(first);
+            }
+            from = first + 1;
+        }
     }
 
     /// The class of a granule at a level.

@@ -1,4 +1,4 @@
-//! What Linux does to a program's memory in a system call, by number.
+//! What Linux does to a program's memory in a system call, by number and arguments.
 
 /// What a system call may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,9 +6,68 @@ pub(super) enum Effect {
     /// No memory of the program.
     Nothing,
     /// Which memory there is changes, not what is in the memory that stays.
-    Layout,
+    Layout(Change),
     /// Anything.
     Unknown,
+}
+
+/// A system call that changes which memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Break,
+    Unmap,
+    Move,
+    Map,
+    Advise,
+}
+
+/// Arguments of a system call, and its result, as far as known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arguments {
+    pub first: Option<u64>,
+    pub second: Option<u64>,
+    pub third: Option<u64>,
+    pub result: Option<u64>,
+}
+
+impl Change {
+    /// Whether the contents of an address are taken away; `None` if that is not known.
+    pub fn takes(self, arguments: Arguments, address: u64) -> Option<bool> {
+        /// The largest page.
+        const PAGE: u64 = 1 << 16;
+        let Arguments {
+            first,
+            second,
+            third,
+            result,
+        } = arguments;
+        let within = |start: Option<u64>, length: Option<u64>| {
+            let (start, length) = (start?, length?);
+            let page = |address: u64| address & !(PAGE - 1);
+            let end = start
+                .checked_add(length)
+                .and_then(|end| end.checked_add(PAGE - 1));
+            Some(address >= page(start) && end.is_none_or(|end| address < page(end)))
+        };
+        match self {
+            // One that only asks. That it made the heap shorter is not known from one call.
+            Self::Break => (first == Some(0)).then_some(false),
+            Self::Unmap => within(first, second),
+            Self::Move => match (within(first, second), within(result, third)) {
+                (Some(true), _) | (_, Some(true)) => Some(true),
+                (Some(false), Some(false)) => Some(false),
+                _ => None,
+            },
+            Self::Map => within(result, second),
+            // Advice that keeps what is there (uapi/asm-generic/mman-common.h): normal to willneed,
+            // dontfork to nohugepage, dontdump to dodump, cold, pageout, populate.
+            Self::Advise if matches!(third, Some(0..=3 | 10..=17 | 20..=23)) => Some(false),
+            Self::Advise => match within(first, second) {
+                Some(true) if third.is_none() => None,
+                within => within,
+            },
+        }
+    }
 }
 
 /// The effect of a system call of A64 (asm-generic/unistd.h).
@@ -27,8 +86,11 @@ pub(super) fn of_a64(number: u64) -> Effect {
         198 | 200 | 201 | 203 | 206 | 208 | 210 => Effect::Nothing,
         // mprotect, msync, madvise (any advice); fadvise64.
         223 | 226 | 227 => Effect::Nothing,
-        // brk, munmap, mremap, mmap, madvise.
-        214 | 215 | 216 | 222 | 233 => Effect::Layout,
+        214 => Effect::Layout(Change::Break),
+        215 => Effect::Layout(Change::Unmap),
+        216 => Effect::Layout(Change::Move),
+        222 => Effect::Layout(Change::Map),
+        233 => Effect::Layout(Change::Advise),
         _ => Effect::Unknown,
     }
 }
@@ -56,8 +118,11 @@ pub(super) fn of_arm(number: u64) -> Effect {
         322..=325 | 328..=331 | 333 | 334 | 338 | 358 | 362 | 0xf_0002 | 0xf_0005 => {
             Effect::Nothing
         }
-        // brk, munmap, mremap, mmap2, madvise.
-        45 | 91 | 163 | 192 | 220 => Effect::Layout,
+        45 => Effect::Layout(Change::Break),
+        91 => Effect::Layout(Change::Unmap),
+        163 => Effect::Layout(Change::Move),
+        192 => Effect::Layout(Change::Map),
+        220 => Effect::Layout(Change::Advise),
         _ => Effect::Unknown,
     }
 }

@@ -212,19 +212,53 @@ fn an_unknown_system_call_bars_memory_and_its_result() {
         window.memory(&all, 1, 0x1000, &mut out);
         assert!(out[0].is_some());
         let access = window.access_before(2);
-        let first = window.solver.first_barrier(Class::Anything, 1);
+        let first = window
+            .solver
+            .first_barrier((Class::Anything, 0x200), false, 1);
         assert_eq!(
             first.is_none_or(|first| first >= access),
             reaches,
             "{number}"
         );
     }
-    // brk(2) is only inferred not to.
-    let mut window = solved(&code, &all(214));
-    let access = window.access_before(2);
-    for (class, reaches) in [(Class::Anything, false), (Class::Other, true)] {
-        let first = window.solver.first_barrier(class, 1);
-        assert_eq!(first.is_none_or(|first| first >= access), reaches);
+}
+
+#[test]
+fn memory_that_a_system_call_takes_away_is_not_followed() {
+    const MOV_X0_0: u32 = 0xd280_0000;
+    const MOV_X0_9: u32 = 0xd280_0120;
+    const MOV_X0_20000: u32 = 0xd2a0_0040;
+    // Number, argument, advice, result, and whether what was at 0x1000 before is there behind it.
+    for (number, argument, advice, result, stays) in [
+        // munmap(2) of five bytes, by pages.
+        (215, MOV_X0_20000, 0x1000, 0, true),
+        (215, MOV_X0_0, 0x1000, 0, false),
+        // mmap(2).
+        (222, MOV_X0_0, 0x1000, 0x2_0000, true),
+        (222, MOV_X0_0, 0x1000, 0, false),
+        // madvise(2): advice that is not known takes away.
+        (233, MOV_X0_20000, 0x1000, 0, true),
+        (233, MOV_X0_0, 0x1000, 0, false),
+        // brk(2) that asks, and one that may make the heap shorter.
+        (214, MOV_X0_0, 0x1000, 0x2_0000, true),
+        (214, MOV_X0_9, 0x1000, 9, false),
+    ] {
+        let code = [STR_X1_X2, argument, SVC_0, MOV_X6_9];
+        let all = facts(
+            &[5],
+            &[(0, result), (1, 5), (2, advice), (6, 9), (8, number)],
+        );
+        let mut window = solved(&code, &all);
+        let access = window.access_before(3);
+        // That brk(2) takes nothing away is inferred.
+        for (class, stays) in [
+            (Class::Anything, stays),
+            (Class::Other, stays || number == 214),
+        ] {
+            let first = window.solver.first_barrier((class, 0x200), false, 1);
+            let reaches = first.is_none_or(|first| first >= access);
+            assert_eq!(reaches, stays, "{number} {argument:x}");
+        }
     }
 }
 
