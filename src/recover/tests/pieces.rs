@@ -188,7 +188,7 @@ fn run(code: &[Semantics], words: &[u64], exceptions: &[usize]) -> Run {
         taken: taken
             .into_iter()
             .rev()
-            .map(|from| last - from - 1)
+            .map(|from| last - from)
             .collect(),
         steps,
         states,
