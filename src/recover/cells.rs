@@ -3,6 +3,7 @@
 use super::bits::Bits;
 use super::final_state::FinalMemory;
 use super::graph::NONE;
+use super::order::Order;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -56,7 +57,7 @@ pub(super) struct Cell {
     /// It was also reached by computed addresses.
     pub indirect: bool,
     /// By access.
-    pub events: Vec<u32>,
+    pub events: Order,
 }
 
 /// Hashes granules: neighbours go to different places.
@@ -172,12 +173,14 @@ impl Cells {
             kind: Kind::Final,
             link: Link::Blocked,
         });
+        let mut order = Order::default();
+        order.push(event);
         self.all.push(Cell {
             granule,
             last,
             constant,
             indirect: false,
-            events: vec![event],
+            events: order,
         });
         Some(cell)
     }
@@ -193,7 +196,7 @@ impl Cells {
         let number = self.events.len() as u32;
         let events = &self.events;
         let order = &mut self.all[event.cell as usize].events;
-        let at = order.partition_point(|&other| events[other as usize].access < event.access);
+        let at = order.partition_point(|other| events[other as usize].access < event.access);
         order.insert(at, number);
         self.events.push(event);
         at
@@ -210,7 +213,7 @@ impl Cells {
         self.events.truncate(count);
         for cell in &mut self.all {
             let last = cell.events[0];
-            cell.events.retain(|&event| (event as usize) < count);
+            cell.events.retain(|event| (event as usize) < count);
             if let Ok(found) = kept.binary_search_by_key(&last, |(number, _)| *number) {
                 cell.events.push(self.events.len() as u32);
                 self.events.push(kept[found].1);
@@ -222,7 +225,7 @@ impl Cells {
     pub fn place(&self, event: u32) -> usize {
         let Event { access, cell, .. } = self.events[event as usize];
         let order = &self.all[cell as usize].events;
-        order.partition_point(|&other| self.events[other as usize].access < access)
+        order.partition_point(|other| self.events[other as usize].access < access)
     }
 
     /// Approximate size in bytes.

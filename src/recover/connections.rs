@@ -82,7 +82,7 @@ impl Solver {
         let event = self.cells.events[number as usize];
         let at = self.cells.place(number);
         let cell = &self.cells.all[event.cell as usize];
-        let Some(&before) = cell.events.get(at + 1) else {
+        let Some(before) = cell.events.get(at + 1) else {
             return;
         };
         if event.link == Link::Joined {
@@ -218,7 +218,7 @@ impl Solver {
         let mut open = !0_u64;
         let mut found = Bits::UNKNOWN;
         let order = &self.cells.all[cell].events;
-        for &number in order[from..].iter().take(MOST_PASSED) {
+        for number in order.from(from).take(MOST_PASSED) {
             let event = &self.cells.events[number as usize];
             let covered = byte_bits(event.bytes);
             match event.kind {

@@ -14,6 +14,7 @@ mod connections;
 mod course;
 mod final_state;
 mod graph;
+mod order;
 mod origin;
 mod queries;
 mod recorded;

@@ -334,10 +334,10 @@ impl Window {
         if let Some(cell) = self.solver.cells.find(address >> 3) {
             let order = &self.solver.cells.all[cell as usize].events;
             let events = &self.solver.cells.events;
-            let older = order.partition_point(|&event| events[event as usize].access < access);
-            found = order[older..]
-                .iter()
-                .map(|&event| events[event as usize])
+            let older = order.partition_point(|event| events[event as usize].access < access);
+            found = order
+                .from(older)
+                .map(|event| events[event as usize])
                 .find(|event| {
                     matches!(event.kind, Kind::Store | Kind::MayStore)
                         && byte_bits(event.bytes) >> by & 1 == 1
@@ -452,9 +452,9 @@ impl Window {
             let event = self.solver.cells.events[event as usize];
             let order = &self.solver.cells.all[event.cell as usize].events;
             let events = &self.solver.cells.events;
-            let at = order.partition_point(|&other| events[other as usize].access < event.access);
+            let at = order.partition_point(|other| events[other as usize].access < event.access);
             let mut open = event.bytes;
-            for &newer in order[..at].iter().rev().take(most) {
+            for newer in order.back_from(at).take(most) {
                 let newer = events[newer as usize];
                 match newer.kind {
                     Kind::Load if newer.bytes & open != 0 => {

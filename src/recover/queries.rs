@@ -256,14 +256,9 @@ impl Window {
         let class = solver.regions.class(cell);
         let order = &cell.events;
         let older =
-            order.partition_point(|&event| solver.cells.events[event as usize].access < access);
-        let newer: Vec<u32> = order[..older]
-            .iter()
-            .rev()
-            .take(MOST_EVENTS)
-            .copied()
-            .collect();
-        let older: Vec<u32> = order[older..].iter().take(MOST_EVENTS).copied().collect();
+            order.partition_point(|event| solver.cells.events[event as usize].access < access);
+        let newer: Vec<u32> = order.back_from(older).take(MOST_EVENTS).collect();
+        let older: Vec<u32> = order.from(older).take(MOST_EVENTS).collect();
         let joined = |event: u32| solver.cells.events[event as usize].link == Link::Joined;
         // The link that the place is in, and those on the way from it to each event.
         let here = newer.first().is_some_and(|&event| joined(event));

@@ -81,12 +81,12 @@ impl Window {
             };
             let order = &self.solver.cells.all[cell as usize].events;
             let events = &self.solver.cells.events;
-            let older = order.partition_point(|&event| events[event as usize].access < border);
-            let is_between = |event: &&u32| match direction {
-                Direction::Backward => events[**event as usize].access < limit,
-                Direction::Forward => events[**event as usize].access >= limit,
+            let older = order.partition_point(|event| events[event as usize].access < border);
+            let is_between = |event: &u32| match direction {
+                Direction::Backward => events[*event as usize].access < limit,
+                Direction::Forward => events[*event as usize].access >= limit,
             };
-            let here = |&event: &u32| {
+            let here = |event: u32| {
                 let event = &events[event as usize];
                 let kind = match event.kind {
                     Kind::Load => wanted.reads,
@@ -101,11 +101,11 @@ impl Window {
             };
             let found = match direction {
                 Direction::Backward => {
-                    let mut order = order[older..].iter().take_while(is_between);
+                    let mut order = order.from(older).take_while(is_between);
                     order.find_map(here)
                 }
                 Direction::Forward => {
-                    let mut order = order[..older].iter().rev().take_while(is_between);
+                    let mut order = order.back_from(older).take_while(is_between);
                     order.find_map(here)
                 }
             };

@@ -185,11 +185,7 @@ fn run(code: &[Semantics], words: &[u64], exceptions: &[usize]) -> Run {
     states.reverse();
     let last = steps.len() as u32 - 1;
     Run {
-        taken: taken
-            .into_iter()
-            .rev()
-            .map(|from| last - from)
-            .collect(),
+        taken: taken.into_iter().rev().map(|from| last - from).collect(),
         steps,
         states,
         end: pc,
