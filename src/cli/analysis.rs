@@ -195,10 +195,16 @@ impl AnalysisArguments {
             text.map(|text| places.bound(option, text, track))
                 .transpose()
         };
-        Ok(Window {
+        let window = Window {
             from: bound("--from", &self.from)?,
             to: bound("--to", &self.to)?,
-        })
+        };
+        if let (Some(from), Some(to)) = (&self.from, &self.to)
+            && window.is_reversed()
+        {
+            return Err(Failure::Usage(format!("--from {from} is after --to {to}")));
+        }
+        Ok(window)
     }
 }
 

@@ -50,6 +50,23 @@ pub struct Window {
 }
 
 impl Window {
+    /// Returns whether it is known to end before it starts.
+    pub fn is_reversed(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Some(Bound::Instructions(from)), Some(Bound::Instructions(to)))
+            | (Some(Bound::Time(from)), Some(Bound::Time(to))) => from > to,
+            (
+                Some(Bound::Offset { buffer, at, skip }),
+                Some(Bound::Offset {
+                    buffer: to_buffer,
+                    at: to_at,
+                    skip: to_skip,
+                }),
+            ) => (buffer, at, skip) > (to_buffer, to_at, to_skip),
+            _ => false,
+        }
+    }
+
     /// Returns whether it is everything.
     pub fn is_whole(&self) -> bool {
         self.from.is_none() && self.to.is_none()

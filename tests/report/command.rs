@@ -86,6 +86,20 @@ fn a_part_of_the_trace() {
     assert!((150..=200).contains(&executed), "{executed}");
 }
 
+#[test]
+fn a_part_does_not_end_before_it_starts() {
+    for (from, to) in [("instruction:400", "instruction:200"), ("0+9", "0+4")] {
+        let part = ["--core", "Cortex-A57_0", "--from", from, "--to", to];
+        let output = report(&recorded("etmv4"), &part);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            message.contains(&format!("--from {from} is after --to {to}")),
+            "{message}"
+        );
+    }
+}
+
 /// Source files outside of the directories that are named stay private.
 #[test]
 fn source_is_read_below_the_named_directories_only() {
