@@ -128,7 +128,7 @@ impl SnapshotArguments {
         Ok(self.load_with(&[])?.0)
     }
 
-    /// The same for a command that names programs. Returns also those of them that are left to
+    /// The same for a command that names programs. Also returns the programs that are left to
     /// place: an input of another format says where the programs that it had loaded are.
     pub fn load_with(&self, programs: &[PathBuf]) -> Result<(OpenSnapshot, Vec<PathBuf>), Failure> {
         let options = OpenOptions {

@@ -35,7 +35,7 @@ pub struct Records {
     /// The memory: runs of bytes by address, with gaps between them. Where records overlap, the later
     /// one counts, as if they were loaded in order.
     pub runs: Vec<(u64, Vec<u8>)>,
-    /// The line of the end record; `None`: there is none, and the file may be cut short.
+    /// The line of the end record. `None` if it is missing: the file may be cut short.
     pub end: Option<usize>,
     /// Whether there are lines after the end record.
     pub more: bool,

@@ -10,7 +10,7 @@ const LARGEST: u64 = 256 << 20;
 /// The most memory of the decompressor of xz, in KiB; the kernel's modules need 2 MiB.
 const MEMORY: u32 = 64 << 10;
 
-/// Decompresses a file of xz, Zstandard or gzip; `None` if it is none of these.
+/// Decompresses a file of xz, Zstandard or gzip; `None` if it is in another format.
 pub fn unpacked(bytes: &[u8]) -> Option<io::Result<Mapped>> {
     let read = match bytes {
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
@@ -41,7 +41,7 @@ fn limited(reader: impl Read) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is none.
+/// If it cannot be read, or is not a program.
 pub fn open(path: &Path) -> Result<Elf, ElfError> {
     let packed = mapped::map(path).ok().and_then(|bytes| unpacked(&bytes));
     let Some(bytes) = packed else {

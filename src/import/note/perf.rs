@@ -203,7 +203,7 @@ pub enum PerfNote {
     },
     /// The function tracer is assumed not to have been in use.
     NoTracer,
-    /// A file is none of a module, or its code cannot be placed.
+    /// A file is not a kernel module, or its code cannot be placed.
     UnplacedModule {
         /// The file.
         path: PathBuf,

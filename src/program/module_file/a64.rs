@@ -4,7 +4,7 @@ use object::elf::*;
 use object::{Relocation, RelocationFlags};
 
 /// Applies a relocation with the value S+A to the bytes at `place`; `None` if the value does not fit,
-/// or the relocation is none that modules have.
+/// or modules have no such relocation.
 pub fn apply(kind: RelocationType, value: u64, place: u64, bytes: &mut [u8]) -> Option<()> {
     let relative = value.wrapping_sub(place).cast_signed();
     let is_signed = |value: i64, bits: u32| (value << (64 - bits)) >> (64 - bits) == value;

@@ -4,7 +4,7 @@
 use object::elf::*;
 
 /// Applies a relocation with the symbol S to the bytes at `place`; without an addend it is in the
-/// bytes. `None` if the value does not fit, or the relocation is none that modules have.
+/// bytes. `None` if the value does not fit, or modules have no such relocation.
 pub fn apply(
     kind: RelocationType,
     symbol: u32,

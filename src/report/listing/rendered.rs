@@ -5,6 +5,7 @@
 //! nothing moves: it changes a few times in a whole trace.
 
 use super::Lines;
+use super::text_buffer::TextBuffer;
 use crate::flow::BlockId;
 use crate::quantity::BufferOffset;
 
@@ -12,13 +13,11 @@ use crate::quantity::BufferOffset;
 const MOST_BYTES: usize = 16 << 20;
 
 /// The lines of the blocks of one flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rendered {
-    /// The offset of the lines that are written now, and its digits, right-aligned.
+    /// The offset of the lines that are written now, and its digits; none before the first line.
     at: BufferOffset,
-    digits: [u8; 20],
-    /// The number of digits.
-    width: usize,
+    digits: TextBuffer,
     /// By block and atom: the index in `blocks` plus one, or 0.
     index: Vec<u32>,
     blocks: Vec<Kept>,
@@ -32,20 +31,6 @@ pub struct Rendered {
 struct Kept {
     text: (u32, u32),
     columns: (u32, u32),
-}
-
-impl Default for Rendered {
-    fn default() -> Self {
-        Self {
-            at: BufferOffset(0),
-            digits: [b'0'; 20],
-            width: 1,
-            index: Vec::new(),
-            blocks: Vec::new(),
-            columns: Vec::new(),
-            text: Vec::new(),
-        }
-    }
 }
 
 fn key(id: BlockId, taken: bool) -> usize {
@@ -62,7 +47,7 @@ impl Rendered {
         taken: bool,
         lines: &mut impl Lines,
     ) -> bool {
-        if at != self.at {
+        if at != self.at || self.digits.is_empty() {
             self.set_offset(at);
         }
         let Some(kept) = (self.index.get(key(id, taken)))
@@ -72,7 +57,7 @@ impl Rendered {
         };
         let text = &self.text[kept.text.0 as usize..kept.text.1 as usize];
         let written = lines.out().copy(text);
-        let digits = &self.digits[self.digits.len() - self.width..];
+        let digits = self.digits.bytes();
         for &column in &self.columns[kept.columns.0 as usize..kept.columns.1 as usize] {
             written[column as usize..column as usize + digits.len()].copy_from_slice(digits);
         }
@@ -83,7 +68,7 @@ impl Rendered {
     /// not have them.
     #[cold]
     pub fn keep(&mut self, id: BlockId, taken: bool, lines: &mut impl Lines, start: usize) {
-        let offset = lines.offset_column(self.width);
+        let offset = lines.offset_column(self.digits.len());
         let text = &lines.out().bytes()[start..];
         if text.len() > MOST_BYTES / 16 {
             return;
@@ -118,19 +103,11 @@ impl Rendered {
     }
 
     fn set_offset(&mut self, at: BufferOffset) {
+        let width = self.digits.len();
         self.at = at;
-        let (mut rest, mut place) = (at.0, self.digits.len());
-        loop {
-            place -= 1;
-            self.digits[place] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        let width = self.digits.len() - place;
-        if width != self.width {
-            self.width = width;
+        self.digits.clear();
+        self.digits.decimal(at.0);
+        if self.digits.len() != width {
             self.forget();
         }
     }
