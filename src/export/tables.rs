@@ -184,14 +184,14 @@ pub fn complete<S: Sink, const EXEC: bool>(
 
 fn functions<S: Sink, const EXEC: bool>(rows: &mut Rows<'_, S, EXEC>, profile: &Profile) {
     let totals = profile.tree.totals(profile.functions.iter().len());
-    // Instructions by code, which is exact; cycles by the calls that were open.
-    let mut own = vec![(0_u64, 0_u64); totals.len()];
-    for (function, instructions) in profile.code.by_function() {
-        own[function.index()].0 = instructions;
-    }
-    for node in profile.tree.nodes() {
-        let sum = &mut own[node.function.index()].1;
-        *sum = sum.saturating_add(node.cycles);
+    // By the calls that were open, as in stacks and reports: code without a symbol may belong to several
+    // functions.
+    let mut own = profile.tree.own(totals.len());
+    if profile.tree.is_full() {
+        own.iter_mut().for_each(|sum| sum.0 = 0);
+        for (function, instructions) in profile.code.by_function() {
+            own[function.index()].0 = instructions;
+        }
     }
     let counted = profile.totals.cycles.is_some();
     let cycles = |cycles: u64| Value::from(counted.then_some(cycles));

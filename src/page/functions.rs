@@ -45,10 +45,7 @@ impl PageFunctions {
         for (track, profile) in profiles.iter().enumerate() {
             let functions = profile.functions.iter();
             let totals = profile.tree.totals(functions.len());
-            let mut own = vec![0_u64; functions.len()];
-            for node in profile.tree.nodes().iter().skip(1) {
-                own[node.function.index()] += node.instructions;
-            }
+            let own = profile.tree.own(functions.len());
             let map = functions.map(|(id, function)| {
                 let key = (function.start, function.name.clone());
                 let index = *known.entry(key).or_insert_with(|| {
@@ -154,10 +151,10 @@ fn add(
     row: &mut FunctionRow,
     id: FunctionId,
     function: &Function,
-    own: &[u64],
+    own: &[(u64, u64)],
     totals: &[(u64, u64)],
 ) {
-    row.own = row.own.saturating_add(own[id.index()]);
+    row.own = row.own.saturating_add(own[id.index()].0);
     row.total = row.total.saturating_add(totals[id.index()].0);
     row.calls = row.calls.saturating_add(function.calls);
 }

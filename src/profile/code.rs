@@ -57,7 +57,8 @@ pub struct BlockCount {
     pub view: View,
     /// The exception level at which it was first executed, if traced.
     pub el: Option<ExceptionLevel>,
-    /// The function of the symbol around it; without one, the function that executed it first.
+    /// The function of the symbol around it; without one, the function that starts there or executed it
+    /// first.
     #[serde(skip)]
     pub function: FunctionId,
     /// How often it was executed and its last instruction had an E atom: a branch was taken.
@@ -111,7 +112,8 @@ pub struct PartCount {
     pub range: Range,
     /// The last of them.
     pub last_at: Address,
-    /// The function of the symbol around it; without one, the function that executed it first.
+    /// The function of the symbol around it; without one, the function that starts there or executed it
+    /// first.
     pub function: FunctionId,
     /// How often it was executed.
     pub count: u64,

@@ -20,6 +20,7 @@ use super::code::{BlockCount, EdgeKind, ExecutedCode, FastSet, PartCount, last_a
 use super::functions::{FunctionId, FunctionKind, Functions};
 use super::latency::Exceptions;
 use super::memo::{Draft, Memo, Step, Tail};
+use super::owners;
 use super::runs::{RunState, Runs};
 use super::stack::{Ended, Frame, Listener};
 use super::tree::{NodeId, Tree};
@@ -217,6 +218,7 @@ impl<'a, L: Listener> Course<'a, L> {
             self.report_gap(&gap, None);
         }
         self.counted.unreached = self.window.from.is_some();
+        owners::settle(&mut self.counted.code, &self.counted.functions);
         (self.listener, self.counted)
     }
 

@@ -15,6 +15,7 @@ mod latency;
 mod lines;
 mod memo;
 mod note;
+mod owners;
 mod rules;
 mod run;
 mod runs;

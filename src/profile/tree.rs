@@ -255,6 +255,19 @@ impl Tree {
         sums
     }
 
+    /// Returns the instructions and cycles of each function, without those of the functions that it
+    /// called.
+    pub fn own(&self, functions: usize) -> Vec<(u64, u64)> {
+        let mut own = vec![(0_u64, 0_u64); functions];
+        for node in &self.nodes {
+            if let Some(sum) = own.get_mut(node.function.index()) {
+                sum.0 = sum.0.saturating_add(node.instructions);
+                sum.1 = sum.1.saturating_add(node.cycles);
+            }
+        }
+        own
+    }
+
     /// Returns the instructions and cycles of each function with everything that it called. A
     /// function that calls itself counts once.
     pub fn totals(&self, functions: usize) -> Vec<(u64, u64)> {

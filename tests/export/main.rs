@@ -11,4 +11,5 @@ mod parquet;
 mod profilers;
 mod programs;
 mod shards;
+mod shared_code;
 mod timelines;

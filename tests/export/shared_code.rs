@@ -1,0 +1,108 @@
+//! Code without a symbol that several functions execute: stubs of a linker, tails that compilers merge.
+
+use super::common::{arg, armsnap, export_text, run, said};
+use crate::support::record::installed;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// `jumps` reaches code without a symbol before `main` calls it as a function.
+const SOURCE: &str = "
+    .macro function name
+    .globl \\name
+    .type \\name, %function
+\\name:
+    .endm
+    .text
+.Lshared:
+    add x0, x0, #1
+    cbz x0, .Lnever
+    add x0, x0, #2
+.Lnever:
+    ret
+    function jumps
+    mov x0, #5
+    b .Lshared
+    .size jumps, . - jumps
+    function _start
+    mov x19, #3
+    bl jumps
+1:  bl .Lshared
+    subs x19, x19, #1
+    b.ne 1b
+    mov x8, #93
+    mov x0, #0
+    svc #0
+    .size _start, . - _start
+";
+
+type Counts = BTreeMap<String, u64>;
+
+fn add(counts: &mut Counts, name: &str, count: u64) {
+    *counts.entry(name.to_owned()).or_default() += count;
+}
+
+fn by_stacks(text: &str) -> Counts {
+    let mut counts = Counts::new();
+    for line in text.lines() {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let name = stack.rsplit(';').next().unwrap();
+        add(&mut counts, name, count.parse().unwrap());
+    }
+    counts
+}
+
+fn by_table(text: &str, column: &str) -> Counts {
+    let mut counts = Counts::new();
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let name = row["function"].as_str().unwrap();
+        add(&mut counts, name, row[column].as_u64().unwrap());
+    }
+    counts
+}
+
+fn by_callgrind(text: &str) -> Counts {
+    let mut counts = Counts::new();
+    let mut function = "";
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("fn=") {
+            function = name;
+        } else if line.starts_with("calls=") {
+            lines.next();
+        } else if line.starts_with("0x") {
+            let count = line.rsplit(' ').next().unwrap();
+            add(&mut counts, function, count.parse().unwrap());
+        }
+    }
+    counts
+}
+
+#[test]
+fn code_that_functions_share_counts_for_each_of_them() {
+    let compiler = "aarch64-linux-gnu-gcc";
+    if !installed(&[compiler, "qemu-aarch64"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (source, program, snapshot) = (path("shared.s"), path("shared"), path("snapshot"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let options = ["-nostdlib", "-static", arg(&source), "-o", arg(&program)];
+    let built = run(compiler, &options);
+    assert!(built.status.success(), "{}", said(&built));
+    let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+
+    let stacks = by_stacks(&export_text(&snapshot, "folded", &[]));
+    let shared = stacks.keys().find(|name| name.starts_with("shared+"));
+    let shared = shared.unwrap_or_else(|| panic!("{stacks:?}"));
+    assert_eq!((stacks["jumps"], stacks[shared]), (2 + 4, 3 * 4));
+    let table = export_text(&snapshot, "jsonl", &["--table=functions"]);
+    assert_eq!(by_table(&table, "instructions"), stacks);
+    let totals = by_table(&table, "total_instructions");
+    assert!(stacks.iter().all(|(name, own)| totals[name] >= *own));
+    // Callgrind's counts are by code, which here belongs to the function that starts there.
+    let callgrind = by_callgrind(&export_text(&snapshot, "callgrind", &[]));
+    assert_eq!((callgrind["jumps"], callgrind[shared]), (2, 4 * 4));
+}
