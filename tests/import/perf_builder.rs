@@ -29,6 +29,8 @@ pub struct At {
 #[derive(Clone, Default)]
 pub struct PerfData {
     pub records: Vec<u8>,
+    /// Records say neither who caused them nor when and where (`sample_id_all` is off).
+    pub anonymous: bool,
 }
 
 /// A record with its header.
@@ -56,11 +58,13 @@ impl PerfData {
     /// A record of the kernel, with its sample ID.
     pub fn event(&mut self, kind: u32, misc: u16, body: &[u8], at: At) {
         let mut body = body.to_vec();
-        body.extend(at.pid.to_le_bytes());
-        body.extend(at.tid.to_le_bytes());
-        body.extend(at.time.to_le_bytes());
-        body.extend(u64::from(at.cpu).to_le_bytes());
-        body.extend(1_u64.to_le_bytes());
+        if !self.anonymous {
+            body.extend(at.pid.to_le_bytes());
+            body.extend(at.tid.to_le_bytes());
+            body.extend(at.time.to_le_bytes());
+            body.extend(u64::from(at.cpu).to_le_bytes());
+            body.extend(1_u64.to_le_bytes());
+        }
         self.records.extend(framed(kind, misc, &body));
     }
 
@@ -128,19 +132,20 @@ impl PerfData {
         self.records.extend(bytes);
     }
 
-    fn attribute() -> Vec<u8> {
+    fn attribute(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend(8_u32.to_le_bytes());
         out.extend(128_u32.to_le_bytes());
         // Config, period, sample type, read format, flags: sample_id_all.
-        out.extend(words(&[0, 1, SAMPLE_TYPE, 0, 1 << 18]));
+        let flags = u64::from(!self.anonymous) << 18;
+        out.extend(words(&[0, 1, SAMPLE_TYPE, 0, flags]));
         out.resize(128, 0);
         out
     }
 
     /// The whole file.
     pub fn file(&self) -> Vec<u8> {
-        let attributes = [Self::attribute(), words(&[104, 8])].concat();
+        let attributes = [self.attribute(), words(&[104, 8])].concat();
         let (ids, begin) = (words(&[1]), 112 + attributes.len() as u64);
         let mut out = b"PERFILE2".to_vec();
         out.extend(words(&[
@@ -160,7 +165,7 @@ impl PerfData {
     pub fn piped(&self) -> Vec<u8> {
         let mut out = b"PERFILE2".to_vec();
         out.extend(words(&[16]));
-        let attribute = [Self::attribute(), words(&[1])].concat();
+        let attribute = [self.attribute(), words(&[1])].concat();
         out.extend(framed(64, 0, &attribute));
         out.extend(&self.records);
         out

@@ -47,7 +47,10 @@ pub fn at(tid: u32, time: u64, cpu: u32) -> At {
 
 /// A process 100 with the recorded program.
 pub fn process() -> PerfData {
-    let mut file = PerfData::default();
+    program_of(PerfData::default())
+}
+
+fn program_of(mut file: PerfData) -> PerfData {
     file.comm("prog", true, at(100, 1, 0));
     let (address, length, offset) = PROGRAM;
     file.map(
@@ -307,6 +310,36 @@ fn buffers_of_threads_and_raw_trace() {
     let file = file.file();
     assert_eq!(executed(&file, "prog-100", &[]).0, first);
     assert_eq!(executed(&file, "prog-101", &[]).0, second);
+}
+
+#[test]
+fn buffers_say_whose_records_without_identifiers_are() {
+    let (first, second) = (expected("etmv4", 0x10), expected("etmv4", 0x11));
+    let traces = [0x10, 0x11].map(|id| frames(&[(id, &recorded("etmv4", id))]));
+    // Of one thread, and of two; perf saves a buffer behind its records.
+    for threads in [1, 2] {
+        let anonymous = PerfData {
+            anonymous: true,
+            ..PerfData::default()
+        };
+        let mut file = program_of(anonymous);
+        file.info(1, &[(ETMV4, 0, etmv4(0x10)), (ETMV4, 1, etmv4(0x11))]);
+        if threads > 1 {
+            file.fork(100, 100, 101, at(100, 4, 0));
+        }
+        for (tid, trace) in (100..100 + threads).zip(&traces) {
+            file.aux(0, trace.len() as u64, 0, at(tid, 5, 0));
+            file.trace(0, u32::MAX, tid, trace);
+        }
+        for bytes in [file.file(), file.piped()] {
+            let (found, said) = executed(&bytes, "prog-100", &[]);
+            assert_eq!(found, first, "{threads} threads: {said}");
+            assert!(!said.contains("are not in the file"), "{said}");
+            if threads > 1 {
+                assert_eq!(executed(&bytes, "prog-101", &[]).0, second);
+            }
+        }
+    }
 }
 
 #[test]

@@ -78,7 +78,8 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
         if aux.size == 0 {
             continue;
         }
-        let Some((&queue, extents)) = queue_of(&queues, &aux.sample) else {
+        let found = queue_of(&queues, &aux.sample);
+        let Some((&queue, extents)) = found.or_else(|| saved_next(&queues, recording, aux)) else {
             flagged.lost_bytes = flagged.lost_bytes.saturating_add(aux.size);
             flagged.lost_records += 1;
             continue;
@@ -99,14 +100,22 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
         flagged.doubled += u64::from(begin < *free);
         let begin = begin.max(*free);
         let parts = parts(extents, begin, end, frames);
+        // A record without an identifier: its buffer says which thread it is.
+        let (tid, image) = match (queue, aux.sample.tid) {
+            (Queue::Thread(tid), None) => {
+                let image = recording.processes.of_thread(tid, aux.sample.time);
+                (Some(tid), image)
+            }
+            (_, tid) => (tid, aux.image),
+        };
         let piece = Piece {
             cpu: match queue {
                 Queue::Cpu(cpu) => Some(cpu),
                 Queue::Thread(_) => aux.sample.cpu,
             },
             of_cpu: matches!(queue, Queue::Cpu(_)),
-            tid: aux.sample.tid,
-            image: aux.image,
+            tid,
+            image,
             time: aux.sample.time,
             parts,
             raw,
@@ -145,7 +154,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
             cpu,
             of_cpu: cpu.is_some(),
             tid,
-            image: tid.and_then(|tid| recording.processes.current(tid)),
+            image: tid.and_then(|tid| recording.processes.of_thread(tid, None)),
             time: None,
             parts: extents.iter().map(|extent| extent.bytes.clone()).collect(),
             raw: false,
@@ -212,6 +221,33 @@ fn queue_of<'q>(
             .filter(|_| queues.len() == 1 && sample.cpu.is_none())
     };
     by_cpu.or_else(by_tid).or_else(only)
+}
+
+/// The most AUXTRACE records that are looked at for an AUX record: more than any recording has buffers.
+const MOST_LOOKED_AT: usize = 1024;
+
+/// The buffer of a record that says neither thread nor CPU: perf saves the bytes of a buffer behind its
+/// records.
+fn saved_next<'q>(
+    queues: &'q BTreeMap<Queue, Vec<Extent>>,
+    recording: &Recording,
+    aux: &AuxRecord,
+) -> Option<(&'q Queue, &'q Vec<Extent>)> {
+    if aux.sample.tid.is_some() || aux.sample.cpu.is_some() {
+        return None;
+    }
+    let stored = &recording.stored;
+    let after = stored.partition_point(|stored| stored.bytes.start <= aux.at);
+    let last = match aux.flags & aux_flags::OVERWRITE != 0 {
+        true => aux.offset.saturating_sub(1),
+        false => aux.offset,
+    };
+    let mut next = stored[after..].iter().take(MOST_LOOKED_AT);
+    let found = next.find(|stored| {
+        let inside = last.checked_sub(stored.offset);
+        inside.is_some_and(|inside| inside < stored.bytes.len() as u64)
+    })?;
+    queues.get_key_value(&Queue::of(found))
 }
 
 /// How the bytes of an AUX record are divided into frames.
@@ -317,6 +353,7 @@ mod tests {
             flags,
             sample,
             image: None,
+            at: 0,
         }
     }
 

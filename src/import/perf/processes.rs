@@ -94,7 +94,9 @@ impl Processes {
 
     /// The image of a thread at some time.
     pub fn of_thread(&self, tid: u32, time: Option<u64>) -> Option<usize> {
-        let images = self.by_process.get(self.threads.get(&tid)?)?;
+        // The first thread of a process has its number, and need not have a record of its own.
+        let pid = self.threads.get(&tid).unwrap_or(&tid);
+        let images = self.by_process.get(pid)?;
         let until = images.partition_point(|(since, _)| time.is_none_or(|time| *since <= time));
         let (_, image) = images.get(until.saturating_sub(1))?;
         Some(*image)

@@ -59,6 +59,8 @@ pub struct AuxRecord {
     pub sample: SampleId,
     /// Its process image, by index; see [`Processes`].
     pub image: Option<usize>,
+    /// Its place in the file.
+    pub at: usize,
 }
 
 /// `PERF_RECORD_AUXTRACE`: a part of a buffer that was saved.
@@ -234,6 +236,7 @@ impl Recording {
                     flags: fields.u64()?,
                     sample: record.sample,
                     image: None,
+                    at: place.0 + record.at,
                 };
                 collected.timed(record, Timed::Aux(aux));
                 Some(())
