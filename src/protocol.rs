@@ -31,6 +31,7 @@
 
 use crate::element::{Atoms, ElementSink};
 use crate::quantity::BufferOffset;
+use std::ops::Range;
 
 mod core;
 pub(crate) mod number;
@@ -71,6 +72,19 @@ pub trait PacketDecoder {
         None
     }
 
+    /// Decodes packets from index `at` of `bytes` on, as far as a fast path of [`next`](Self::next)
+    /// goes, and returns the index after them. The bytes before `at` are those that were decoded last.
+    #[inline(always)]
+    fn several(
+        &mut self,
+        bytes: &[u8],
+        at: usize,
+        sink: &mut impl RangeSink<Self::Packet>,
+    ) -> usize {
+        let _ = (bytes, sink);
+        at
+    }
+
     /// Returns the rest of the trace as one packet. `bytes` is not empty.
     fn finish(&mut self, bytes: &[u8]) -> Self::Packet;
 
@@ -79,6 +93,13 @@ pub trait PacketDecoder {
 
     /// Returns whether the start of the next packet is known.
     fn is_synchronised(&self) -> bool;
+}
+
+/// Receives the packets of [`PacketDecoder::several`]. (A closure that is called in two places is not
+/// inlined.)
+pub trait RangeSink<P> {
+    /// Receives the next packet, with the range of its bytes.
+    fn packet(&mut self, packet: &P, range: Range<usize>);
 }
 
 /// The error of an encoder for a packet that has no encoding.

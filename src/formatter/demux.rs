@@ -1,7 +1,8 @@
 //! The bytes of each trace source, with their offsets in the buffer.
 
-use crate::protocol::{Describe, PacketDecoder, PacketSink};
+use crate::protocol::{Describe, PacketDecoder, PacketSink, RangeSink};
 use crate::quantity::{BufferOffset, TraceId};
+use std::ops::Range;
 
 use super::{FRAME_BYTES, ID_NULL, is_reserved};
 
@@ -162,6 +163,17 @@ impl Stream {
                     let place = locator.locate_position(self.consumed + at as u64);
                     sink.packet(place, &packet, &rest[..1]);
                     at += 1;
+                    continue;
+                }
+                let mut located = Located {
+                    bytes: &self.payload[..end],
+                    consumed: self.consumed,
+                    locator: &mut locator,
+                    sink: &mut *sink,
+                };
+                let after = decoder.several(&self.payload[..end], at, &mut located);
+                if after > at {
+                    at = after;
                     continue;
                 }
                 // Borrowed in place, because copying the packet is slow.
@@ -354,6 +366,25 @@ impl<'a> Locator<'a> {
         } else {
             self.locate_position(position)
         }
+    }
+}
+
+/// Locates packets by their ranges of the payload, and passes them on.
+struct Located<'a, 'b, S> {
+    bytes: &'a [u8],
+    /// Position of the first of `bytes`.
+    consumed: u64,
+    locator: &'b mut Locator<'a>,
+    sink: &'b mut S,
+}
+
+impl<P: Describe, S: PacketSink<P>> RangeSink<P> for Located<'_, '_, S> {
+    #[inline(always)]
+    fn packet(&mut self, packet: &P, range: Range<usize>) {
+        let position = self.consumed + range.start as u64;
+        let shared = packet.shared_byte().is_some();
+        let place = self.locator.locate_packet(position, shared);
+        self.sink.packet(place, packet, &self.bytes[range]);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::element::Element;
+use crate::formatter::Demux;
+use crate::quantity::TraceId;
 use proptest::prelude::*;
 use std::fmt::Debug;
 
@@ -33,6 +35,31 @@ where
         packets.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
     }
     packets
+}
+
+/// Checks that a stream, which uses the decoder's fast paths, has the packets that
+/// [`PacketDecoder::next`] returns one by one. `bytes` come in pieces.
+pub(crate) fn fast_paths_agree<D>(new: impl Fn() -> D, bytes: &[u8], piece: usize)
+where
+    D: PacketDecoder<Packet: Debug + Clone + PartialEq>,
+{
+    let (mut one_by_one, mut decoder) = (new(), new());
+    let (mut demux, id) = (Demux::new(), TraceId(1));
+    let (mut at, mut end) = (0, 0);
+    while end < bytes.len() {
+        let begin = end;
+        end = (end + piece).min(bytes.len());
+        let offset = BufferOffset(begin as u64);
+        demux.unformatted(id, offset, &bytes[begin..end]);
+        let stream = demux.stream_mut(id);
+        stream.packets(&mut decoder, false, |_, packet, taken| {
+            let (wanted, length) = one_by_one.next(&bytes[at..end]).expect("a packet");
+            assert_eq!(*packet, wanted, "at {at}");
+            assert_eq!(taken, &bytes[at..at + length], "at {at}");
+            at += length;
+        });
+        assert!(at == end || one_by_one.next(&bytes[at..end]).is_none());
+    }
 }
 
 /// Decodes `bytes`.

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
-use crate::protocol::PacketDecoder;
+use crate::protocol::{PacketDecoder, RangeSink};
 
 /// The number of bytes that holds the longest packet, with room to read 16 bytes from any place in it.
 const WINDOW: usize = 40;
@@ -142,6 +142,25 @@ fn opcode(head: u16) -> Opcode {
     OPCODES[usize::from(index)]
 }
 
+/// What the first two nibbles of a packet start, the first one lowest: a packet that
+/// [`Decoder::several`] decodes, or [`Shape::Reserved`].
+static FREQUENT: [Opcode; 256] = {
+    let mut table = [op(1, Shape::Reserved, 0, false); 256];
+    let mut head = 0;
+    while head < 256 {
+        let (first, second) = (head & 0xf, head >> 4);
+        let opcode = match first {
+            0xf => OPCODES[16 + second],
+            _ => OPCODES[first],
+        };
+        if !matches!(opcode.shape, Shape::Async) {
+            table[head] = opcode;
+        }
+        head += 1;
+    }
+    table
+};
+
 /// Reads nibbles at positions counted from the start of a packet.
 struct Nibbles<'a> {
     bytes: &'a [u8; WINDOW],
@@ -151,7 +170,7 @@ struct Nibbles<'a> {
 
 impl Nibbles<'_> {
     /// Returns the number of `count` nibbles from `at` on; `at` is at least 1.
-    #[inline]
+    #[inline(always)]
     fn number(&self, at: usize, count: u8) -> u64 {
         if count == 0 {
             return 0;
@@ -171,14 +190,22 @@ impl Nibbles<'_> {
         ordered >> (64 - 4 * u32::from(count))
     }
 
+    /// Returns the nibble at `at`, which is at least 1.
+    #[inline(always)]
+    fn nibble(&self, at: usize) -> u8 {
+        let place = at - self.before;
+        let byte = self.bytes.get(place / 2).copied().unwrap_or(0);
+        byte >> (4 * (place & 1)) & 0xf
+    }
+
     /// Returns the timestamp at `at`, and the position of its end; `None` if its length is reserved.
     #[inline(always)]
     fn timestamp(&self, at: usize) -> Option<(Timestamp, usize)> {
-        let nibbles = match self.number(at, 1) {
+        let nibbles = match self.nibble(at) {
             0xd => 14,
             0xe => 16,
             0xf => return None,
-            count => count as u8,
+            count => count,
         };
         let value = self.number(at + 1, nibbles);
         Some((Timestamp { nibbles, value }, at + 1 + usize::from(nibbles)))
@@ -228,11 +255,12 @@ impl Found {
         }
     }
 
-    #[inline]
-    fn kind(self) -> PacketKind {
+    /// Returns the packet's kind and content.
+    #[inline(always)]
+    fn kind(&self) -> PacketKind {
         let Self {
             value, timestamp, ..
-        } = self;
+        } = *self;
         match self.shape {
             Shape::Data { marker } => PacketKind::Data {
                 bits: 4 * self.payload,
@@ -298,49 +326,6 @@ impl Decoder {
             Some(nibble) => low << 4 | u16::from(nibble),
             None => low,
         }
-    }
-
-    /// The fast path for the most frequent packets: whole data packets that do not end with a nibble F,
-    /// which may start an ASYNC. If it does not apply, returns `None` and changes nothing.
-    #[inline(always)]
-    fn data(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let window = bytes.first_chunk()?;
-        let opcode = opcode(self.head(window));
-        let Shape::Data { marker } = opcode.shape else {
-            return None;
-        };
-        let before = usize::from(self.pending.is_some());
-        let nibbles = Nibbles {
-            bytes: window,
-            before,
-        };
-        let at = usize::from(opcode.opcode);
-        let value = nibbles.number(at, opcode.payload);
-        let mut end = at + usize::from(opcode.payload);
-        let mut timestamp = None;
-        if opcode.timestamp {
-            let (stamp, after) = nibbles.timestamp(end)?;
-            timestamp = Some(stamp);
-            end = after;
-        }
-        let taken = end - before;
-        let length = taken.div_ceil(2);
-        let last = window[length - 1];
-        let (low, high) = (last & 0xf, last >> 4);
-        let pending = (taken % 2 == 1).then_some(high);
-        let ones = if pending.is_some() { low } else { high } == 0xf;
-        if ones || self.ones > 0 {
-            return None;
-        }
-        let shared = self.pending.map(|nibble| nibble << 4);
-        self.pending = pending;
-        let kind = PacketKind::Data {
-            bits: 4 * opcode.payload,
-            value,
-            marker,
-            timestamp,
-        };
-        Some((Packet { shared, kind }, length))
     }
 
     /// Parses the packet at the start of `bytes`, which may be padded with zeros after the end of the
@@ -458,6 +443,13 @@ impl Decoder {
     }
 }
 
+/// Returns the number of nibbles F before nibble `end` of `bytes`, at the end of a packet of
+/// `nibbles`.
+fn ones_before(bytes: &[u8], end: usize, nibbles: usize) -> usize {
+    let is_one = |&at: &usize| bytes[at / 2] >> (4 * (at % 2)) & 0xf == 0xf;
+    (end - (nibbles - 1)..end).rev().take_while(is_one).count()
+}
+
 /// Returns the first run of bytes ff from `from` on that is long enough for an ASYNC or reaches the end
 /// of `bytes`; an empty one at the end if there is none.
 fn next_run(bytes: &[u8], from: usize) -> std::ops::Range<usize> {
@@ -482,10 +474,6 @@ impl PacketDecoder for Decoder {
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         if !self.synced {
             return self.search(bytes);
-        }
-        let data = self.data(bytes);
-        if data.is_some() {
-            return data;
         }
         let mut padded = [0; WINDOW];
         let window = match bytes.first_chunk() {
@@ -538,6 +526,78 @@ impl PacketDecoder for Decoder {
             kind: found.kind(),
         };
         Some((packet, length))
+    }
+
+    /// Decodes packets with one or two nibbles of opcode. The position is a number of nibbles, which
+    /// has no branch on which half of a byte a packet starts in.
+    #[inline(always)]
+    fn several(&mut self, bytes: &[u8], at: usize, sink: &mut impl RangeSink<Packet>) -> usize {
+        // The first nibble of the next packet.
+        let Some(mut next) = (2 * at).checked_sub(usize::from(self.pending.is_some())) else {
+            return at;
+        };
+        if !self.synced {
+            return at;
+        }
+        // The nibbles of the last packet.
+        let mut nibbles = 0;
+        while let Some(window) = bytes.get(next / 2..).and_then(|rest| rest.first_chunk()) {
+            let odd = next % 2;
+            let head = (u16::from_le_bytes([window[0], window[1]]) >> (4 * odd)) as u8;
+            let opcode = FREQUENT[usize::from(head)];
+            // No other packet may be the rest of an ASYNC: it has no nibble F before a 0.
+            if opcode.shape == Shape::Reserved {
+                break;
+            }
+            let source = Nibbles {
+                bytes: window,
+                before: 0,
+            };
+            let payload = odd + usize::from(opcode.opcode);
+            let mut end = payload + usize::from(opcode.payload);
+            let mut timestamp = None;
+            if opcode.timestamp {
+                let Some((stamp, after)) = source.timestamp(end) else {
+                    break;
+                };
+                timestamp = Some(stamp);
+                end = after;
+            }
+            let value = source.number(payload, opcode.payload);
+            let shared = (odd == 1).then_some(window[0] & 0xf0);
+            let first = next.div_ceil(2);
+            nibbles = end - odd;
+            next += nibbles;
+            let range = first..next.div_ceil(2);
+            // Data are passed on with their kind known, so that an inlined sink takes the fields that
+            // it needs.
+            if let Shape::Data { marker } = opcode.shape {
+                let kind = PacketKind::Data {
+                    bits: 4 * opcode.payload,
+                    value,
+                    marker,
+                    timestamp,
+                };
+                sink.packet(&Packet { shared, kind }, range);
+            } else {
+                let found = Found {
+                    shape: opcode.shape,
+                    payload: opcode.payload,
+                    value,
+                    timestamp,
+                    nibbles,
+                };
+                let kind = found.kind();
+                sink.packet(&Packet { shared, kind }, range);
+            }
+        }
+        if nibbles > 0 {
+            let after = next.div_ceil(2);
+            let known = &bytes[..after];
+            self.pending = (next % 2 == 1).then(|| known[after - 1] >> 4);
+            self.ones = ones_before(known, next, nibbles);
+        }
+        next.div_ceil(2)
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {

@@ -27,6 +27,7 @@ impl Elements {
         Self::default()
     }
 
+    #[inline(never)]
     fn lose(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
         *self = Self {
             started: true,
@@ -36,6 +37,7 @@ impl Elements {
     }
 
     /// Returns the time of a packet; `None` if no VERSION packet has defined the encoding.
+    #[inline]
     fn time(&mut self, traced: Timestamp) -> Option<u64> {
         let mask = match traced.nibbles {
             16.. => u64::MAX,
@@ -48,42 +50,27 @@ impl Elements {
         };
         Some(self.timestamp)
     }
-}
 
-impl ElementDecoder for Elements {
-    type Packet = Packet;
-
-    #[inline]
-    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if !self.started {
-            self.lose(at, NoSyncReason::Start, out);
-        }
-        let timestamp = match packet.kind.timestamp() {
+    /// Returns an element of the current master and channel, at the time of a packet.
+    #[inline(always)]
+    fn element(&mut self, timestamp: Option<Timestamp>) -> Stm {
+        let timestamp = match timestamp {
             Some(traced) => self.time(traced),
             None => None,
         };
-        let element = Stm {
+        Stm {
             master: self.master,
             channel: self.master.map(|_| self.channel),
             timestamp,
             ..Stm::default()
-        };
+        }
+    }
+
+    /// Processes a packet other than data and flags.
+    #[inline(never)]
+    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        let element = self.element(packet.kind.timestamp());
         let stm = match packet.kind {
-            PacketKind::Data {
-                bits,
-                value,
-                marker,
-                ..
-            } => Stm {
-                bits,
-                value,
-                marker,
-                ..element
-            },
-            PacketKind::Flag(_) => Stm {
-                marker: true,
-                ..element
-            },
             PacketKind::Null(Some(_)) => element,
             PacketKind::Master8(value) => {
                 let upper = self.master.unwrap_or(0) & 0xff00;
@@ -158,10 +145,43 @@ impl ElementDecoder for Elements {
                 self.lose(at, NoSyncReason::BadPacket, out);
                 return;
             }
-            PacketKind::Null(None)
+            // Data and flags are processed by the caller.
+            PacketKind::Data { .. }
+            | PacketKind::Flag(_)
+            | PacketKind::Null(None)
             | PacketKind::User { .. }
             | PacketKind::CrossSync { .. }
             | PacketKind::Incomplete => return,
+        };
+        out.mark(at, Mark::Stm(stm));
+    }
+}
+
+impl ElementDecoder for Elements {
+    type Packet = Packet;
+
+    #[inline(always)]
+    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if !self.started {
+            self.lose(at, NoSyncReason::Start, out);
+        }
+        let stm = match packet.kind {
+            PacketKind::Data {
+                bits,
+                value,
+                marker,
+                timestamp,
+            } => Stm {
+                bits,
+                value,
+                marker,
+                ..self.element(timestamp)
+            },
+            PacketKind::Flag(timestamp) => Stm {
+                marker: true,
+                ..self.element(timestamp)
+            },
+            _ => return self.other(at, packet, out),
         };
         out.mark(at, Mark::Stm(stm));
     }

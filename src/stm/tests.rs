@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::element::{Element, Mark, NoSyncReason, Stm};
+use crate::protocol::tests::fast_paths_agree;
 use crate::protocol::{Core, Describe, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
 use proptest::prelude::*;
@@ -167,7 +168,22 @@ fn an_async_may_have_more_nibbles_than_it_needs() {
     assert!(found[2..].iter().all(|&kind| kind != PacketKind::Async));
 }
 
+/// Some nibble, or a part of an ASYNC or more than one.
+fn nibbles() -> impl Strategy<Value = Vec<u8>> {
+    let ones = (15usize..25).prop_map(|ones| [&vec![0xf; ones][..], &[0]].concat());
+    prop_oneof![40 => (0u8..15).prop_map(|nibble| vec![nibble]), 4 => Just(vec![0xf]), 1 => ones]
+}
+
 proptest! {
+    #[test]
+    fn several_packets_at_once_are_those_one_by_one(
+        rest in prop::collection::vec(nibbles(), 0..400),
+        piece in 1usize..200,
+    ) {
+        let bytes = stream(3, &rest.concat());
+        fast_paths_agree(|| Decoder::new(&config()), &bytes, piece);
+    }
+
     #[test]
     fn any_bytes_are_packets_end_to_end(
         rest in prop::collection::vec(0u8..16, 0..400),
