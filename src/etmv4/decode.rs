@@ -9,7 +9,7 @@ use super::packet::{
 };
 use super::payload::{self, Payload, Stop};
 use crate::element::Atoms;
-use crate::protocol::PacketDecoder;
+use crate::protocol::{PacketDecoder, RangeSink};
 use crate::quantity::ExceptionLevel;
 
 /// An alignment synchronisation is 11 bytes of zero and this one (IHI 0064, A-Sync packet).
@@ -79,6 +79,39 @@ pub struct Decoder {
 fn atom_packet(header: u8) -> Packet {
     let (atoms, format) = ATOMS[usize::from(header & 0x3f)];
     Packet::Atoms { format, atoms }
+}
+
+/// The length of the longest packet that holds an address alone.
+const LONGEST_ADDRESS: usize = 9;
+
+/// Decodes a short or long address packet from a window that holds the longest one; returns its
+/// length, too.
+#[inline(always)]
+fn address(header: u8, window: &[u8; LONGEST_ADDRESS]) -> Option<(AddressBits, usize)> {
+    let (value, bits, is, length) = match header {
+        0x95 | 0x96 => {
+            let shift = 0x97 - header;
+            let long = window[1] >> 7;
+            let high = u64::from(window[2]) << 7 & u64::from(long).wrapping_neg();
+            let value = (u64::from(window[1] & 0x7f) | high) << shift;
+            let is = payload::select(header == 0x96);
+            (value, 7 + 8 * long + shift, is, 2 + usize::from(long))
+        }
+        0x9a | 0x9b => {
+            let is = payload::select(header == 0x9b);
+            let low = [window[1], window[2], window[3], window[4]];
+            let value = payload::address(u64::from(u32::from_le_bytes(low)), is);
+            (value, 32, is, 5)
+        }
+        0x9d | 0x9e => {
+            let is = payload::select(header == 0x9e);
+            let [_, all @ ..] = *window;
+            let value = payload::address(u64::from_le_bytes(all), is);
+            (value, 64, is, 9)
+        }
+        _ => return None,
+    };
+    Some((AddressBits::Low { value, bits, is }, length))
 }
 
 impl Decoder {
@@ -254,40 +287,12 @@ impl Decoder {
     /// Decodes the most frequent packets besides atoms, from a window that holds the longest of them.
     /// [`packet`](Self::packet) decodes them too, but slower.
     #[inline]
-    fn frequent(&self, header: u8, window: &[u8; 9]) -> Option<(Packet, usize)> {
-        Some(match header {
-            0x95 | 0x96 => {
-                let shift = 0x97 - header;
-                let long = window[1] >> 7;
-                let high = u64::from(window[2]) << 7 & u64::from(long).wrapping_neg();
-                let bits = AddressBits::Low {
-                    value: (u64::from(window[1] & 0x7f) | high) << shift,
-                    bits: 7 + 8 * long + shift,
-                    is: payload::select(header == 0x96),
-                };
-                (Packet::Address(bits), 2 + usize::from(long))
-            }
-            0x9a | 0x9b => {
-                let is = payload::select(header == 0x9b);
-                let low = [window[1], window[2], window[3], window[4]];
-                let bits = AddressBits::Low {
-                    value: payload::address(u64::from(u32::from_le_bytes(low)), is),
-                    bits: 32,
-                    is,
-                };
-                (Packet::Address(bits), 5)
-            }
-            0x9d | 0x9e => {
-                let is = payload::select(header == 0x9e);
-                let [_, all @ ..] = *window;
-                let bits = AddressBits::Low {
-                    value: payload::address(u64::from_le_bytes(all), is),
-                    bits: 64,
-                    is,
-                };
-                (Packet::Address(bits), 9)
-            }
-            0x90..=0x92 => (Packet::Address(AddressBits::Match(header & 3)), 1),
+    fn frequent(&self, header: u8, window: &[u8; LONGEST_ADDRESS]) -> Option<(Packet, usize)> {
+        if let Some((bits, length)) = address(header, window) {
+            return Some((Packet::Address(bits), length));
+        }
+        match header {
+            0x90..=0x92 => Some((Packet::Address(AddressBits::Match(header & 3)), 1)),
             0x10..=0x1f => {
                 let commit = u32::from(header >> 2 & 3) + 1;
                 let packet = Packet::CycleCount {
@@ -295,10 +300,10 @@ impl Decoder {
                     commit: (!self.config.separate_commits).then_some(commit),
                     count: Some(u32::from(header & 3)),
                 };
-                (packet, 1)
+                Some((packet, 1))
             }
-            _ => return None,
-        })
+            _ => None,
+        }
     }
 
     /// Skips to the next alignment synchronisation.
@@ -392,6 +397,19 @@ impl PacketDecoder for Decoder {
     #[inline(always)]
     fn atoms(&self, byte: u8) -> Option<Atoms> {
         (byte >= 0xc0 && self.sync == Sync::Yes).then(|| ATOMS[usize::from(byte & 0x3f)].0)
+    }
+
+    /// Decodes one address, without a copy of its packet.
+    #[inline(always)]
+    fn several(&mut self, bytes: &[u8], at: usize, sink: &mut impl RangeSink<Packet>) -> usize {
+        if let Some(window) = bytes.get(at..).and_then(|rest| rest.first_chunk())
+            && self.sync == Sync::Yes
+            && let Some((bits, length)) = address(window[0], window)
+        {
+            sink.packet(&Packet::Address(bits), at..at + length);
+            return at + length;
+        }
+        at
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use crate::etm::decode::{
     AddressBytes, Addresses, SyncInformation, Synchronisation, Timestamps, context_id,
     little_endian, thumb_address,
 };
-use crate::protocol::PacketDecoder;
+use crate::protocol::{PacketDecoder, RangeSink};
 
 /// Splits the bytes of one PTM into packets.
 #[derive(Clone, Debug)]
@@ -196,6 +196,29 @@ impl PacketDecoder for Decoder {
         }
         let atoms = ATOMS[usize::from(byte & 0x7f)];
         (atoms.count > 0).then_some(atoms)
+    }
+
+    /// Decodes one branch without further information, without a copy of its packet.
+    #[inline(always)]
+    fn several(&mut self, bytes: &[u8], at: usize, sink: &mut impl RangeSink<Packet>) -> usize {
+        if let Some(window) = bytes.get(at..).and_then(|rest| rest.first_chunk::<5>())
+            && window[0] & 1 == 1
+            && self.sync.is_reached()
+            && !self.config.cycle_accurate
+            && let Some(address) = AddressBytes::new(window, AddressEncoding::Alternative)
+            && !address.more
+            && !address.is_malformed()
+        {
+            let branch = Branch {
+                address: self.addresses.complete(&address),
+                information: None,
+                cycles: None,
+            };
+            let after = at + address.length;
+            sink.packet(&Packet::Branch(branch), at..after);
+            return after;
+        }
+        at
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::element::{Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::etm::tests::{A_SYNC, address, any_bytes_are_packets, traces};
-use crate::protocol::tests::{flipped, packets, packets_in_pieces};
+use crate::protocol::tests::{fast_paths_agree, flipped, packets, packets_in_pieces};
 use crate::protocol::{self, Core, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
@@ -185,6 +185,15 @@ proptest! {
         config in configs(),
     ) {
         any_bytes_are_packets(Decoder::new(&config), Elements::new(&config), &bytes, 4);
+    }
+
+    #[test]
+    fn several_packets_at_once_are_those_one_by_one(
+        bytes in flipped(traces(with_sync(&[]), HEADERS), 3),
+        config in configs(),
+        piece in 1usize..200,
+    ) {
+        fast_paths_agree(|| Decoder::new(&config), &bytes, piece);
     }
 
     #[test]

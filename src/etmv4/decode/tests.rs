@@ -1,6 +1,6 @@
 use super::*;
 use crate::etmv4::{Protocol, Registers};
-use crate::protocol::tests::{Located, end_to_end, flipped, packets_in_pieces};
+use crate::protocol::tests::{Located, end_to_end, fast_paths_agree, flipped, packets_in_pieces};
 use crate::protocol::{Core, Describe, Profile};
 use packet_script::{described, scripts};
 use proptest::prelude::*;
@@ -146,6 +146,17 @@ proptest! {
         let config = which.get(&configs()[..]).to_owned();
         let found = packets(&config, bytes, piece);
         end_to_end(&found, bytes);
+    }
+
+    #[test]
+    fn several_packets_at_once_are_those_one_by_one(
+        bytes in flipped(prop_oneof![prop::collection::vec(any::<u8>(), 0..600), spliced()], 1),
+        piece in 1usize..200,
+        which in any::<prop::sample::Index>(),
+    ) {
+        let config = which.get(&configs()[..]).to_owned();
+        let bytes = [&[0; 11][..], &[0x80, 1, 0], &bytes].concat();
+        fast_paths_agree(|| Decoder::new(&config), &bytes, piece);
     }
 
     #[test]
