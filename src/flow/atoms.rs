@@ -39,6 +39,15 @@ impl<C: CodeImage> Flow<C> {
         }
         let mut done = 0;
         let mut current = self.current;
+        if current == NOWHERE || self.arrived.lacks_code && current == self.arrived.block {
+            // Atoms are dropped up to the next address.
+            let of_atoms = |byte: &&u8| atoms(**byte).is_some();
+            done = bytes.iter().take_while(of_atoms).count();
+            if done > 0 {
+                self.is_lost(locate(0), current, sink);
+            }
+            return done;
+        }
         for &byte in bytes {
             let Some(atoms) = atoms(byte) else {
                 break;

@@ -142,9 +142,13 @@ pub struct Blocks {
 struct Slot {
     start: Address,
     key: u32,
-    /// 0 if the slot is empty.
+    /// 0 if the slot is empty. With [`LACKS_CODE`], memory is missing at the block's first
+    /// instruction.
     block: u32,
 }
+
+/// Bit of [`Slot::block`].
+const LACKS_CODE: u32 = 1 << 31;
 
 impl Blocks {
     /// Creates a table with the entries for [`NOWHERE`] and [`AWAIT`].
@@ -229,7 +233,8 @@ impl Blocks {
         self.cold[id.index()].space.view
     }
 
-    /// Returns the block at `start`; decodes it if it is new.
+    /// Returns the block at `start`, and whether memory is missing at its first instruction; decodes
+    /// it if it is new.
     #[inline]
     pub(super) fn at(
         &mut self,
@@ -238,13 +243,15 @@ impl Blocks {
         space: Space,
         isa: Isa,
         start: Address,
-    ) -> u32 {
+    ) -> (u32, bool) {
         let key = space.key(isa);
         let slot = &self.index[hash(start, key) & (self.index.len() - 1)];
-        if slot.block != 0 && slot.start == start && slot.key == key {
-            return slot.block;
-        }
-        self.search_or_decode(code, waypoints, space, isa, start)
+        let block = if slot.block != 0 && slot.start == start && slot.key == key {
+            slot.block
+        } else {
+            self.search_or_decode(code, waypoints, space, isa, start)
+        };
+        (block & !LACKS_CODE, block & LACKS_CODE != 0)
     }
 
     #[inline(never)]
@@ -279,7 +286,8 @@ impl Blocks {
     }
 
     fn add(&mut self, place: usize, start: Address, hot: Hot, cold: Cold) -> u32 {
-        let block = self.hot.len() as u32;
+        let lacks_code = if hot.is_missing() { LACKS_CODE } else { 0 };
+        let block = self.hot.len() as u32 | lacks_code;
         let key = hot.key;
         self.hot.push(hot);
         self.cold.push(cold);

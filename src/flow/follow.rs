@@ -45,6 +45,17 @@ impl Default for FlowConfig {
     }
 }
 
+/// The block at a traced address.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Arrival {
+    /// The block; [`NOWHERE`] before the first address.
+    pub block: u32,
+    /// Its address.
+    pub address: Address,
+    /// Whether memory is missing at its first instruction.
+    pub lacks_code: bool,
+}
+
 /// Follows the program flow of one trace source.
 #[derive(Debug)]
 pub struct Flow<C> {
@@ -64,8 +75,8 @@ pub struct Flow<C> {
     pub(super) q: Option<PendingQ>,
     /// The last block executed by an atom.
     pub(super) left: u32,
-    /// The block at the last traced address, and the address.
-    pub(super) arrived: (u32, Address),
+    /// The block at the last traced address.
+    pub(super) arrived: Arrival,
     /// While no address is known: the address up to which execution was followed.
     pub(super) lost: Option<LostAt>,
     /// How often the table of blocks was emptied.
@@ -88,7 +99,7 @@ impl<C: CodeImage> Flow<C> {
             held: None,
             q: None,
             left: NOWHERE,
-            arrived: (NOWHERE, Address(0)),
+            arrived: Arrival::default(),
             lost: None,
             emptied: 0,
         }

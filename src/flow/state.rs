@@ -4,7 +4,7 @@
 
 use super::blocks::{AWAIT, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
-use super::follow::Flow;
+use super::follow::{Arrival, Flow};
 use super::lines::PendingQ;
 use super::output::{Held, LostAt};
 use super::return_stack::{DEPTH, ReturnStack};
@@ -149,7 +149,7 @@ impl<C: CodeImage> Flow<C> {
         self.linking = None;
         self.held = None;
         self.q = None;
-        self.arrived = (NOWHERE, Address(0));
+        self.arrived = Arrival::default();
         self.lost = None;
     }
 

@@ -2,7 +2,7 @@
 
 use super::blocks::{AWAIT, AWAIT_AND_PUSH, AtomUnit, End, NOWHERE, PUSH, SLOW, Space};
 use super::code::CodeImage;
-use super::follow::Flow;
+use super::follow::{Arrival, Flow};
 use super::output::LostAt;
 use super::sink::{FlowSink, Gap, InstructionKind};
 use crate::quantity::{Address, BufferOffset, Isa};
@@ -128,10 +128,11 @@ impl<C: CodeImage> Flow<C> {
     pub(super) fn find(&mut self, space: Space, isa: Isa, start: Address) -> u32 {
         self.blocks
             .at(&self.code, self.config.waypoints, space, isa, start)
+            .0
     }
 
     /// Continues at a traced address.
-    #[inline]
+    #[inline(always)]
     pub(super) fn address(&mut self, address: Address, isa: Isa) {
         self.lost = None;
         if self.current == AWAIT
@@ -139,15 +140,22 @@ impl<C: CodeImage> Flow<C> {
         {
             self.stack.push(linking);
         }
-        self.current = self.find(self.space, isa, address);
-        self.arrived = (self.current, address);
+        let waypoints = self.config.waypoints;
+        let (block, lacks_code) = self
+            .blocks
+            .at(&self.code, waypoints, self.space, isa, address);
+        self.current = block;
+        self.arrived = Arrival {
+            block,
+            address,
+            lacks_code,
+        };
     }
 
     /// Returns the start of a block. The last traced address needs no lookup.
     pub(super) fn start(&self, block: u32) -> Address {
-        let (arrived, address) = self.arrived;
-        if block == arrived {
-            address
+        if block == self.arrived.block {
+            self.arrived.address
         } else {
             self.blocks.cold[block as usize].start
         }
