@@ -140,15 +140,22 @@ impl SnapshotArguments {
             let mut reading = self.import.options();
             reading.elf = programs.iter().cloned().map(NamedProgram::from).collect();
             let imported = armsnap::import::import(&self.snapshot, &reading)?;
-            let is_placed = |path: &&PathBuf| imported.origins.values().any(|used| used == *path);
+            // Files that were opened have absolute paths.
+            let is_placed = |path: &&PathBuf| {
+                let absolute = dunce::canonicalize(path);
+                let opened = absolute.as_ref().unwrap_or(path);
+                imported.origins.values().any(|used| used == opened)
+            };
             let left = programs.iter().filter(|path| !is_placed(path)).cloned();
             let left = left.collect();
             return Ok((imported.open(&self.snapshot, &options)?, left));
         }
+        // What is wrong with the input matters more than an option for others.
+        let loaded = Snapshot::open(&self.snapshot, &options)?;
         if let Some(option) = self.import.given() {
             return Err(Failure::Usage(format!("{option}: the input is a snapshot")));
         }
-        Ok((Snapshot::open(&self.snapshot, &options)?, programs.to_vec()))
+        Ok((loaded, programs.to_vec()))
     }
 
     /// Opens the snapshot like [`Self::load_with`] and prints its notes on standard error.

@@ -109,7 +109,17 @@ fn a_program_that_is_named_is_where_the_core_file_says() {
     import(&core, &options, &into);
     let imported = session(&into, &[], &commands);
     let direct = session(&core, &options, &commands);
-    for (how, shown) in [("imported", &imported), ("direct", &direct)] {
+    // A name that is not the file's absolute path.
+    std::fs::create_dir(scratch.path().join("other")).unwrap();
+    let roundabout = scratch.path().join("other/../crash");
+    let options = ["--elf", roundabout.to_str().unwrap()];
+    let other = session(&core, &options, &commands);
+    let all = [
+        ("imported", &imported),
+        ("direct", &direct),
+        ("by another name", &other),
+    ];
+    for (how, shown) in all {
         let deep = frames(shown);
         let deep = deep.iter().filter(|frame| frame.contains("deep (")).count();
         assert_eq!(deep, 4, "{how}: {shown}");
