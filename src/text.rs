@@ -29,6 +29,16 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_plain)
 }
 
+/// A number of things: `1 core`, `2 cores`, `2 processes`.
+pub fn count(number: u64, one: &str) -> String {
+    let end = match number {
+        1 => "",
+        _ if one.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {one}{end}")
+}
+
 fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(&stays) {
         return Cow::Borrowed(text);

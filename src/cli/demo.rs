@@ -75,7 +75,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     // Ctrl-C is GDB's, and this process must stay to remove the directory.
     let _waits = super::signals::stay_alive()?;
-    let private = Private::new()?;
+    let private = Private::new().map_err(|error| {
+        let place = std::env::temp_dir();
+        let place = place.display();
+        Failure::Input(format!(
+            "{place}: no temporary directory can be made here ({error}); TMPDIR, or -o, names another one"
+        ))
+    })?;
     // A signal removes it, too.
     let _removed = Leftover::new(private.path().to_owned());
     let directory = private.path().join("demo");

@@ -326,12 +326,13 @@ fn print(json: bool, inputs: &[String], output: &Path, imported: &Imported) -> R
     }
     super::print_notes(&imported.notes);
     say(text::one_line(&format!(
-        "{}: {}: {} cores ({}), {} trace buffers with {trace_bytes} bytes, written to {}",
+        "{}: {}: {} ({}), {} with {}, written to {}",
         inputs.join(", "),
         imported.kind,
-        cores.len(),
+        text::count(cores.len() as u64, "core"),
         some(&cores),
-        buffers.len(),
+        text::count(buffers.len() as u64, "trace buffer"),
+        text::count(trace_bytes, "byte"),
         output.display()
     )));
     Ok(())

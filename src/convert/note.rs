@@ -5,6 +5,7 @@ use crate::decode;
 use crate::program::symbols::SymbolsError;
 use crate::recover::Limit;
 use crate::snapshot::{MemoryNote, ProgramNote, model};
+use crate::text;
 use crate::tfile;
 use std::fmt;
 use std::path::PathBuf;
@@ -172,7 +173,8 @@ impl fmt::Display for Note {
                 f.write_str("the carried trace is left out: the trace is made from the frames")
             }
             Self::Traced { frames, gaps } => {
-                write!(f, "trace of {frames} frames, with {gaps} gaps between them")
+                let (frames, gaps) = (text::count(*frames, "frame"), text::count(*gaps, "gap"));
+                write!(f, "trace of {frames}, with {gaps} between them")
             }
             Self::Lost { frames } => write!(
                 f,

@@ -1,6 +1,7 @@
 //! Notes on a recording.
 
 use crate::snapshot::CodeNote;
+use crate::text;
 use std::fmt;
 use std::ops::Range;
 
@@ -114,10 +115,11 @@ impl fmt::Display for Note {
                 f,
                 "{count} {unit} were not traced: there is no trace ID for more than {limit}"
             ),
-            Self::Children { count } => write!(
-                f,
-                "{count} processes that the program started are not recorded"
-            ),
+            Self::Children { count } => {
+                let are = if *count == 1 { "is" } else { "are" };
+                let processes = text::count(*count, "process");
+                write!(f, "{processes} that the program started {are} not recorded")
+            }
             Self::NoSve => {
                 f.write_str("stopped by SIGILL: the processor has no SVE; `--cpu max` has it")
             }

@@ -1,6 +1,7 @@
 //! Notes on programs beside the memory of cores, and on memory that cores share.
 
 use crate::quantity::Address;
+use crate::text;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -224,10 +225,11 @@ impl fmt::Display for CodeNote {
             kept,
             ..
         } = self;
+        let versions = text::count(u64::from(*versions), "version");
         if self.keeps_all {
             return write!(
                 f,
-                "all code that ran is kept as it ran ({bytes} bytes; {versions} versions): {kept}"
+                "all code that ran is kept as it ran ({bytes} bytes; {versions}): {kept}"
             );
         }
         let ranges = self.ranges.iter().take(LISTED);
@@ -239,7 +241,7 @@ impl fmt::Display for CodeNote {
         listed.extend((self.ranges.len() > LISTED).then(|| "…".to_owned()));
         write!(
             f,
-            "code changed while the trace was made ({bytes} bytes, at {}; {versions} versions): \
+            "code changed while the trace was made ({bytes} bytes, at {}; {versions}): \
              {kept}",
             listed.join(", ")
         )

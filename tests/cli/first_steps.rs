@@ -217,3 +217,17 @@ fn the_recording_of_the_demo_is_written_once() {
     }
     assert_eq!(demo().status.code(), Some(2));
 }
+
+#[test]
+fn the_demo_says_where_it_has_no_room() {
+    let scratch = tempfile::tempdir().unwrap();
+    let missing = scratch.path().join("missing");
+    let output = run(armsnap().arg("demo").env("TMPDIR", &missing));
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let start = format!("{}: no temporary directory can be made", missing.display());
+    assert!(
+        said.starts_with(&start) && said.contains("TMPDIR, or -o"),
+        "{said}"
+    );
+}

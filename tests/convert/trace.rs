@@ -482,7 +482,7 @@ fn files_that_give_no_trace_report_the_reason() {
     let said = convert(&["--trace"], [&at("whole.tf"), &at("made")]);
     assert!(said.contains("the carried trace is left out"), "{said}");
     assert!(
-        said.contains("trace of 20 frames, with 1 gaps between them"),
+        said.contains("trace of 20 frames, with 1 gap between them"),
         "{said}"
     );
 }

@@ -70,7 +70,7 @@ fn ranges_and_branches_equal_the_profile_of_simpleperf() {
     assert!(output.status.success(), "{}", text(&output));
     let said = text(&output);
     assert!(
-        said.contains("perf.data of simpleperf: 1 cores (etm_test_loop-17235)"),
+        said.contains("perf.data of simpleperf: 1 core (etm_test_loop-17235)"),
         "{said}"
     );
     let missing =

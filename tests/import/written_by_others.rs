@@ -213,7 +213,7 @@ fn a_dump_of_zephyr_has_the_live_back_trace() {
     let into = scratch.path().join("snapshot");
     let program = saved.join("program.elf");
     let said = import(&file, &["--elf", program.to_str().unwrap()], &into);
-    assert!(said.contains("core dump of Zephyr: 1 cores"), "{said}");
+    assert!(said.contains("core dump of Zephyr: 1 core"), "{said}");
     let wanted = fs::read_to_string(saved.join("expected/Cortex-M4_0/bt.txt")).unwrap();
     let wanted = frames(&wanted);
     assert!(wanted.len() > 4);
