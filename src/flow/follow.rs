@@ -5,7 +5,7 @@
 
 use super::blocks::{AWAIT, AtomUnit, BlockId, Blocks, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
-use super::lines::PendingQ;
+use super::lines::{KnownLines, PendingQ};
 use super::memo::Memo;
 use super::output::{Held, LostAt};
 use super::return_stack::ReturnStack;
@@ -63,6 +63,7 @@ pub struct Flow<C> {
     pub(super) code: C,
     pub(super) blocks: Blocks,
     pub(super) memo: Memo,
+    pub(super) known_lines: KnownLines,
     /// The block that the next atom belongs to.
     pub(super) current: u32,
     /// The space of new blocks.
@@ -92,6 +93,7 @@ impl<C: CodeImage> Flow<C> {
             code,
             blocks: Blocks::new(),
             memo: Memo::default(),
+            known_lines: KnownLines::default(),
             current: NOWHERE,
             space: Space::of(view),
             stack: ReturnStack::default(),
@@ -310,6 +312,7 @@ impl<C: CodeImage> Flow<C> {
         let state = self.state();
         self.blocks = Blocks::new();
         self.memo.clear();
+        self.known_lines.clear();
         self.resume(&state);
     }
 }

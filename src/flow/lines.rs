@@ -4,7 +4,7 @@
 use super::blocks::{AWAIT, BlockId, End, NOWHERE};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::sink::{FlowSink, Gap, QRange, Range};
+use super::sink::{FlowSink, Gap, LastInstruction, QRange, Range};
 use super::walk::{LONGEST, Walk};
 use crate::arch::branch::Kind;
 use crate::element::Exception;
@@ -22,6 +22,69 @@ pub(super) struct PendingQ {
     instructions: Option<u32>,
 }
 
+/// Straight lines to an address that were walked, so that each is walked once: a loop that waits for
+/// interrupts is interrupted in the same few places.
+#[derive(Debug)]
+pub(super) struct KnownLines(Box<[KnownLine; KNOWN_LINES]>);
+
+/// The number of lines kept: 14 KiB.
+const KNOWN_LINES: usize = 1 << 8;
+
+/// A line that led to its end.
+#[derive(Clone, Copy, Debug)]
+struct KnownLine {
+    /// The block where it starts; [`NOWHERE`] if there is no line.
+    from: u32,
+    to: Address,
+    inclusive: bool,
+    range: Range,
+}
+
+impl Default for KnownLines {
+    fn default() -> Self {
+        let none = KnownLine {
+            from: NOWHERE,
+            to: Address(0),
+            inclusive: false,
+            range: Range {
+                start: Address(0),
+                end: Address(0),
+                isa: Isa::A32,
+                instructions: 0,
+                last: LastInstruction::default(),
+            },
+        };
+        Self(Box::new([none; KNOWN_LINES]))
+    }
+}
+
+impl KnownLines {
+    fn place(from: u32, to: Address) -> usize {
+        // The lowest bits of addresses of A64 and A32 are zero.
+        (from as usize ^ (to.0 >> 2) as usize) % KNOWN_LINES
+    }
+
+    fn find(&self, from: u32, to: Address, inclusive: bool) -> Option<Range> {
+        let line = &self.0[Self::place(from, to)];
+        let same = line.from == from && line.to == to && line.inclusive == inclusive;
+        same.then_some(line.range)
+    }
+
+    fn keep(&mut self, from: u32, to: Address, inclusive: bool, range: Range) {
+        self.0[Self::place(from, to)] = KnownLine {
+            from,
+            to,
+            inclusive,
+            range,
+        };
+    }
+
+    /// Forgets all lines, because the table of blocks is emptied.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 impl<C: CodeImage> Flow<C> {
     /// Executes a straight line from the current address to `end`, over branches not taken. If
     /// `inclusive`, also executes the instruction at `end`, as taken. Returns whether `end` was
@@ -36,33 +99,16 @@ impl<C: CodeImage> Flow<C> {
         if self.current <= AWAIT {
             return false;
         }
-        let cold = self.blocks.cold[self.current as usize];
-        self.current = NOWHERE;
-        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
-        let stopped = loop {
-            let here = walk.here();
-            if here == end && !inclusive {
-                break None;
-            }
-            if here > end || walk.instructions() == LONGEST {
-                let from = cold.start;
-                self.gap(at, Gap::NotReached { from, to: end }, sink);
-                return false;
-            }
-            match walk.step() {
-                Ok(_) if here == end => break None,
-                Ok(_) => {}
-                Err(stop) => break Some(stop),
-            }
-        };
-        if walk.instructions() > 0 {
-            sink.range(at, &walk.range(self.config.waypoints, true), None);
-        }
-        let next = walk.here();
-        if let Some(stop) = stopped {
-            self.stop(at, stop, next, cold.isa, sink);
+        let from = std::mem::replace(&mut self.current, NOWHERE);
+        let cold = self.blocks.cold[from as usize];
+        let known = self.known_lines.find(from, end, inclusive);
+        let Some(range) = known.or_else(|| self.walk_to(at, from, end, inclusive, sink)) else {
             return false;
+        };
+        if range.instructions > 0 {
+            sink.range(at, &range, None);
         }
+        let next = range.end;
         self.current = if inclusive {
             let last = self.find(cold.space, cold.isa, end);
             let block = self.blocks.cold[last as usize];
@@ -76,6 +122,46 @@ impl<C: CodeImage> Flow<C> {
             self.find(cold.space, cold.isa, next)
         };
         true
+    }
+
+    /// Walks a straight line from the block `from` to `end`. If that is not reached, emits the line up
+    /// to missing code, and the gap.
+    fn walk_to(
+        &mut self,
+        at: BufferOffset,
+        from: u32,
+        end: Address,
+        inclusive: bool,
+        sink: &mut impl FlowSink,
+    ) -> Option<Range> {
+        let cold = self.blocks.cold[from as usize];
+        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        let stopped = loop {
+            let here = walk.here();
+            if here == end && !inclusive {
+                break None;
+            }
+            if here > end || walk.instructions() == LONGEST {
+                let from = cold.start;
+                self.gap(at, Gap::NotReached { from, to: end }, sink);
+                return None;
+            }
+            match walk.step() {
+                Ok(_) if here == end => break None,
+                Ok(_) => {}
+                Err(stop) => break Some(stop),
+            }
+        };
+        let range = walk.range(self.config.waypoints, true);
+        if let Some(stop) = stopped {
+            if range.instructions > 0 {
+                sink.range(at, &range, None);
+            }
+            self.stop(at, stop, range.end, cold.isa, sink);
+            return None;
+        }
+        self.known_lines.keep(from, end, inclusive, range);
+        Some(range)
     }
 
     /// Executes a straight line up to a taken instruction, or only that instruction if no line leads

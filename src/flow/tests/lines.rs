@@ -1,6 +1,7 @@
 //! Straight lines to exceptions, waypoint updates and source addresses; Q elements.
 
 use super::*;
+use std::cell::Cell;
 
 #[test]
 fn an_exception_runs_to_its_return_address() {
@@ -45,6 +46,46 @@ fn an_exception_runs_to_its_return_address() {
         &[address(0x1000), exception(0x1008), atoms("E")],
     );
     assert_eq!(out.len(), 2);
+}
+
+/// Code that counts how often it is read.
+struct Counted(Pieces, Cell<u32>);
+
+impl CodeImage for Counted {
+    fn view(&self, context: &ContextKey) -> View {
+        self.0.view(context)
+    }
+    fn slice(&self, view: View, address: Address) -> &[u8] {
+        self.1.set(self.1.get() + 1);
+        self.0.slice(view, address)
+    }
+}
+
+#[test]
+fn a_line_is_walked_once() {
+    let code = Counted(a64(&[(0x1000, &[NOP, NOP, RET])]), Cell::new(0));
+    let mut flow = Flow::new(STACK, &code);
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let mut log = Log::default();
+        for element in [address(0x1000), exception(0x1008)] {
+            flow.element(BufferOffset(0), element, &mut log);
+        }
+        let out: Vec<_> = log.0.iter().map(|(_, out)| line(out)).collect();
+        assert_eq!(out, ["1000-1008 2 other E", "exception 1008"]);
+        counts.push(code.1.get());
+    }
+    assert_eq!(counts[1..], [counts[0]; 2]);
+    // The same line with its last instruction is another one.
+    let mut log = Log::default();
+    let inclusive = Element::RunTo {
+        end: Address(0x1008),
+        inclusive: true,
+    };
+    for element in [address(0x1000), inclusive] {
+        flow.element(BufferOffset(0), element, &mut log);
+    }
+    assert_eq!(line(&log.0[0].1), "1000-100c 3 indirect E");
 }
 
 #[test]
