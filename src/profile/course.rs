@@ -16,7 +16,7 @@ pub use marks::gap_name;
 pub(super) use replay::Replayed;
 
 use super::clock::Moment;
-use super::code::{BlockCount, EdgeKind, ExecutedCode, FastSet, PartCount, last_at};
+use super::code::{BlockCount, EdgeKind, ExecutedCode, FastMap, FastSet, PartCount, last_at};
 use super::functions::{FunctionId, FunctionKind, Functions};
 use super::latency::Exceptions;
 use super::memo::{Draft, Memo, Step, Tail};
@@ -125,8 +125,8 @@ pub struct Course<'a, L> {
     gap: Option<OpenGap>,
     open: Vec<Frame>,
     parked: VecDeque<Vec<Frame>>,
-    /// Where calls ever returned to, or were to return to.
-    return_places: FastSet<u64>,
+    /// Where calls ever returned to, or were to return to, and the function that called.
+    return_places: FastMap<u64, FunctionId>,
     /// Where the memo relies on there being neither a return place nor the start of a function.
     relied: FastSet<u64>,
     /// The function of the innermost call.
@@ -182,7 +182,7 @@ impl<'a, L: Listener> Course<'a, L> {
             gap: None,
             open: Vec::new(),
             parked: VecDeque::new(),
-            return_places: FastSet::default(),
+            return_places: FastMap::default(),
             relied: FastSet::default(),
             function: 0,
             node: NodeId::ROOT,

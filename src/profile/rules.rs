@@ -18,6 +18,8 @@ pub(super) struct Place {
     pub to: Address,
     /// The function that contains it.
     pub function: Option<FunctionId>,
+    /// If that is not known: the function that a call returned to there, or was to return to.
+    pub caller: Option<FunctionId>,
     /// Whether it is the first instruction of a function.
     pub begins: bool,
     /// The context ID there.
@@ -112,7 +114,7 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
         return Decision::Stay;
     }
     // `longjmp`: to a place in a function that is open.
-    if let Some(depth) = open_function(open, place.function)
+    if let Some(depth) = open_function(open, place.function.or(place.caller))
         && !place.begins
         && depth + 1 < open.len()
     {
@@ -153,6 +155,17 @@ fn is_moved(exception: &Frame, place: &Place) -> bool {
 fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
     if indirect && let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
+    }
+    // `longjmp` in a program without symbols.
+    if indirect
+        && let Some(depth) = open_function(open, place.caller)
+        && depth + 1 < open.len()
+    {
+        let unseen = false;
+        return Decision::Unwind {
+            keep: depth + 1,
+            unseen,
+        };
     }
     let (Some(function), Some(last)) = (place.function, open.last()) else {
         return Decision::Stay;

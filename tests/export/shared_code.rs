@@ -106,3 +106,60 @@ fn code_that_functions_share_counts_for_each_of_them() {
     let callgrind = by_callgrind(&export_text(&snapshot, "callgrind", &[]));
     assert_eq!((callgrind["jumps"], callgrind[shared]), (2, 4 * 4));
 }
+
+/// `longjmp` leaves recursive calls, three times.
+const JUMPS: &str = "
+    #include <setjmp.h>
+    #include <stdio.h>
+    static jmp_buf back;
+    static volatile int count;
+    __attribute__((noinline)) static int dive(int depth) {
+        if (depth == 0) longjmp(back, 1);
+        return dive(depth - 1) + count;
+    }
+    __attribute__((noinline)) static int each(int depth) {
+        if (setjmp(back)) return count++;
+        return dive(depth) + count;
+    }
+    int main(void) {
+        for (int depth = 1; depth < 4; depth++) each(depth);
+        return count != 3;
+    }
+";
+
+#[test]
+fn longjmp_in_a_program_without_symbols_leaves_the_calls_around_it() {
+    for (compiler, emulator) in [
+        ("aarch64-linux-gnu-gcc", "qemu-aarch64"),
+        ("arm-linux-gnueabihf-gcc", "qemu-arm"),
+    ] {
+        if !installed(&[compiler, emulator]) {
+            continue;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (source, program, snapshot) = (path("jumps.c"), path("jumps"), path("snapshot"));
+        std::fs::write(&source, JUMPS).unwrap();
+        let build = ["-O1", "-s", arg(&source), "-o", arg(&program)];
+        let built = run(compiler, &build);
+        assert!(built.status.success(), "{}", said(&built));
+        let record = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
+        assert!(record.status.success(), "{}", said(&record));
+        let text = export_text(&snapshot, "jsonl", &["--table=calls"]);
+        let rows: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let of = |name: &str, value: &str| rows.iter().filter(|row| row[name] == value).count();
+        assert_eq!(of("ended", "switched"), 0, "{emulator}");
+        assert_eq!(of("kind", "caller"), 0, "{emulator}");
+        // `dive` was open twice, three and four times.
+        let own = |row: &&Value| {
+            let name = row["function"].as_str().unwrap();
+            row["ended"] == "unwound" && name.starts_with("jumps+")
+        };
+        let left: Vec<&Value> = rows.iter().filter(own).collect();
+        let dives = left.iter().filter(|row| row["kind"] == "call").count();
+        assert!(dives >= 2 + 3 + 4, "{emulator}: {left:?}");
+    }
+}

@@ -440,7 +440,7 @@ impl<L: Listener> Course<'_, L> {
                     return place.function.is_some();
                 }
                 // It depends on all open calls whether this is a return, or unwinds some.
-                if middle || self.return_places.contains(&place.to.0) {
+                if middle || self.return_places.contains_key(&place.to.0) {
                     return false;
                 }
                 self.relied.insert(place.to.0);

@@ -47,9 +47,15 @@ impl<L: Listener> Course<'_, L> {
             known => Some(FunctionId(known)),
         };
         let start = function.and_then(|function| self.counted.functions.get(function).start);
+        // Code without a symbol belongs to the function that called from there.
+        let caller = match function {
+            None => self.return_places.get(&to.0).copied(),
+            Some(_) => None,
+        };
         let place = Place {
             to,
             function,
+            caller,
             begins: start == Some(to),
             context_id: self.context.and_then(|context| context.context_id),
         };
@@ -123,8 +129,12 @@ impl<L: Listener> Course<'_, L> {
         if self.open.len() >= MOST_OPEN {
             self.forget_callers();
         }
+        let caller = self.open.last().map(|frame| frame.call.function);
         if let Some(to) = returns_to
-            && self.return_places.insert(to.0)
+            && self
+                .return_places
+                .insert(to.0, caller.unwrap_or_default())
+                .is_none()
         {
             self.found_at(to);
         }
