@@ -6,6 +6,7 @@ use super::records::{self, Format, Records};
 use super::{ImportError, Imported, imported};
 use crate::mapped::Mapped;
 use crate::snapshot::model::Dump;
+use crate::text;
 
 /// The dumps of the files that the user names.
 ///
@@ -45,7 +46,17 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
                 });
                 (form, runs.collect::<Result<_, _>>()?)
             }
-            (None, Some(address)) => (MemoryForm::Raw, vec![(address, bytes)]),
+            (None, Some(address)) => {
+                let behind = (bytes.len() as u64).saturating_sub(1);
+                if address.checked_add(behind).is_none() {
+                    return Err(ImportError::Usage(format!(
+                        "--memory {}: {} from {address:#x} on reach beyond 64 bits",
+                        named.path.display(),
+                        text::count(bytes.len() as u64, "byte")
+                    )));
+                }
+                (MemoryForm::Raw, vec![(address, bytes)])
+            }
             (None, None) => {
                 return Err(ImportError::Usage(format!(
                     "--memory {}: holds raw bytes: expected their address after @",

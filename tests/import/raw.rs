@@ -371,9 +371,10 @@ fn dumps_of_memory_become_the_memory_of_a_core() {
         &written,
     );
     assert!(
-        said.contains("flash.hex: Intel HEX: 4 bytes of memory in 1 runs"),
+        said.contains("flash.hex: Intel HEX: 4 bytes of memory in 1 run"),
         "{said}"
     );
+    assert!(said.contains(": memory: 1 core (cpu0)"), "{said}");
     let output = run(armsnap().arg("info").arg(&written));
     let said = text(&output);
     for shown in ["20000000-", "08000010-", "90001000-", "Cortex-M4"] {
@@ -388,6 +389,19 @@ fn dumps_of_memory_become_the_memory_of_a_core() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     assert!(
         text(&output).contains("expected their address after @"),
+        "{}",
+        text(&output)
+    );
+    // What is beyond the last address is not left out silently.
+    let high = file("high.bin", &[1; 32]) + "@0xfffffffffffffff0";
+    let mut command = armsnap();
+    command
+        .args(["import", "--memory", &high])
+        .arg(scratch.path().join("other"));
+    let output = run(&mut command);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(
+        text(&output).contains("32 bytes from 0xfffffffffffffff0 on reach beyond 64 bits"),
         "{}",
         text(&output)
     );

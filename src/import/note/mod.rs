@@ -9,6 +9,7 @@ pub use perf::{PerfNote, TraceOf};
 pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
 
 use super::wanted::Wanted;
+use crate::text;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -101,9 +102,11 @@ impl fmt::Display for Note {
                 runs,
             } => write!(
                 f,
-                "{}: {}: {bytes} bytes of memory in {runs} runs",
+                "{}: {}: {} of memory in {}",
                 path.display(),
-                form.name()
+                form.name(),
+                text::count(*bytes as u64, "byte"),
+                text::count(*runs as u64, "run")
             ),
             Self::NoEndRecord { path, form } => write!(
                 f,

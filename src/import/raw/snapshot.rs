@@ -296,6 +296,14 @@ impl<'o> RawSnapshot<'o> {
             other_sections: self.out.snapshot.other_sections,
             ..Snapshot::default()
         };
+        // Dumps of memory alone.
+        if self.out.snapshot.trace.is_none() {
+            let kind = &self.out.kind;
+            self.out.kind = match kind.strip_suffix("raw trace") {
+                Some(before) => format!("{before}memory"),
+                None => kind.clone(),
+            };
+        }
         self.out.record_origin();
         self.out
     }
