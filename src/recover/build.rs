@@ -44,6 +44,8 @@ pub(super) trait Sink {
     fn barrier(&mut self, _step: u32, _hard: bool) {}
     /// The node of a location before the step that is built was found.
     fn found(&mut self, _location: usize, _node: u32) {}
+    /// A value of the stack pointer is not above another.
+    fn below(&mut self, _node: u32, _bound: u32) {}
     /// An operation left a constant or something unknown in a node.
     fn left(&mut self, _node: u32, _op: u32) {}
     /// An operation was left out because nobody reads its result.
@@ -61,6 +63,8 @@ struct Return {
     preserved: [u32; PRESERVED_MOST],
     /// Whether it leads to a landing pad, once that was of interest.
     lands: OnceCell<bool>,
+    /// It left functions that did not return: longjmp.
+    long: bool,
 }
 
 const PRESERVED_MOST: usize = 20;
@@ -358,7 +362,13 @@ impl Builder {
         }
         for index in (0..u32::from(template.count)).rev() {
             let number = template.first + index;
-            self.operation(number, through.templates.op(number), step, sink);
+            let op = through.templates.op(number);
+            let behind = self.current[op.destination.index()];
+            self.operation(number, op, step, sink);
+            if op.frees_stack() && behind != NONE {
+                let before = self.node(op.destination.index(), sink);
+                sink.below(before, behind);
+            }
         }
         if template.control == Control::SystemCall && through.without_kernel {
             // Its number is in x8 (r7), its first three arguments in x0 to x2.
@@ -546,6 +556,7 @@ impl Builder {
             to,
             preserved: self.preserved(isa),
             lands: OnceCell::new(),
+            long: false,
         });
     }
 
@@ -556,22 +567,44 @@ impl Builder {
         const OTHERS: usize = 64;
         let depth = self.returns.len();
         let recent = depth.saturating_sub(OTHERS);
+        // The frames that a long jump left are behind it.
+        let long = self.returns[recent..].iter().rposition(|r| r.long);
+        let recent = recent + long.unwrap_or(0);
         let find = |to| self.returns[recent..].iter().rposition(|r| r.to == to);
         let pad = || through.landing_pads.of_call(template.end());
         let Some(found) = find(template.end()).or_else(|| find(pad()?)) else {
             // It did not return in what was traced: nothing behind it can be a return to before, but for
-            // the landing pads of the calls around it.
+            // the landing pads of the calls around it, and for a long jump.
             let pads = through.landing_pads;
             let lands = |r: &Return| *r.lands.get_or_init(|| pads.contains(r.to));
             let thrown = self.returns[recent..].iter().rposition(lands);
+            let jumped = || {
+                let sites = &through.templates.return_sites;
+                let behind_call = |r: &Return| sites.contains(&r.to);
+                let found = self.returns[recent..].iter().rposition(behind_call);
+                found.filter(|_| through.without_kernel)
+            };
+            let left = thrown.or_else(jumped);
             self.returns
-                .truncate(thrown.map_or(0, |thrown| recent + thrown + 1));
+                .truncate(left.map_or(0, |left| recent + left + 1));
+            if thrown.is_none()
+                && let Some(last) = self.returns.last_mut()
+            {
+                last.long = true;
+            }
             return;
         };
         let found = recent + found;
         let nodes = self.returns[found].preserved;
-        self.returns.truncate(found);
         self.same(&nodes, template.isa, sink);
+        // setjmp returns once more where longjmp goes to.
+        let again = &self.returns[recent];
+        let again = (again.long && again.to == self.returns[found].to).then_some(again.preserved);
+        self.returns.truncate(found);
+        if let Some(nodes) = again {
+            self.same(&nodes, template.isa, sink);
+            self.returns.truncate(recent);
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::semantics::Operand;
 const MOST_PASSED: usize = 64;
 /// Stores that are compared with a cell at once.
 const MOST_MISSED: usize = 256;
+/// Stores below a cell of the stack that are passed at once.
+pub(super) const MOST_BELOW: usize = 1024;
 
 impl Solver {
     pub(super) fn relink_all(&mut self, known: &Known<'_>) {
@@ -101,11 +103,17 @@ impl Solver {
             }
             let mut from = from;
             let mut missed = 0;
+            let mut below = 0;
             let mut contents = None;
             while let Some(barrier) = self.barriers[class as usize].first(from)
                 && barrier < before_access
             {
                 if self.spares(barrier, (class, granule), known.templates.is_narrow()) {
+                    from = barrier + 1;
+                    continue;
+                }
+                if class.is_stack() && below < MOST_BELOW && self.is_below(barrier, granule) {
+                    below += 1;
                     from = barrier + 1;
                     continue;
                 }

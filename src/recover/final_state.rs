@@ -9,7 +9,7 @@ use crate::semantics::Location;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{DeviceClass, Snapshot};
 use crate::snapshot::recording::Recording;
-use object::{Object, ObjectSection, SectionFlags};
+use object::{Object, ObjectSection, ObjectSegment, SectionFlags};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -20,6 +20,11 @@ pub trait FinalMemory: Send {
 
     /// Whether a byte is the same at every time: read-only sections of programs.
     fn is_constant(&self, address: u64) -> bool;
+
+    /// The writable segments of the program, and of its libraries, each by address.
+    fn statics(&self) -> [&[Range<u64>]; 2] {
+        [&[], &[]]
+    }
 
     /// Whether no two addresses mean the same memory.
     fn is_unique(&self) -> bool {
@@ -34,27 +39,53 @@ pub struct SnapshotMemory {
     space: Space,
     /// By address.
     constant: Vec<Range<u64>>,
+    /// Writable segments of the first program and of the others, by address.
+    statics: [Vec<Range<u64>>; 2],
 }
 
 impl SnapshotMemory {
-    /// The memory that a core sees in a space, and the programs loaded there. Sections that are not
-    /// writable are constant, unless code in them changed.
+    /// The memory that a core sees in a space, and the programs loaded there: first the program itself,
+    /// then its libraries. Sections that are not writable are constant, unless code in them changed.
     pub fn new<'a>(
         memory: Arc<CoreMemory>,
         space: Space,
         programs: impl IntoIterator<Item = &'a Elf>,
     ) -> Self {
         let mut constant = Vec::new();
-        for elf in programs {
+        let mut statics: [Vec<Range<u64>>; 2] = Default::default();
+        for (number, elf) in programs.into_iter().enumerate() {
             constant.extend(read_only(elf));
+            statics[number.min(1)].extend(writable(elf));
         }
-        constant.sort_by_key(|range: &Range<u64>| range.start);
+        for ranges in statics.iter_mut().chain([&mut constant]) {
+            ranges.sort_by_key(|range: &Range<u64>| range.start);
+        }
         Self {
             memory,
             space,
             constant,
+            statics,
         }
     }
+}
+
+/// The writable segments of a program, with what is cleared at load time.
+fn writable(elf: &Elf) -> Vec<Range<u64>> {
+    let Ok(file) = object::File::parse(elf.bytes()) else {
+        return Vec::new();
+    };
+    let size = |address| {
+        let segment = file.segments().find(|segment| segment.address() == address);
+        segment.map(|segment| segment.size())
+    };
+    let segments = elf.segments.iter().filter(|segment| segment.writable);
+    segments
+        .map(|segment| {
+            let start = segment.address.wrapping_add(elf.offset);
+            let size = size(segment.address).unwrap_or(segment.file.len() as u64);
+            start..start.saturating_add(size)
+        })
+        .collect()
 }
 
 /// The sections of a program that nobody writes.
@@ -97,6 +128,10 @@ impl FinalMemory for SnapshotMemory {
             false => 0,
             true => self.memory.read(Address(address), self.space, out),
         }
+    }
+
+    fn statics(&self) -> [&[Range<u64>]; 2] {
+        [&self.statics[0], &self.statics[1]]
     }
 
     fn is_unique(&self) -> bool {

@@ -10,6 +10,7 @@ use super::solver::{Access, AccessKind, Place};
 use super::template::Templates;
 use crate::semantics::{Location, Operand};
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// A class of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +21,34 @@ pub(super) enum Class {
     Protected,
     /// Other slots of the stack.
     Stack,
-    /// All other memory.
+    /// Writable segments of the program.
+    Program,
+    /// Writable segments of its libraries.
+    Libraries,
+    /// All other memory: what was allocated.
     Other,
 }
 
 /// Number of classes.
-pub(super) const CLASSES: usize = 4;
+pub(super) const CLASSES: usize = 6;
 
 impl Class {
+    /// Whether it is of the stack.
+    pub fn is_stack(self) -> bool {
+        matches!(self, Self::Protected | Self::Stack)
+    }
+
     pub const PROVED: [Self; 1] = [Self::Anything];
-    pub const INFERRED: [Self; 3] = [Self::Protected, Self::Stack, Self::Other];
+    pub const INFERRED: [Self; 5] = [
+        Self::Protected,
+        Self::Stack,
+        Self::Program,
+        Self::Libraries,
+        Self::Other,
+    ];
+    /// Classes whose addresses are known early: where an instruction stores to others, and never to
+    /// one of these as far as is known, it does not.
+    pub const EARLY: [Self; 3] = [Self::Stack, Self::Program, Self::Libraries];
 }
 
 /// What was seen so far.
@@ -40,9 +59,19 @@ pub(super) struct Regions {
     stacks: Vec<(u64, u64)>,
     /// Granules of the frame records of the calls that are open at the end.
     records: HashSet<u64>,
+    /// Granules of the writable segments of the program, and of its libraries, by address.
+    statics: [Vec<Range<u64>>; 2],
 }
 
 impl Regions {
+    /// Takes the writable segments of programs.
+    pub fn find_statics(&mut self, memory: &dyn FinalMemory) {
+        self.statics = memory.statics().map(|ranges| {
+            let granules = |range: &Range<u64>| range.start >> 3..range.end.div_ceil(8);
+            ranges.iter().map(granules).collect()
+        });
+    }
+
     /// Finds the stack: what accesses by the stack pointer reached.
     pub fn find_stack(
         &mut self,
@@ -137,8 +166,21 @@ impl Regions {
         match (self.is_stack(granule), indirect) {
             (true, false) => Class::Protected,
             (true, true) => Class::Stack,
-            (false, _) => Class::Other,
+            (false, _) => self.static_class(granule).unwrap_or(Class::Other),
         }
+    }
+
+    fn static_class(&self, granule: u64) -> Option<Class> {
+        let is_in = |ranges: &[Range<u64>]| {
+            let next = ranges.partition_point(|range| range.start <= granule);
+            next.checked_sub(1)
+                .is_some_and(|last| granule < ranges[last].end)
+        };
+        let classes = [Class::Program, Class::Libraries];
+        let found = self.statics.iter().zip(classes);
+        found
+            .into_iter()
+            .find_map(|(ranges, class)| is_in(ranges).then_some(class))
     }
 
     /// Whether an access with unknown address may have written a class of cells. That an instruction

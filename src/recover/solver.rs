@@ -6,12 +6,15 @@
 
 use super::barriers::{Barriers, Watchers};
 use super::bits::Bits;
+use super::bounds::Bounds;
 use super::cells::{Cells, Event, Kind, Link, untagged};
+use super::connections::MOST_BELOW;
 use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
 use super::signals;
+use super::sites::Sites;
 use super::status::Level;
 use super::system_calls::{self, Arguments, Effect};
 use super::template::{ARGUMENTS, Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Templates};
@@ -91,6 +94,8 @@ pub(super) struct Solver {
     /// Stores that were seen to go to addresses that are no multiples of their sizes, by operation.
     pub unaligned: HashSet<u32>,
     pub regions: Regions,
+    pub sites: Sites,
+    pub bounds: Bounds,
     pub layer: Option<Layer>,
     /// By node: what was known when everything proved was.
     pub proved: Vec<u64>,
@@ -182,6 +187,8 @@ impl Solver {
     }
 
     fn forget_inferred(&mut self) {
+        self.sites.forget_inferred();
+        self.bounds.forget_inferred();
         self.graph.restore(&self.proved);
         let proved = self.proved_events;
         for access in &mut self.accesses {
@@ -194,6 +201,7 @@ impl Solver {
 
     /// The barriers of the second layer: by class of the cells that they may have written.
     fn class_barriers(&mut self, known: &Known<'_>) {
+        self.regions.find_statics(known.memory);
         self.regions
             .find_stack(&self.accesses, &self.cells, &self.graph, known.templates);
         if let Some(frame) = known.frame.filter(|_| known.is_final) {
@@ -524,11 +532,14 @@ impl Solver {
         narrow: bool,
         from: u32,
     ) -> Option<u32> {
-        let mut from = from;
+        let (mut from, mut below) = (from, 0);
         loop {
             let first = self.barriers[class as usize].first(from)?;
             if !self.spares(first, (class, granule), narrow) {
-                return Some(first);
+                if !class.is_stack() || below == MOST_BELOW || !self.is_below(first, granule) {
+                    return Some(first);
+                }
+                below += 1;
             }
             from = first + 1;
         }

@@ -9,7 +9,7 @@ use crate::semantics::{
     Control, Location, Operand, Operation, Relation, Semantics, Width, a32, a64, t32,
 };
 use crate::timeline::History;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use t32::ItState;
 
 /// The operation of relations that hold by the calling convention: both nodes are the same.
@@ -42,6 +42,34 @@ impl Op {
     pub fn access(&self) -> Option<u8> {
         match self.operation {
             Operation::Load { size } | Operation::Store { size } => Some(size),
+            _ => None,
+        }
+    }
+
+    /// Whether it may move the stack pointer up by what is not a constant: a function leaves what it
+    /// allocated, or the frames of functions are left.
+    pub fn frees_stack(&self) -> bool {
+        let stack = if self.narrow {
+            Location::general(13)
+        } else {
+            Location::SP
+        };
+        self.destination == stack
+            && match (self.operation, self.operands) {
+                (Operation::Copy, [Operand::Location(from), ..]) => from.is_kept(),
+                (Operation::Add(_), [_, Operand::Location(_), _]) => !self.narrow,
+                _ => false,
+            }
+    }
+
+    /// The constant that it adds to its first operand, if that is all it does.
+    pub fn added(&self) -> Option<u64> {
+        match (self.operation, self.operands) {
+            (Operation::Copy, [Operand::Location(_), ..]) => Some(0),
+            (Operation::Add(_), [Operand::Location(_), Operand::Constant(more), _]) => Some(more),
+            (Operation::Subtract(_), [Operand::Location(_), Operand::Constant(less), _]) => {
+                Some(less.wrapping_neg())
+            }
             _ => None,
         }
     }
@@ -91,6 +119,8 @@ pub(super) struct Templates {
     pub all: Vec<Template>,
     pub ops: Vec<Op>,
     known: HashMap<Key, u32>,
+    /// The addresses behind calls.
+    pub return_sites: HashSet<u64>,
     /// Of the core.
     pub architecture: Architecture,
     /// Of the core's instructions nothing is known.
@@ -126,6 +156,7 @@ impl Default for Templates {
             all: Vec::new(),
             ops,
             known: HashMap::new(),
+            return_sites: HashSet::new(),
             architecture: Architecture::AArch64,
             without_model: false,
             delivery,
@@ -245,6 +276,9 @@ impl Templates {
     /// Adds an instruction.
     pub fn add(&mut self, pc: u64, isa: Isa, semantics: &Semantics) -> u32 {
         let template = put(&mut self.ops, pc, isa, semantics);
+        if template.calls {
+            self.return_sites.insert(template.end());
+        }
         self.all.push(template);
         self.all.len() as u32 - 1
     }

@@ -1,6 +1,7 @@
 //! Small courses of execution by hand.
 
 mod faults;
+mod inferred;
 mod pieces;
 
 use super::course::{Course, Step, Taken};
@@ -15,6 +16,7 @@ use crate::quantity::Isa;
 use crate::semantics::{Location, a64};
 use crate::stop::Cancel;
 use crate::timeline::Direction;
+use std::collections::HashMap;
 
 const STR_X1_X2: u32 = 0xf900_0041;
 const STR_X3_X4: u32 = 0xf900_0083;

@@ -6,7 +6,7 @@ use super::build::{Builder, Checkpoint, Sink, Through};
 use super::cells::untagged;
 use super::course::Course;
 use super::final_state::{FinalState, Others, RecordedAddresses};
-use super::graph::NONE;
+use super::graph::{NONE, RESULT};
 use super::queries::Nearby;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
@@ -106,6 +106,13 @@ impl Sink for Into<'_> {
 
     fn relation(&mut self, op: u32, nodes: [u32; 4]) {
         self.solver.graph.add_relation(op, nodes);
+        if let Some(more) = self.templates.op(op).added() {
+            self.solver.bounds.add(nodes[RESULT], nodes[BASE], more);
+        }
+    }
+
+    fn below(&mut self, node: u32, bound: u32) {
+        self.solver.bounds.begin(node, bound);
     }
 
     fn access(&mut self, op: u32, nodes: [u32; 4], step: u32, access: u32) {
@@ -119,6 +126,10 @@ impl Sink for Into<'_> {
         debug_assert_eq!(self.solver.accesses.len() as u32, access + 1);
         if kind != AccessKind::SystemCall {
             self.recorded(op, nodes[BASE], access);
+        }
+        if kind == AccessKind::Store && what.direct {
+            let end = u64::from(what.access().unwrap_or(0)).wrapping_add(what.displacement);
+            self.solver.bounds.store(access, end);
         }
         if let (AccessKind::Load, Some(size)) = (kind, what.access()) {
             let upper = Bits::UNKNOWN.extend(8 * u32::from(size));
@@ -285,6 +296,7 @@ impl Window {
                         self.course.find(from).unwrap_or(u32::MAX)
                     });
                     self.solver.begin(Layer::Proved, &known);
+                    self.solver.sites.forget_rare();
                     if self.build(facts, cancel)? {
                         Stage::Prove
                     } else {
@@ -304,9 +316,15 @@ impl Window {
                 }
                 Stage::Infer(tries) => {
                     self.solver.run(&known, cancel)?;
-                    if tries < TRIES && self.solver.cut_conflicts() {
+                    if tries < TRIES
+                        && (self.solver.cut_conflicts() | self.solver.sites_are_refuted(&known))
+                    {
                         self.solver.begin(Layer::Inferred, &known);
                         Stage::Infer(tries + 1)
+                    } else if tries < TRIES
+                        && (self.solver.tell_bounds(&known) | self.solver.infer_sites(&known))
+                    {
+                        Stage::Infer(tries)
                     } else {
                         Stage::Solved
                     }

@@ -1,0 +1,92 @@
+//! Upper bounds of the stack pointer where its value is not known.
+//!
+//! Where a function takes back what it allocated (`mov sp, x29`), or frames are left (longjmp, the
+//! unwinder), the stack pointer was not above its new value before. Stores by the stack pointer of before
+//! then miss what is above.
+
+use super::graph::NONE;
+use super::solver::{BASE, Known, Place, Solver};
+use std::collections::{HashMap, HashSet};
+
+/// The most bytes above a bound that are taken to be of the same stack.
+const NEAR: u64 = 1 << 20;
+
+/// Values of the stack pointer, relative to ones that they are not above.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    /// By node: the node of the bound, and what is added to that.
+    all: HashMap<u32, (u32, u64)>,
+    /// By store by the stack or frame pointer: what is added to its base at its end.
+    stores: HashMap<u32, u64>,
+    /// Stores of which the second layer knows the bound, and what waited for them was told.
+    told: HashSet<u32>,
+}
+
+impl Bounds {
+    /// A value is not above another.
+    pub fn begin(&mut self, node: u32, bound: u32) {
+        self.all.insert(node, (bound, 0));
+    }
+
+    /// A store by the stack or frame pointer, with what is added to its base at its end.
+    pub fn store(&mut self, access: u32, end: u64) {
+        if !self.all.is_empty() {
+            self.stores.insert(access, end);
+        }
+    }
+
+    /// Forgets what the second layer found.
+    pub fn forget_inferred(&mut self) {
+        self.told.clear();
+    }
+
+    /// A value is another one and a constant.
+    pub fn add(&mut self, sum: u32, of: u32, more: u64) {
+        if self.all.is_empty() || sum == NONE || of == NONE {
+            return;
+        }
+        if let Some(&(bound, offset)) = self.all.get(&sum) {
+            let offset = offset.wrapping_sub(more);
+            self.all.entry(of).or_insert((bound, offset));
+        } else if let Some(&(bound, offset)) = self.all.get(&of) {
+            self.all.insert(sum, (bound, offset.wrapping_add(more)));
+        }
+    }
+}
+
+impl Solver {
+    /// Whether a store by an unknown stack pointer went below a granule.
+    pub(super) fn is_below(&self, number: u32, granule: u64) -> bool {
+        let Some(end) = self.bounds.stores.get(&number) else {
+            return false;
+        };
+        let Some(bound) = self.bound(number) else {
+            return false;
+        };
+        (granule << 3).wrapping_sub(bound.wrapping_add(*end)) < NEAR
+    }
+
+    /// What the base of a store is not above, if that is known.
+    fn bound(&self, number: u32) -> Option<u64> {
+        let relation = self.accesses[number as usize].relation;
+        let base = self.graph.relations[relation as usize].nodes[BASE];
+        let (bound, offset) = self.bounds.all.get(&base)?;
+        Some(self.graph.bits(*bound).whole()?.wrapping_add(*offset))
+    }
+
+    /// Goes on with what waits for stores whose bounds became known. Returns whether there are such.
+    pub(super) fn tell_bounds(&mut self, known: &Known<'_>) -> bool {
+        let new = |number: &u32| {
+            self.accesses[*number as usize].place == Place::Open
+                && !self.bounds.told.contains(number)
+                && self.bound(*number).is_some()
+        };
+        let mut stores: Vec<u32> = self.bounds.stores.keys().copied().filter(new).collect();
+        stores.sort_unstable();
+        for &number in &stores {
+            self.bounds.told.insert(number);
+            self.wake(number, known);
+        }
+        !stores.is_empty()
+    }
+}

@@ -1,0 +1,131 @@
+//! Where the instructions that store were seen to store: what the second layer infers of stores whose
+//! addresses are not known.
+//!
+//! The addresses of the stack and of static data follow from SP and from constants, and are known early;
+//! those of allocated memory come from memory. So a store whose address is not known is taken to miss
+//! the stack and static data, and it is looked what follows: if then a store of the same instruction went
+//! there, or none became known, all is inferred again without that. The opposite is not inferred.
+
+use super::regions::Class;
+use super::solver::{Access, AccessKind, Known, Place, Solver};
+
+/// Times that an instruction must have been seen.
+const ENOUGH: u32 = 1;
+
+/// Where an instruction was seen to store.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    times: u32,
+    /// By class.
+    classes: u8,
+}
+
+/// What is inferred from the stores of instructions; sets of classes, by operation.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    /// What its stores with unknown addresses were taken to miss.
+    missed: Vec<u8>,
+    /// What they may hit.
+    hit: Vec<u8>,
+    /// Those that were not seen often enough, with what is known now.
+    rare: Vec<bool>,
+}
+
+impl Sites {
+    /// Forgets what was inferred, but for what it refuted.
+    pub fn forget_inferred(&mut self) {
+        self.missed.clear();
+    }
+
+    /// Forgets what was not seen often enough, as more is known.
+    pub fn forget_rare(&mut self) {
+        self.missed.clear();
+        self.rare.clear();
+    }
+}
+
+impl Solver {
+    /// Infers which classes of memory the stores with unknown addresses miss. Returns whether there are
+    /// more such stores than before: then facts are to be passed on.
+    pub fn infer_sites(&mut self, known: &Known<'_>) -> bool {
+        let seen = self.seen(known);
+        self.sites.missed.resize(seen.len(), 0);
+        self.sites.hit.resize(seen.len(), 0);
+        self.sites.rare.resize(seen.len(), false);
+        for (hit, seen) in self.sites.hit.iter_mut().zip(&seen) {
+            *hit |= seen.classes;
+        }
+        let mut found = false;
+        for number in 1..self.accesses.len() as u32 {
+            let Some(op) = self.store(number) else {
+                continue;
+            };
+            if self.accesses[number as usize].place != Place::Open || self.sites.rare[op as usize] {
+                continue;
+            }
+            let mut missed = 0;
+            for class in Class::EARLY {
+                if self.sites.hit[op as usize] & bit(class) == 0
+                    && self.barriers[class as usize].contains(number)
+                {
+                    self.barriers[class as usize].remove(number);
+                    missed |= bit(class);
+                }
+            }
+            if missed != 0 {
+                self.sites.missed[op as usize] |= missed;
+                found = true;
+                self.wake(number, known);
+            }
+        }
+        found
+    }
+
+    /// Whether an instruction was seen to store to what it was taken to miss, or not often enough: then
+    /// all is to be inferred again.
+    pub fn sites_are_refuted(&mut self, known: &Known<'_>) -> bool {
+        let seen = self.seen(known);
+        let mut refuted = false;
+        for (op, missed) in self.sites.missed.iter().enumerate() {
+            let Seen { times, classes } = seen[op];
+            let rare = *missed != 0 && times < ENOUGH;
+            refuted |= rare || missed & classes != 0;
+            self.sites.rare[op] |= rare;
+            self.sites.hit[op] |= classes;
+        }
+        refuted
+    }
+
+    /// By operation: where its stores with known addresses went.
+    fn seen(&self, known: &Known<'_>) -> Vec<Seen> {
+        let mut all = vec![Seen::default(); known.templates.ops.len()];
+        for number in 1..self.accesses.len() as u32 {
+            let Some(op) = self.store(number) else {
+                continue;
+            };
+            let seen = &mut all[op as usize];
+            match self.accesses[number as usize].place {
+                Place::Open => {}
+                // What is there may be anything.
+                Place::Elsewhere => seen.classes = !0,
+                Place::Cells(event, _) => {
+                    let cell = self.cells.events[event as usize].cell;
+                    let granule = self.cells.all[cell as usize].granule;
+                    seen.times += 1;
+                    seen.classes |= bit(self.regions.class_of(granule, true));
+                }
+            }
+        }
+        all
+    }
+
+    /// The operation of a store.
+    fn store(&self, number: u32) -> Option<u32> {
+        let Access { kind, relation, .. } = self.accesses[number as usize];
+        (kind == AccessKind::Store).then(|| self.graph.relations[relation as usize].op)
+    }
+}
+
+const fn bit(class: Class) -> u8 {
+    1 << class as u8
+}
