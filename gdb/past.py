@@ -219,14 +219,16 @@ class Callers(gdb.unwinder.Unwinder):
 
     def __call__(self, pending):
         arm = is_arm(pending.architecture())
-        try:
-            # The link register is optimized out in frames made here, and may be unavailable in the newest.
-            newest = not pending.read_register("lr" if arm else "x30").is_optimized_out
-        except (gdb.error, ValueError):
-            newest = True
-        # Behind a signal, which GDB unwinds by itself, the link register is known.
-        newest = newest and not hides_position(pending)
         position = shown_position(pending)
+        newest = not hides_position(pending)
+        if newest and not position:
+            # The link register is optimized out in frames made here, and may be unavailable in the
+            # newest. At past positions it is not read: of all registers, GDB would request them at
+            # each step.
+            try:
+                newest = not pending.read_register("lr" if arm else "x30").is_optimized_out
+            except (gdb.error, ValueError):
+                pass
         if newest and not position and knows(pending, "sp"):
             self.stacks.pop(gdb.selected_thread().global_num, None)
             return None

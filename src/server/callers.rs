@@ -47,11 +47,13 @@ pub(super) const PACKET: &str = "qArmsnap.callers:";
 pub(super) const POSITION: &str = "qArmsnap.position:";
 /// Time limit of the search for calls before a reply.
 const TIME_LIMIT: Duration = Duration::from_millis(300);
-/// Time limit of recovering registers for a reply.
-const VALUES_LIMIT: Duration = Duration::from_millis(1000);
+/// Time limit of recovering registers for a reply; with the search, clients wait up to two seconds.
+const VALUES_LIMIT: Duration = Duration::from_millis(1500);
 /// The number of callers beyond those in a reply whose stack addresses are considered.
 const OUTER: usize = 64;
-/// Maximum number of frames in a reply.
+/// Maximum number of frames in the first reply at a position. A step needs no more.
+const FIRST_FRAMES: usize = 4;
+/// Maximum number of frames in each further reply.
 const FRAMES: usize = 64;
 /// The stack address of frames of a 64-bit core. No program can use it: bits 55 to 52 of a valid
 /// address are equal, whatever its top byte (ARM DDI 0487, D8.1, VA ranges of up to 52 bits).
@@ -94,9 +96,9 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     let history = target.positions.history(thread)?;
     let calls = target.callers.calls.entry(thread).or_default();
     // A frame's identity comes from its call, its pc from the call within it.
-    let (first, count) = match skip.checked_sub(1) {
-        Some(before) => (before, 1 + FRAMES + OUTER),
-        None => (0, FRAMES + OUTER),
+    let (first, count, frames) = match skip.checked_sub(1) {
+        Some(before) => (before, 1 + FRAMES + OUTER, FRAMES),
+        None => (0, FIRST_FRAMES + OUTER, FIRST_FRAMES),
     };
     let (calls, outside) = calls.at(history, position, first, count, &cancel);
     if outside == Outside::Unfinished {
@@ -121,12 +123,12 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         let _ = write!(text, "{address:x},{rank:x},{function:x},{pc:x}{registers};");
     };
     let stacks = stacks(target, thread, calls, stack);
-    for (call, stack) in calls.iter().zip(&stacks).take(FRAMES) {
+    for (call, stack) in calls.iter().zip(&stacks).take(frames) {
         let Some(at) = site else { break };
         frame(Some(call), at, stack);
         site = return_site(call);
     }
-    let outside = if calls.len() > FRAMES {
+    let outside = if calls.len() > frames {
         Outside::More
     } else {
         outside

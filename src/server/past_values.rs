@@ -26,6 +26,9 @@ use crate::timeline::{History, PointKind, Position};
 
 /// Time limit of a request; clients wait up to two seconds for the reply.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// Time limit of examining a stop: clients wait for it without limit, and can interrupt it. Most
+/// often all history that fits into memory is solved by then.
+const AT_STOP: Duration = Duration::from_secs(10);
 /// The first stops that are examined for inferred values: finding none takes time at each.
 const EXAMINED: u8 = 3;
 /// Message at a client's first stop in the past.
@@ -112,7 +115,7 @@ impl PastValues {
         if self.level == Level::Off {
             return Some(found);
         }
-        let cancel = &cancel.within(PATIENCE);
+        let cancel = &cancel.within(AT_STOP);
         let registers = self.registers(endpoint, positions, (thread, position), cancel)?;
         let known = registers.0.iter().flatten();
         known.for_each(|known| found.add(known.status));
