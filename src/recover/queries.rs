@@ -3,7 +3,7 @@
 use super::bits::Bits;
 use super::build::{Builder, Sink};
 use super::cells::{Event, Kind, Link, byte_bits, untagged};
-use super::final_state::{FinalState, Others};
+use super::final_state::{FinalMemory, FinalState, Others};
 use super::graph::{NONE, RESULT};
 use super::refine::{Values, refine};
 use super::regions::Class;
@@ -205,12 +205,32 @@ impl Window {
             return out.fill(None);
         }
         let access = self.access_before(step);
+        let mut last = FinalBytes::of(&*facts.memory);
+        // A word that no access is known to reach.
+        let mut unreached: Option<(u64, Option<Status>)> = None;
         for (offset, slot) in (0_u64..).zip(out) {
-            *slot = self.byte(
-                facts,
-                (access, step),
-                untagged(address.wrapping_add(offset)),
-            );
+            let address = untagged(address.wrapping_add(offset));
+            let granule = address >> 3;
+            if let Some(number) = self.solver.cells.find(granule) {
+                *slot = self.cell_byte(facts, number, (access, step), address);
+                continue;
+            }
+            let Some(value) = last.at(address) else {
+                *slot = None;
+                continue;
+            };
+            let status = if facts.memory.is_constant(address) {
+                Some(Status::Proved)
+            } else if !self.ends {
+                None
+            } else if let Some((_, status)) = unreached.filter(|(of, _)| *of == granule) {
+                status
+            } else {
+                let status = self.solver.unwritten(facts, granule, (access, step));
+                unreached = Some((granule, status));
+                status
+            };
+            *slot = status.map(|status| Known { value, status });
         }
     }
 
@@ -221,31 +241,16 @@ impl Window {
         accesses.partition_point(|access| access.step <= step) as u32
     }
 
-    fn byte(
+    /// A byte of a cell that accesses reach.
+    fn cell_byte(
         &mut self,
         facts: &FinalState,
+        number: u32,
         (access, step): (u32, u32),
         address: u64,
     ) -> Option<Known<u8>> {
         let by = 8 * (address & 7);
         let solver = &mut self.solver;
-        let Some(number) = solver.cells.find(address >> 3) else {
-            let mut byte = [0];
-            if facts.memory.read(address, &mut byte) == 0 {
-                return None;
-            }
-            let status = if facts.memory.is_constant(address) {
-                Status::Proved
-            } else if !self.ends {
-                return None;
-            } else {
-                solver.unwritten(facts, address >> 3, (access, step))?
-            };
-            return Some(Known {
-                value: byte[0],
-                status,
-            });
-        };
         let cell = &solver.cells.all[number as usize];
         if cell.constant {
             return Some(Known {
@@ -321,6 +326,41 @@ impl Window {
             }
         }
         best
+    }
+}
+
+/// Size of the pieces in which final memory is read.
+const PAGE: usize = 4096;
+
+/// The final memory, a page at a time: each read may have to ask for the size of a file.
+struct FinalBytes<'m> {
+    memory: &'m dyn FinalMemory,
+    start: u64,
+    bytes: [u8; PAGE],
+    known: usize,
+}
+
+impl<'m> FinalBytes<'m> {
+    fn of(memory: &'m dyn FinalMemory) -> Self {
+        Self {
+            memory,
+            start: 0,
+            bytes: [0; PAGE],
+            known: 0,
+        }
+    }
+
+    /// The byte at an address; `None` if it is not known.
+    fn at(&mut self, address: u64) -> Option<u8> {
+        let known = &self.bytes[..self.known];
+        let offset = usize::try_from(address.wrapping_sub(self.start)).ok();
+        if let Some(byte) = offset.and_then(|offset| known.get(offset)) {
+            return Some(*byte);
+        }
+        let page_end = PAGE - address as usize % PAGE;
+        self.start = address;
+        self.known = self.memory.read(address, &mut self.bytes[..page_end]);
+        self.bytes[..self.known].first().copied()
     }
 }
 
