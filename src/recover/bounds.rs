@@ -83,8 +83,8 @@ impl Solver {
         };
         let mut stores: Vec<u32> = self.bounds.stores.keys().copied().filter(new).collect();
         stores.sort_unstable();
+        self.bounds.told.extend(&stores);
         for &number in &stores {
-            self.bounds.told.insert(number);
             self.wake(number, known);
         }
         !stores.is_empty()

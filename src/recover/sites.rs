@@ -55,7 +55,7 @@ impl Solver {
         for (hit, seen) in self.sites.hit.iter_mut().zip(&seen) {
             *hit |= seen.classes;
         }
-        let mut found = false;
+        let mut spared = Vec::new();
         for number in 1..self.accesses.len() as u32 {
             let Some(op) = self.store(number) else {
                 continue;
@@ -74,11 +74,14 @@ impl Solver {
             }
             if missed != 0 {
                 self.sites.missed[op as usize] |= missed;
-                found = true;
-                self.wake(number, known);
+                spared.push(number);
             }
         }
-        found
+        // Not before all barriers are removed: what waits would go from each to the next.
+        for &number in &spared {
+            self.wake(number, known);
+        }
+        !spared.is_empty()
     }
 
     /// Whether an instruction was seen to store to what it was taken to miss, or not often enough: then
