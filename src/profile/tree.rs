@@ -255,7 +255,7 @@ impl Tree {
         sums
     }
 
-    /// Returns the instructions and cycles of each function, without those of the functions that it
+    /// Returns the instructions and cycles that each function executed itself, not in the functions it
     /// called.
     pub fn own(&self, functions: usize) -> Vec<(u64, u64)> {
         let mut own = vec![(0_u64, 0_u64); functions];

@@ -18,8 +18,8 @@ pub(super) struct Bounds {
     all: HashMap<u32, (u32, u64)>,
     /// By store by the stack or frame pointer: what is added to its base at its end.
     stores: HashMap<u32, u64>,
-    /// Stores of which the second layer knows the bound, and what waited for them was told.
-    told: HashSet<u32>,
+    /// Stores whose bound the second layer knows, and whose waiting events were connected again.
+    used: HashSet<u32>,
 }
 
 impl Bounds {
@@ -37,7 +37,7 @@ impl Bounds {
 
     /// Forgets what the second layer found.
     pub fn forget_inferred(&mut self) {
-        self.told.clear();
+        self.used.clear();
     }
 
     /// A value is another one and a constant.
@@ -74,16 +74,17 @@ impl Solver {
         Some(self.graph.bits(*bound).whole()?.wrapping_add(*offset))
     }
 
-    /// Goes on with what waits for stores whose bounds became known. Returns whether there are such.
-    pub(super) fn tell_bounds(&mut self, known: &Known<'_>) -> bool {
+    /// Connects the events that wait for stores whose bounds became known. Returns whether there are
+    /// such stores.
+    pub(super) fn use_bounds(&mut self, known: &Known<'_>) -> bool {
         let new = |number: &u32| {
             self.accesses[*number as usize].place == Place::Open
-                && !self.bounds.told.contains(number)
+                && !self.bounds.used.contains(number)
                 && self.bound(*number).is_some()
         };
         let mut stores: Vec<u32> = self.bounds.stores.keys().copied().filter(new).collect();
         stores.sort_unstable();
-        self.bounds.told.extend(&stores);
+        self.bounds.used.extend(&stores);
         for &number in &stores {
             self.wake(number, known);
         }

@@ -322,7 +322,7 @@ impl Window {
                         self.solver.begin(Layer::Inferred, &known);
                         Stage::Infer(tries + 1)
                     } else if tries < TRIES
-                        && (self.solver.tell_bounds(&known) | self.solver.infer_sites(&known))
+                        && (self.solver.use_bounds(&known) | self.solver.infer_sites(&known))
                     {
                         Stage::Infer(tries)
                     } else {

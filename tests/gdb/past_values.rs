@@ -260,6 +260,23 @@ fn the_user_chooses_which_values_are_shown() {
     assert!(!proved.contains(FIRST_STOP), "{proved}");
 }
 
+#[test]
+fn steps_request_no_registers() {
+    let Some(guest) = recorded(PROGRAM, "-O0") else {
+        return;
+    };
+    let commands = [
+        "set debug remote 1",
+        "reverse-stepi 50",
+        "set debug remote 0",
+    ];
+    let text = past(&guest, &commands);
+    let sent = |packet: &str| text.matches(&format!("Sending packet: {packet}")).count();
+    assert_eq!(sent("$bs"), 50, "{text}");
+    // Those of the first and the last place.
+    assert!(sent("$g") + sent("$p") <= 4, "{text}");
+}
+
 /// What is saved at a past position is what is known there, and nothing else.
 #[test]
 fn a_snapshot_of_the_past_contains_what_is_known() {
