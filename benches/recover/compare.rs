@@ -15,7 +15,8 @@ use armsnap::recover::{
 use armsnap::semantics::{Location, Operand, Semantics};
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
+use armsnap::snapshot::program::Program;
+use armsnap::snapshot::recorded::Recorded as InSnapshot;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot, libraries};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};

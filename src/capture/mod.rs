@@ -256,7 +256,7 @@ impl Opening<'_> {
                 return None;
             }
         };
-        let parts = match topology::buffer_parts(self.loaded, index) {
+        let parts = match self.loaded.buffer_parts(index) {
             Ok(parts) => parts,
             Err(error) => {
                 self.note(&error.place, Severity::Error, "3.3.2", error.text);

@@ -17,9 +17,11 @@
 use super::ini::quote;
 use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
 use super::note::{CodeNote, KeptCode};
-use super::read::OpenSnapshot;
+use super::paths::PathError;
+use crate::mapped::Mapped;
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::Path;
 
 /// The last context ID: contents valid up to it are valid to the end.
 pub const EVER: u32 = u32::MAX;
@@ -252,11 +254,14 @@ impl Changed {
 
     /// Reads the changed code of a snapshot, with a note that reports it or what is wrong with it.
     /// If the file cannot be read, all code may have changed, so no code is followed.
-    pub fn of_snapshot(loaded: &OpenSnapshot) -> (Self, Option<Note>) {
-        let Some((place, file)) = file(&loaded.snapshot) else {
+    pub fn of_snapshot(
+        snapshot: &Snapshot,
+        get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
+    ) -> (Self, Option<Note>) {
+        let Some((place, file)) = file(snapshot) else {
             return (Self::default(), None);
         };
-        let read = loaded.file(&place.file, file);
+        let read = get(&place.file, file);
         let read = read.map_err(|error| error.to_string());
         let read = read.and_then(|bytes| {
             let fits = bytes.len() <= LARGEST;
@@ -272,8 +277,8 @@ impl Changed {
         });
         match read {
             Ok(changed) => {
-                let mut changed = changed.carried_by(carrier(&loaded.snapshot));
-                changed.keeps_all = has_entry(&loaded.snapshot, "code", "all");
+                let mut changed = changed.carried_by(carrier(snapshot));
+                changed.keeps_all = has_entry(snapshot, "code", "all");
                 let note = changed.note().map(|note| Note {
                     place: place.clone(),
                     severity: Severity::Warning,
@@ -363,6 +368,7 @@ mod tests {
     use super::*;
     use crate::arch::Space;
     use crate::quantity::Address;
+    use crate::snapshot::OpenSnapshot;
     use crate::snapshot::files::InMemory;
     use crate::snapshot::memory::{CoreMemory, Moment};
     use std::sync::Arc;

@@ -9,11 +9,10 @@ use object::{Object, ObjectKind, ObjectSection};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::files::Files;
+use super::files::{Files, beside};
 use super::ini::quote;
 use super::model::{Dump, FileLine, Note, Severity, Snapshot, TRACE_FRAME};
-use super::program::Recorded;
-use super::read::beside;
+use super::recorded::Recorded;
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine, Segment};
 

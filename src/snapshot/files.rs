@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// The files of a snapshot, by the paths written in the .ini files.
@@ -40,6 +40,21 @@ pub trait Files: fmt::Debug + Send + Sync {
     fn path(&self, written: &str) -> PathBuf {
         written.into()
     }
+}
+
+/// Calls `get` with the path of a file named in the .ini file `from`: relative to the snapshot's
+/// directory or, if that fails, to the directory of the .ini file.
+pub(crate) fn beside<T>(
+    from: &Path,
+    written: &str,
+    get: impl Fn(&str) -> Result<T, PathError>,
+) -> Result<T, PathError> {
+    let first = get(written);
+    let directory = from.parent().and_then(Path::to_str).unwrap_or("");
+    if first.is_ok() || directory.is_empty() || paths::normal(written).is_none() {
+        return first;
+    }
+    get(&format!("{directory}/{written}")).or(first)
 }
 
 /// A directory. Files are mapped, each once.

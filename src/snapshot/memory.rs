@@ -1,92 +1,37 @@
-//! The memory contained in a device's dumps, by address and address space (section 3.2.3).
+//! The memory of cores: their dumps (section 3.2.3), and what else they see.
 //!
-//! **Dumps and address spaces.** An address space is a set of translation regimes, see
-//! `Space::regimes`; a dump serves a request if the two sets have a regime in common. So a dump
-//! without space serves all; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and EL2; `H`, `EL2` and
-//! `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a core of which only
-//! the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves requests for
-//! physical memory and for `ANY`, never a virtual address.
-//!
-//! **Where dumps overlap**, the first in file order wins, but dumps without a space or only for the
-//! requested space come before dumps whose space also serves others (`H` before `N` for EL2). Added
-//! regions come after all dumps.
-//!
-//! Files are mapped when first touched. `shared.rs` supplies memory of other cores where this
-//! one has none, [`translated`] physical memory at virtual addresses.
+//! [`dumps`] finds the bytes of dumps by address and address space. `shared.rs` supplies memory of
+//! other cores where this one has none, [`translated`] physical memory at virtual addresses.
 
+pub(super) mod dumps;
 mod physical;
 pub mod translated;
 
+use self::dumps::read;
 use self::translated::{Process, Translated};
 use super::changed::Changed;
-use super::files::Files;
 use super::model::Device;
-use super::read::{OpenSnapshot, beside};
+use super::note::MemoryNote;
+use super::read::OpenSnapshot;
 use super::shared::Others;
 use super::straight::{self, Straight};
 use crate::arch::Space;
 use crate::mapped::Mapped;
 use crate::quantity::Address;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// The origin of a region's bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A dump of the device, by its index. A dump that represents an ELF file has several regions.
-    Dump(usize),
-    /// Added by the program, with the reason (an ELF file's segment).
-    Added(String),
-}
-
-/// A region of memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// First address.
-    pub address: Address,
-    /// The number of available bytes; fewer than declared if the file or the address space ends
-    /// earlier.
-    pub length: u64,
-    /// Its space.
-    pub space: Space,
-    /// Its origin.
-    pub origin: Origin,
-}
-
-#[derive(Debug)]
-enum Source {
-    File {
-        from: PathBuf,
-        written: String,
-        offset: u64,
-        bytes: OnceLock<Option<Mapped>>,
-    },
-    Bytes(Mapped),
-}
-
-/// A part of a region that is visible in a space; pieces do not overlap.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    first: u64,
-    last: u64,
-    region: u32,
-}
+pub use self::dumps::{Dumps, Origin, Region};
 
 /// The memory of one core or memory space.
 #[derive(Debug)]
 pub struct CoreMemory {
-    files: Arc<dyn Files>,
-    regions: Vec<Region>,
-    sources: Vec<Source>,
-    /// By space, sorted by address; computed on first use.
-    views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
+    dumps: Dumps,
     changed: Arc<Changed>,
     straight: Straight,
     /// Memory of other cores for addresses without a region.
-    pub(super) others: Option<Others>,
+    others: Option<Others>,
     /// Physical memory, and the tables by which the core sees it.
-    pub(super) translated: Option<Box<Translated>>,
+    translated: Option<Box<Translated>>,
 }
 
 /// What a past state of a core selects; the default is the halted state.
@@ -102,103 +47,46 @@ impl CoreMemory {
     /// The memory in the dumps of `device`. Dumps whose file is missing, or whose space has an
     /// unknown name, are left out: the reader's notes and `check` report them.
     pub fn new(loaded: &OpenSnapshot, device: &Device) -> Self {
-        let mut out = Self::empty(loaded);
-        out.add_dumps(loaded, device);
+        let mut dumps = Dumps::empty(loaded.dump_files());
+        dumps.add(device);
         let mut entries = device.other.iter();
         let file = entries.find(|(key, _)| key.eq_ignore_ascii_case(straight::ENTRY));
         let bytes = file.and_then(|(_, file)| loaded.file(&device.place.file, file).ok());
-        out.straight = bytes.map_or_else(Straight::default, |bytes| Straight::read(&bytes));
-        out
-    }
-
-    /// No memory.
-    pub(super) fn empty(loaded: &OpenSnapshot) -> Self {
         Self {
-            files: loaded.files(),
-            regions: Vec::new(),
-            sources: Vec::new(),
-            views: Default::default(),
+            dumps,
             changed: Arc::clone(&loaded.changed),
-            straight: Straight::default(),
+            straight: bytes.map_or_else(Straight::default, |bytes| Straight::read(&bytes)),
             others: None,
             translated: None,
-        }
-    }
-
-    pub(super) fn add_dumps(&mut self, loaded: &OpenSnapshot, device: &Device) {
-        self.add_dumps_of(loaded, device, Some);
-    }
-
-    /// Adds the dumps for which `seen_in` returns a space: the one in which they are visible.
-    pub(super) fn add_dumps_of(
-        &mut self,
-        loaded: &OpenSnapshot,
-        device: &Device,
-        seen_in: impl Fn(Space) -> Option<Space>,
-    ) {
-        for (index, dump) in device.dumps.iter().enumerate() {
-            let space = Space::parse(dump.space.as_deref().unwrap_or(""));
-            let Some(space) = space.and_then(&seen_in) else {
-                continue;
-            };
-            if let Some(elf) = loaded.elf_dump(dump) {
-                for (segment, bytes) in elf.segments() {
-                    let length = bytes.len() as u64;
-                    let (address, source) = (Address(segment.address), Source::Bytes(bytes));
-                    self.push(address, length, space, Origin::Dump(index), source);
-                }
-                continue;
-            }
-            let Ok(in_file) = loaded.length(&dump.place.file, &dump.file) else {
-                continue;
-            };
-            let offset = dump.offset.unwrap_or(0);
-            let there = in_file.saturating_sub(offset);
-            let length = dump.length.unwrap_or(there).min(there);
-            let source = Source::File {
-                from: dump.place.file.clone(),
-                written: dump.file.clone(),
-                offset,
-                bytes: OnceLock::new(),
-            };
-            self.push(
-                Address(dump.address),
-                length,
-                space,
-                Origin::Dump(index),
-                source,
-            );
         }
     }
 
     /// Adds memory for addresses without a dump or an earlier addition. `why` describes it in
     /// [`Self::regions`].
     pub fn add_region(&mut self, address: Address, bytes: Mapped, space: Space, why: &str) {
-        let length = bytes.len() as u64;
-        let origin = Origin::Added(why.to_owned());
-        self.push(address, length, space, origin, Source::Bytes(bytes));
-        self.views = Default::default();
+        self.dumps.add_region(address, bytes, space, why);
     }
 
-    fn push(&mut self, address: Address, length: u64, space: Space, origin: Origin, s: Source) {
-        // A region may end at the last address; zero means 2^64 here.
-        let room = address.0.wrapping_neg();
-        let length = if room == 0 { length } else { length.min(room) };
-        if length == 0 {
-            return;
-        }
-        self.regions.push(Region {
-            address,
-            length,
-            space,
-            origin,
-        });
-        self.sources.push(s);
+    /// Shares the memory of other cores of the architecture with the core at index `device` of the
+    /// device list. Memory added to the core takes precedence, even if it is added later.
+    pub fn share(&mut self, loaded: &OpenSnapshot, device: usize) {
+        let pools = loaded.pools();
+        self.others = pools.and_then(|pools| Others::of(&loaded.snapshot, pools, device));
+    }
+
+    /// A note on the memory of other cores visible to the core in `space`.
+    pub fn sharing(&self, space: Space) -> Option<MemoryNote> {
+        self.others.as_ref()?.note(&self.dumps, space)
+    }
+
+    /// A note on the memory of other cores used so far.
+    pub fn taken_from_others(&self) -> Option<MemoryNote> {
+        self.others.as_ref()?.taken_note()
     }
 
     /// All regions, in order of precedence.
     pub fn regions(&self) -> impl ExactSizeIterator<Item = &Region> {
-        self.regions.iter()
+        self.dumps.regions()
     }
 
     /// The longest run of known bytes from `address` in one region; may be empty.
@@ -215,25 +103,11 @@ impl CoreMemory {
 
     /// Like [`Self::slice`], without translation.
     fn untranslated(&self, address: Address, space: Space) -> &[u8] {
-        let Some(piece) = self.piece(address, space) else {
-            let end = self.next_piece(address, space);
-            return self
-                .others
-                .as_ref()
-                .map_or(&[], |others| others.slice(address, end, space));
-        };
-        let base = self.regions[piece.region as usize].address.0;
-        let bytes = self.bytes(piece.region as usize);
-        let from = usize::try_from(address.0 - base).unwrap_or(usize::MAX);
-        let to = usize::try_from(piece.last - base).unwrap_or(usize::MAX - 1) + 1;
-        bytes.get(from..to.min(bytes.len())).unwrap_or(&[])
-    }
-
-    /// Where the next piece after an address starts.
-    fn next_piece(&self, address: Address, space: Space) -> Option<u64> {
-        let pieces = self.view(space);
-        let after = pieces.partition_point(|piece| piece.first <= address.0);
-        pieces.get(after).map(|piece| piece.first)
+        self.dumps.get(address, space).unwrap_or_else(|| {
+            let end = self.dumps.next(address, space);
+            let others = self.others.as_ref();
+            others.map_or(&[], |others| others.slice(address, end, space))
+        })
     }
 
     /// The bytes of code from `address` that ran at a past moment, as far as code that changed
@@ -282,18 +156,10 @@ impl CoreMemory {
         &self.changed
     }
 
-    /// The piece that contains an address.
-    fn piece(&self, address: Address, space: Space) -> Option<&Piece> {
-        let pieces = self.view(space);
-        let after = pieces.partition_point(|piece| piece.first <= address.0);
-        let piece = pieces.get(after.checked_sub(1)?)?;
-        (piece.last >= address.0).then_some(piece)
-    }
-
     /// The first address after `address` at which a region visible in `space` starts. With
     /// translation it may be an earlier address, but no byte before it is known.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
-        let own = self.next_piece(address, space).map(Address);
+        let own = self.dumps.next(address, space);
         let others = self.others.as_ref();
         let others = others.and_then(|others| others.next(address, space));
         let translated = self.translated.as_ref();
@@ -301,20 +167,8 @@ impl CoreMemory {
         own.into_iter().chain(others).chain(translated).min()
     }
 
-    /// The region that supplies the byte at an address.
-    pub(super) fn region_at(&self, address: Address, space: Space) -> Option<usize> {
-        self.piece(address, space)
-            .map(|piece| piece.region as usize)
-    }
-
-    /// The addresses visible in `space`: first and last of each piece, ascending.
-    pub(super) fn extents(&self, space: Space) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let pieces = self.view(space).iter();
-        pieces.map(|piece| (piece.first, piece.last))
-    }
-
     /// How many of `wanted` bytes from `address` are known in one region and still in its file.
-    pub(super) fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
+    fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
         self.remaining_of(Process::CURRENT, address, space, wanted)
     }
 
@@ -331,15 +185,11 @@ impl CoreMemory {
         {
             return translated.remaining(process, address, space, wanted);
         }
-        let Some(piece) = self.piece(address, space) else {
+        let own = self.dumps.remaining(address, space, wanted);
+        own.unwrap_or_else(|| {
             let others = self.others.as_ref();
-            return others.map_or(0, |others| others.remaining(address, space, wanted));
-        };
-        let from = address.0 - self.regions[piece.region as usize].address.0;
-        let bytes = self.mapped(piece.region as usize);
-        let remaining = bytes.map_or(0, Mapped::remaining) as u64;
-        let remaining = remaining.saturating_sub(from);
-        wanted.min(usize::try_from(remaining).unwrap_or(usize::MAX))
+            others.map_or(0, |others| others.remaining(address, space, wanted))
+        })
     }
 
     /// Reads memory across adjacent regions. Returns the number of bytes before the first one that
@@ -352,110 +202,6 @@ impl CoreMemory {
             |at, count| self.remaining(at, space, count),
         )
     }
-
-    fn bytes(&self, region: usize) -> &[u8] {
-        self.mapped(region).map_or(&[], |bytes| bytes)
-    }
-
-    fn mapped(&self, region: usize) -> Option<&Mapped> {
-        match &self.sources[region] {
-            Source::Bytes(bytes) => Some(bytes),
-            Source::File {
-                from,
-                written,
-                offset,
-                bytes,
-            } => {
-                let opened = bytes.get_or_init(|| {
-                    let file = beside(from, written, |path| self.files.bytes(path)).ok()?;
-                    let offset = usize::try_from(*offset).ok()?;
-                    Some(file.part(offset..usize::MAX))
-                });
-                opened.as_ref()
-            }
-        }
-    }
-
-    fn view(&self, space: Space) -> &[Piece] {
-        self.views[space as usize].get_or_init(|| self.pieces(space))
-    }
-
-    /// Sweeps over the ends of all regions that serve `space`; between two neighbouring ends the
-    /// region that wins is the same.
-    fn pieces(&self, space: Space) -> Vec<Piece> {
-        // If any space is acceptable, a virtual address precedes the same physical one.
-        let physical = |r: &Region| is_physical(r.space);
-        // A core in Hyp mode sees dumps for `H` before those for `N`.
-        let broader = |r: &Region| r.space != Space::Any && r.space.sees_beyond(space);
-        let added = |r: &Region| matches!(r.origin, Origin::Added(_));
-        let mut ends = Vec::new();
-        let regions = self.regions.iter().zip(0_u32..);
-        for (region, index) in regions.filter(|(r, _)| r.space.serves(space)) {
-            let first = u128::from(region.address.0);
-            let rank = (added(region), physical(region), broader(region), index);
-            ends.push((first, rank));
-            ends.push((first + u128::from(region.length), rank));
-        }
-        ends.sort_unstable();
-        let mut open = BTreeSet::new();
-        let mut out: Vec<Piece> = Vec::new();
-        for (at, &(address, rank)) in ends.iter().enumerate() {
-            // The second end of a region closes it.
-            if !open.remove(&rank) {
-                open.insert(rank);
-            }
-            let Some(&(next, _)) = ends.get(at + 1) else {
-                break;
-            };
-            let Some(&(_, _, _, region)) = open.first().filter(|_| next > address) else {
-                continue;
-            };
-            // Before the last end, so that both fit.
-            let (first, last) = (address as u64, (next - 1) as u64);
-            match out.last_mut() {
-                Some(piece) if piece.region == region && piece.last.wrapping_add(1) == first => {
-                    piece.last = last;
-                }
-                _ => out.push(Piece {
-                    first,
-                    last,
-                    region,
-                }),
-            }
-        }
-        out
-    }
-}
-
-pub(super) const fn is_physical(space: Space) -> bool {
-    matches!(space, Space::P | Space::Sp | Space::Np)
-}
-
-/// Fills `out` from consecutive slices of memory; returns the number of bytes.
-pub(super) fn read<'m>(
-    address: Address,
-    out: &mut [u8],
-    slice: impl Fn(Address) -> &'m [u8],
-    remaining: impl Fn(Address, usize) -> usize,
-) -> usize {
-    let mut done = 0;
-    while done < out.len() {
-        let Some(at) = address.0.checked_add(done as u64) else {
-            break;
-        };
-        let bytes = slice(Address(at));
-        let count = bytes.len().min(out.len() - done);
-        if count == 0 {
-            break;
-        }
-        out[done..done + count].copy_from_slice(&bytes[..count]);
-        let remaining = remaining(Address(at), count);
-        done += remaining;
-        if remaining < count {
-            break;
-        }
-    }
-    done
 }
 
 #[cfg(test)]

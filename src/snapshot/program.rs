@@ -4,19 +4,17 @@
 //! Independent of architectures and debuggers.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
+use super::elf_files::is_plain_name;
 use super::memory::CoreMemory;
 use super::model::{OtherSection, Snapshot};
 use super::note::ProgramNote;
+use super::recorded::Recorded;
 use super::{OpenSnapshot, paths};
 use crate::arch::Space;
-use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
+use crate::program::elf::{Comparison, Elf, Machine, Segment};
 use crate::quantity::Address;
-use crate::text;
 use object::{Object, ObjectSymbol};
 
 /// The most bytes of a program compared with dumps.
@@ -25,12 +23,6 @@ const COMPARED: u64 = 4 << 20;
 const FEW_LOOKUPS: usize = 1 << 16;
 /// The most gaps between dumps listed individually.
 const MAX_GAPS: usize = 64;
-/// The most files of a snapshot's directory that are examined.
-const MAX_FILES: usize = 4096;
-/// The most programs that a snapshot may record.
-const MAX_PROGRAMS: usize = 256;
-/// The depth to which directories are searched.
-const MAX_DEPTH: usize = 3;
 
 /// A core's memory, and the space in which the core sees it.
 pub type Seen<'m> = (&'m CoreMemory, Space);
@@ -97,7 +89,7 @@ impl Program {
         let recorded = Recorded::all(&loaded.snapshot).into_iter();
         let recorded: Vec<Self> = recorded
             .filter_map(|recorded| {
-                let elf = recorded.open(loaded)?;
+                let elf = open(&recorded, loaded)?;
                 (elf.machine == machine).then(|| Self {
                     names_only: recorded.names_only,
                     ..Self::new(elf, memories, false)
@@ -140,7 +132,7 @@ impl Program {
             let recorded = recorded.skip(usize::from(has_kernel));
             let recorded = recorded.filter(|recorded| recorded.names_only);
             programs.extend(recorded.filter_map(|recorded| {
-                let elf = recorded.open(loaded).filter(|elf| elf.machine == machine)?;
+                let elf = open(&recorded, loaded).filter(|elf| elf.machine == machine)?;
                 Some(Self {
                     names_only: true,
                     ..Self::new(elf, memories, false)
@@ -240,70 +232,23 @@ fn kernel_offset(elf: &Elf, text: u64) -> Option<u64> {
     Some(text.wrapping_sub(name("_text")?.address()))
 }
 
-/// The section `[program]` of snapshot.ini, which armsnap writes and others ignore.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// `file`: its path in the snapshot's directory.
-    pub file: String,
-    /// `offset`: the offset of its load address from the addresses in the file.
-    pub offset: u64,
-    /// `memory=read-only`: only its read-only memory may be taken from the file; writable memory is
-    /// in the dumps as far as it is known.
-    pub read_only: bool,
-    /// `memory=none`: no memory may be taken from the file; all that is known is in the dumps.
-    pub names_only: bool,
-}
-
-impl Recorded {
-    /// Reads the section. A program with an invalid offset is ignored.
-    pub fn of(snapshot: &Snapshot) -> Option<Self> {
-        let sections = &snapshot.other_sections;
-        let section = sections.iter().find(|section| section.name == "program")?;
-        Self::read(section)
-    }
-
-    /// Reads this section and those of further programs: `[program2]`, `[program3]`…
-    fn all(snapshot: &Snapshot) -> Vec<Self> {
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let sections = snapshot.other_sections.iter();
-        let sections =
-            sections.filter(|section| section.name.strip_prefix("program").is_some_and(is_number));
-        sections.filter_map(Self::read).take(MAX_PROGRAMS).collect()
-    }
-
-    /// The program, at its address. Paths are not trusted: it must be in the snapshot's directory,
-    /// or among its files if these are in memory.
-    fn open(&self, loaded: &OpenSnapshot) -> Option<Elf> {
-        let elf = if loaded.root.as_os_str().is_empty() {
-            let files = loaded.files();
-            Elf::read(files.path(&self.file), files.bytes(&self.file).ok()?)
-        } else {
-            let plain = is_plain_name(OsStr::new(&self.file));
-            Elf::open(&plain.then(|| paths::resolve(&loaded.root, &self.file, false).ok())??)
-        };
-        let mut elf = elf.ok()?.moved(self.offset);
-        elf.segments
-            .retain(|segment| !(self.read_only && segment.writable));
-        Some(elf)
-    }
-
-    fn read(section: &OtherSection) -> Option<Self> {
-        let value = |name: &str| {
-            let entry = section.entries.iter().find(|(key, _)| key == name);
-            entry.map(|(_, value)| value.trim())
-        };
-        let offset = match value("offset").map(|text| text.strip_prefix("0x").ok_or(text)) {
-            None => 0,
-            Some(Ok(hex)) => u64::from_str_radix(hex, 16).ok()?,
-            Some(Err(decimal)) => decimal.parse().ok()?,
-        };
-        Some(Self {
-            file: value("file")?.to_owned(),
-            offset,
-            read_only: value("memory") == Some("read-only"),
-            names_only: value("memory") == Some("none"),
-        })
-    }
+/// A recorded program, at its address. Paths are not trusted: it must be in the snapshot's directory,
+/// or among its files if these are in memory.
+fn open(recorded: &Recorded, loaded: &OpenSnapshot) -> Option<Elf> {
+    let elf = if loaded.root.as_os_str().is_empty() {
+        let files = loaded.files();
+        Elf::read(
+            files.path(&recorded.file),
+            files.bytes(&recorded.file).ok()?,
+        )
+    } else {
+        let plain = is_plain_name(OsStr::new(&recorded.file));
+        Elf::open(&plain.then(|| paths::resolve(&loaded.root, &recorded.file, false).ok())??)
+    };
+    let mut elf = elf.ok()?.moved(recorded.offset);
+    elf.segments
+        .retain(|segment| !(recorded.read_only && segment.writable));
+    Some(elf)
 }
 
 /// The limit of memory accesses for programs: a few for each region, and [`FEW_LOOKUPS`].
@@ -351,55 +296,6 @@ fn gaps<'a>(
         }
         None
     })
-}
-
-/// The ELF files below a directory.
-pub(super) fn elf_files(directory: &Path) -> Vec<Elf> {
-    let found = candidates(directory).into_iter();
-    found.filter_map(|path| Elf::open(&path).ok()).collect()
-}
-
-/// ELF files below a directory, in the order of their paths.
-fn candidates(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut looked_at = 0;
-    let mut directories = vec![(directory.to_owned(), 0)];
-    while let Some((directory, depth)) = directories.pop() {
-        let Ok(entries) = std::fs::read_dir(&directory) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            looked_at += 1;
-            if looked_at > MAX_FILES {
-                found.sort();
-                return found;
-            }
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            let path = entry.path();
-            if kind.is_dir() && depth < MAX_DEPTH && is_plain_name(&entry.file_name()) {
-                directories.push((path, depth + 1));
-            } else if kind.is_file() && is_plain_name(&entry.file_name()) && begins_as_elf(&path) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// Whether a name from a snapshot is safe for debuggers, which print it and use it in commands.
-pub fn is_plain_name(name: &OsStr) -> bool {
-    let plain = |c| text::is_plain(c) && !matches!(c, '"' | '\'' | '\\' | '`' | '$' | ';' | '|');
-    name.to_str().is_some_and(|name| name.chars().all(plain))
-}
-
-fn begins_as_elf(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    File::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
-        .is_ok_and(|()| is_elf(&magic))
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ mod trace;
 
 use super::changed::Changed;
 use super::data_addresses::{self, OpenError};
-use super::elf_dump::{self, ElfDump};
+use super::dump_files::DumpFiles;
+use super::elf_dump::ElfDump;
+use super::elf_files;
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::model::{Cluster, Device, Dump, FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::{self, PathError};
-use super::program;
 use super::shared::Pools;
 use crate::data_addresses::Addresses;
 use crate::mapped::Mapped;
@@ -55,8 +56,7 @@ pub struct OpenSnapshot {
     pub entry: String,
     /// Code that changed while the trace was made.
     pub changed: Arc<Changed>,
-    files: Arc<dyn Files>,
-    elf_dumps: Arc<HashMap<FileLine, ElfDump>>,
+    files: DumpFiles,
     pub(super) no_shared_memory: bool,
     pools: Arc<OnceLock<Pools>>,
     elf_files: Arc<OnceLock<Vec<Elf>>>,
@@ -120,7 +120,7 @@ impl OpenSnapshot {
         };
         let snapshot = reader.snapshot(entry)?;
         let mut notes = reader.notes;
-        let elf_dumps = elf_dump::find(&*files, &snapshot, &mut notes);
+        let files = DumpFiles::of(files, &snapshot, &mut notes);
         notes.extend(super::topology::assumed(&snapshot));
         let no_shared_memory = super::imported::has_separate_memories(&snapshot);
         let mut loaded = Self {
@@ -130,15 +130,14 @@ impl OpenSnapshot {
             entry: entry.to_owned(),
             changed: Arc::default(),
             files,
-            elf_dumps: Arc::new(elf_dumps),
             no_shared_memory,
             pools: Arc::default(),
             elf_files: Arc::default(),
         };
-        let (changed, note) = Changed::of_snapshot(&loaded);
+        let get = |from: &Path, written: &str| loaded.files.file(from, written);
+        let (changed, note) = Changed::of_snapshot(&loaded.snapshot, get);
         loaded.changed = Arc::new(changed);
         loaded.notes.extend(note);
-        let get = |from: &Path, written: &str| loaded.file(from, written);
         let faults = data_addresses::faults(&loaded.snapshot, get);
         loaded.notes.extend(faults);
         Ok(loaded)
@@ -146,18 +145,26 @@ impl OpenSnapshot {
 
     /// The snapshot's files.
     pub fn files(&self) -> Arc<dyn Files> {
-        Arc::clone(&self.files)
+        Arc::clone(self.files.all())
+    }
+
+    /// The files that hold the memory of its dumps.
+    pub(super) fn dump_files(&self) -> DumpFiles {
+        self.files.clone()
     }
 
     /// The ELF files in its directory, searched once.
     pub(super) fn elf_files(&self) -> &[Elf] {
         self.elf_files
-            .get_or_init(|| program::elf_files(&self.root))
+            .get_or_init(|| elf_files::elf_files(&self.root))
     }
 
     /// The memory of all cores, by architecture; `None` if cores do not share memory.
     pub(super) fn pools(&self) -> Option<&Pools> {
-        let pools = || self.pools.get_or_init(|| Pools::of(self));
+        let pools = || {
+            self.pools
+                .get_or_init(|| Pools::of(&self.snapshot, &self.files))
+        };
         (!self.no_shared_memory).then(pools)
     }
 
@@ -168,7 +175,7 @@ impl OpenSnapshot {
 
     /// The ELF segments represented by a dump, if any.
     pub fn elf_dump(&self, dump: &Dump) -> Option<&ElfDump> {
-        self.elf_dumps.get(&dump.place)
+        self.files.elf_dump(dump)
     }
 
     /// The bytes of a file named in the .ini file `from`: relative to the snapshot's directory or,
@@ -178,7 +185,7 @@ impl OpenSnapshot {
     ///
     /// If the path is rejected, or the file cannot be read.
     pub fn file(&self, from: &Path, written: &str) -> Result<Mapped, PathError> {
-        beside(from, written, |path| self.files.bytes(path))
+        self.files.file(from, written)
     }
 
     /// Opens the data addresses of a core; `None` if the snapshot has none.
@@ -191,29 +198,40 @@ impl OpenSnapshot {
         data_addresses::open(&self.snapshot, core, get)
     }
 
+    /// The files of the trace buffer `index`, in order. The buffer's data are their concatenation
+    /// (3.3.2).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such buffer, or one of its files cannot be read.
+    pub fn buffer_parts(&self, index: usize) -> Result<Vec<Mapped>, Error> {
+        let trace = self.snapshot.trace.as_ref();
+        let Some((trace, buffer)) = trace.and_then(|t| Some((t, t.buffers.get(index)?))) else {
+            return Err(Error {
+                place: FileLine {
+                    file: self.entry.clone().into(),
+                    line: 0,
+                },
+                text: format!("there is no trace buffer {index}"),
+            });
+        };
+        let open = |file: &String| {
+            self.file(&trace.place.file, file).map_err(|problem| Error {
+                place: buffer.place.clone(),
+                text: format!("[{}] file {}: {problem}", buffer.id, quote(file)),
+            })
+        };
+        buffer.files.iter().map(open).collect()
+    }
+
     /// The length of such a file in bytes, without opening it.
     ///
     /// # Errors
     ///
     /// If the path is rejected, or there is no such file.
     pub fn length(&self, from: &Path, written: &str) -> Result<u64, PathError> {
-        beside(from, written, |path| self.files.length(path))
+        self.files.length(from, written)
     }
-}
-
-/// Calls `get` with the path of a file named in the .ini file `from`: relative to the snapshot's
-/// directory or, if that fails, to the directory of the .ini file.
-pub(crate) fn beside<T>(
-    from: &Path,
-    written: &str,
-    get: impl Fn(&str) -> Result<T, PathError>,
-) -> Result<T, PathError> {
-    let first = get(written);
-    let directory = from.parent().and_then(Path::to_str).unwrap_or("");
-    if first.is_ok() || directory.is_empty() || paths::normal(written).is_none() {
-        return first;
-    }
-    get(&format!("{directory}/{written}")).or(first)
 }
 
 struct Reader<'a> {

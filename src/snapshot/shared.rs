@@ -5,10 +5,10 @@
 //! one virtual address, so shared memory is reported and can be switched off
 //! ([`super::OpenOptions::no_shared_memory`]). Address spaces are kept apart as within a core.
 
-use super::memory::CoreMemory;
+use super::dump_files::DumpFiles;
+use super::memory::dumps::Dumps;
 use super::model::{DeviceClass, Snapshot};
 use super::note::MemoryNote;
-use super::read::OpenSnapshot;
 use crate::arch::Architecture;
 use crate::arch::Space;
 use crate::quantity::Address;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The dumps of all cores of one architecture, in the order of the device list.
 #[derive(Debug)]
 struct Pool {
-    memory: CoreMemory,
+    memory: Dumps,
     /// For each core: its first region, its name.
     cores: Vec<(usize, String)>,
 }
@@ -28,18 +28,18 @@ struct Pool {
 pub(super) struct Pools(BTreeMap<Architecture, Arc<Pool>>);
 
 impl Pools {
-    pub(super) fn of(loaded: &OpenSnapshot) -> Self {
+    pub(super) fn of(snapshot: &Snapshot, files: &DumpFiles) -> Self {
         let mut pools: BTreeMap<Architecture, Pool> = BTreeMap::new();
-        let devices = loaded.snapshot.devices.iter();
+        let devices = snapshot.devices.iter();
         for core in devices.filter(|device| device.class == DeviceClass::Core) {
             let pool = pools.entry(Architecture::detect(core).architecture);
             let pool = pool.or_insert_with(|| Pool {
-                memory: CoreMemory::empty(loaded),
+                memory: Dumps::empty(files.clone()),
                 cores: Vec::new(),
             });
             let first = pool.memory.regions().len();
             pool.cores.push((first, core.name.clone()));
-            pool.memory.add_dumps(loaded, core);
+            pool.memory.add(core);
         }
         let shared = pools.into_iter().filter(|(_, pool)| pool.cores.len() > 1);
         Self(shared.map(|(key, pool)| (key, Arc::new(pool))).collect())
@@ -71,8 +71,19 @@ impl Others {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// The other cores of the core at index `device`, if there are any.
+    pub(super) fn of(snapshot: &Snapshot, pools: &Pools, device: usize) -> Option<Self> {
+        let core = snapshot.devices.get(device)?;
+        let is_core = core.class == DeviceClass::Core;
+        let architecture = Architecture::detect(core).architecture;
+        Some(Self {
+            pool: Arc::clone(pools.0.get(&architecture).filter(|_| is_core)?),
+            taken: Mutex::default(),
+        })
+    }
+
     /// The bytes from `address` up to `end`, where the core's own memory starts.
-    pub(super) fn slice(&self, address: Address, end: Option<u64>, space: Space) -> &[u8] {
+    pub(super) fn slice(&self, address: Address, end: Option<Address>, space: Space) -> &[u8] {
         let bytes = self.pool.memory.slice(address, space);
         if let Some(core) = self
             .pool
@@ -83,31 +94,24 @@ impl Others {
             let (first, last) = taken.entry(core).or_insert((address.0, address.0));
             (*first, *last) = ((*first).min(address.0), (*last).max(address.0));
         }
-        let most = end.map_or(u64::MAX, |end| end - address.0);
+        let most = end.map_or(u64::MAX, |end| end.0 - address.0);
         &bytes[..bytes.len().min(usize::try_from(most).unwrap_or(usize::MAX))]
     }
 
-    /// See [`CoreMemory::remaining`].
+    /// See [`Dumps::remaining`].
     pub(super) fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
-        self.pool.memory.remaining(address, space, wanted)
+        let remaining = self.pool.memory.remaining(address, space, wanted);
+        remaining.unwrap_or(0)
     }
 
     pub(super) fn next(&self, address: Address, space: Space) -> Option<Address> {
         self.pool.memory.next(address, space)
     }
-}
 
-impl CoreMemory {
-    /// Shares the memory of other cores of the architecture with the core at index `device` of the
-    /// device list. Memory added to the core takes precedence, even if it is added later.
-    pub fn share(&mut self, loaded: &OpenSnapshot, device: usize) {
-        self.others = others(loaded, device);
-    }
-
-    /// A note on the memory of other cores visible to the core in `space`.
-    pub fn sharing(&self, space: Space) -> Option<MemoryNote> {
-        let pool = &self.others.as_ref()?.pool;
-        let mut own = self.extents(space).peekable();
+    /// A note on the memory of other cores visible in `space` to a core with the dumps `own`.
+    pub(super) fn note(&self, own: &Dumps, space: Space) -> Option<MemoryNote> {
+        let pool = &self.pool;
+        let mut own = own.extents(space).peekable();
         let (first, _) = pool.memory.extents(space).find_map(|(mut first, last)| {
             // Earlier ranges are not needed for later addresses either.
             while own.next_if(|(_, end)| *end < first).is_some() {}
@@ -129,13 +133,12 @@ impl CoreMemory {
     }
 
     /// A note on the memory of other cores used so far.
-    pub fn taken_from_others(&self) -> Option<MemoryNote> {
-        let others = self.others.as_ref()?;
-        let taken = others.taken();
+    pub(super) fn taken_note(&self) -> Option<MemoryNote> {
+        let taken = self.taken();
         let first = taken.values().map(|(first, _)| *first).min()?;
         let last = taken.values().map(|(_, last)| *last).max()?;
         let cores = taken.keys();
-        let cores = cores.map(|&core| others.pool.cores[core].1.clone());
+        let cores = cores.map(|&core| self.pool.cores[core].1.clone());
         Some(MemoryNote::Taken {
             first: Address(first),
             last: Address(last),
@@ -144,30 +147,14 @@ impl CoreMemory {
     }
 }
 
-fn others(loaded: &OpenSnapshot, device: usize) -> Option<Others> {
-    let core = loaded.snapshot.devices.get(device)?;
-    if core.class != DeviceClass::Core || !has_several_cores(&loaded.snapshot) {
-        return None;
-    }
-    let architecture = Architecture::detect(core).architecture;
-    Some(Others {
-        pool: Arc::clone(loaded.pools()?.0.get(&architecture)?),
-        taken: Mutex::default(),
-    })
-}
-
-fn has_several_cores(snapshot: &Snapshot) -> bool {
-    let cores = snapshot.devices.iter();
-    cores
-        .filter(|device| device.class == DeviceClass::Core)
-        .nth(1)
-        .is_some()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::arch::Space;
+    use crate::quantity::Address;
     use crate::snapshot::files::InMemory;
+    use crate::snapshot::memory::CoreMemory;
+    use crate::snapshot::{MemoryNote, OpenSnapshot};
+    use std::sync::Arc;
 
     /// Cores with dumps of 16 bytes, of their number each.
     fn loaded(cores: &[(&str, &str)]) -> OpenSnapshot {

@@ -4,10 +4,7 @@
 //! Names are compared exactly and then ignoring case, as the specification's own example requires
 //! (3.3.5). [`crate::capture`] interprets the trace protocols.
 
-use super::model::{Device, DeviceClass, FileLine, Note, Severity, Snapshot, Trace};
-use super::paths::PathError;
-use super::read::{Error, OpenSnapshot};
-use crate::mapped::Mapped;
+use super::model::{Device, DeviceClass, Note, Severity, Snapshot, Trace};
 use std::collections::{HashMap, HashSet};
 
 /// A trace source in one trace buffer, according to the metadata.
@@ -189,40 +186,10 @@ fn trace_sources(snapshot: &Snapshot) -> impl Iterator<Item = usize> + '_ {
         .map(|(index, _)| index)
 }
 
-/// The files of the trace buffer `index`, in order. The buffer's data are their concatenation
-/// (3.3.2).
-///
-/// # Errors
-///
-/// If there is no such buffer, or one of its files cannot be read.
-pub fn buffer_parts(loaded: &OpenSnapshot, index: usize) -> Result<Vec<Mapped>, Error> {
-    let trace = loaded.snapshot.trace.as_ref();
-    let Some((trace, buffer)) = trace.and_then(|t| Some((t, t.buffers.get(index)?))) else {
-        return Err(Error {
-            place: FileLine {
-                file: loaded.entry.clone().into(),
-                line: 0,
-            },
-            text: format!("there is no trace buffer {index}"),
-        });
-    };
-    let open = |file: &String| {
-        let bytes = loaded.file(&trace.place.file, file);
-        bytes.map_err(|problem: PathError| Error {
-            place: buffer.place.clone(),
-            text: format!(
-                "[{}] file {}: {problem}",
-                buffer.id,
-                super::ini::quote(file)
-            ),
-        })
-    };
-    buffer.files.iter().map(open).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::OpenSnapshot;
     use crate::snapshot::files::InMemory;
     use std::sync::Arc;
 
@@ -282,9 +249,9 @@ mod tests {
                 ("ETM_1", 1, Some(0), None),
             ]
         );
-        let parts = buffer_parts(&loaded, 0).unwrap();
+        let parts = loaded.buffer_parts(0).unwrap();
         assert_eq!(parts.iter().map(|p| p.len()).collect::<Vec<_>>(), [2, 1]);
-        assert!(buffer_parts(&loaded, 2).is_err());
+        assert!(loaded.buffer_parts(2).is_err());
         assert!(loaded.notes.is_empty(), "{:?}", loaded.notes);
     }
 

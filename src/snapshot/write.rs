@@ -8,11 +8,11 @@ mod replaced;
 
 use super::changed;
 use super::data_addresses;
-use super::files::{Files, InMemory};
+use super::files::{Files, InMemory, beside};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::model::*;
 use super::paths::{self, PathError};
-use super::read::{OpenSnapshot, beside};
+use super::read::OpenSnapshot;
 use crate::leftovers::Leftover;
 use crate::mapped::{self, Mapped};
 use std::collections::BTreeMap;

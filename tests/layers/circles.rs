@@ -9,10 +9,7 @@ use crate::{code, source_files};
 const PARTS: usize = 5;
 
 /// Rooms without any circle.
-const NONE: &[&str] = &["server"];
-
-/// Larger circles that are there, by one of their files and their size. None may be added or grow.
-const KNOWN: &[(&str, usize)] = &[("snapshot::memory", 7)];
+const NONE: &[&str] = &["server", "snapshot"];
 
 /// The files by module path (`server::monitor::calls`), with what they name.
 struct Files(BTreeMap<String, Named>);
@@ -165,10 +162,7 @@ impl Files {
 /// Returns whether a circle may be there.
 fn is_allowed(circle: &[String]) -> bool {
     let room = circle[0].split("::").next().unwrap();
-    let known = KNOWN
-        .iter()
-        .find(|(file, _)| circle.iter().any(|own| own == file));
-    !NONE.contains(&room) && circle.len() <= known.map_or(PARTS, |(_, size)| *size)
+    !NONE.contains(&room) && circle.len() <= PARTS
 }
 
 fn files_of(sources: &[(&str, &str)]) -> Files {
@@ -201,14 +195,6 @@ fn files_of_a_room_import_one_way() {
         };
         let lines: Vec<String> = circle.iter().map(inside).collect();
         panic!("imports in a circle:\n{}", lines.join("\n"));
-    }
-    for (file, size) in KNOWN {
-        let is = |circle: &&Vec<String>| circle.iter().any(|own| own == file);
-        let found = circles.iter().find(is).map_or(0, Vec::len);
-        assert_eq!(
-            found, *size,
-            "{file}: the circle is smaller: lower its size, or strike it"
-        );
     }
 }
 

@@ -8,7 +8,7 @@ use armsnap::quantity::Address;
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::CoreMemory;
-use armsnap::snapshot::topology::{buffer_parts, sources};
+use armsnap::snapshot::topology::sources;
 use armsnap::snapshot::write::{canonical, texts};
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn use_all(files: InMemory, write: bool) -> usize {
     }
     for source in sources(&loaded.snapshot) {
         assert!(loaded.snapshot.devices.get(source.device).is_some());
-        let _ = buffer_parts(&loaded, source.buffer);
+        let _ = loaded.buffer_parts(source.buffer);
     }
     for device in &loaded.snapshot.devices {
         let memory = CoreMemory::new(&loaded, device);

@@ -5,7 +5,6 @@ use armsnap::capture::{Capture, CaptureSource, Protocol};
 use armsnap::quantity::Address;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
-use armsnap::snapshot::topology::buffer_parts;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use std::path::{Path, PathBuf};
 
@@ -146,7 +145,7 @@ fn sources_cores_and_buffers_are_joined() {
 
     let loaded = open(&shared.join("juno_r1_1"));
     for (index, file) in ["cstrace.bin", "cstraceitm.bin"].into_iter().enumerate() {
-        let parts = buffer_parts(&loaded, index).unwrap();
+        let parts = loaded.buffer_parts(index).unwrap();
         let expected = std::fs::read(shared.join("juno_r1_1").join(file)).unwrap();
         assert_eq!(parts.len(), 1);
         assert_eq!(*parts[0], expected);

@@ -14,7 +14,7 @@ use crate::program::symbols::Symbols;
 use crate::quantity::Address;
 use crate::server::cores::Core;
 use crate::server::target::SnapshotTarget;
-use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::memory::Dumps;
 use crate::snapshot::memory::translated::Translated;
 use crate::translation::Regime;
 
@@ -37,7 +37,7 @@ impl Memory for Kernel<'_> {
 }
 
 /// The contiguous ranges of physical memory: address and bytes.
-fn ranges(memory: &CoreMemory) -> impl Iterator<Item = (u64, &[u8])> {
+fn ranges(memory: &Dumps) -> impl Iterator<Item = (u64, &[u8])> {
     let mut next = Some(Address(0));
     std::iter::from_fn(move || {
         loop {

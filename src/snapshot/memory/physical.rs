@@ -1,7 +1,8 @@
 //! The physical memory of a core: its own, that of memory devices, that of other cores.
 
+use super::dumps::{Dumps, Origin, is_physical};
 use super::translated::{Process, Translated, other_cores};
-use super::{CoreMemory, Moment, Origin, is_physical};
+use super::{CoreMemory, Moment};
 use crate::arch::Space;
 use crate::quantity::{Address, ExceptionLevel};
 use crate::snapshot::changed::Carrier;
@@ -35,16 +36,16 @@ impl CoreMemory {
             return self.untranslated(address, space);
         }
         let mut bytes = translated.slice(process, address, space);
-        let mut end = self.next_piece(address, space);
+        let mut end = self.dumps.next(address, space);
         if bytes.is_empty() {
             if self.is_physical(address, space) {
                 return &[];
             }
             bytes = self.untranslated(address, space);
             // The next page may be mapped.
-            end = Some((address.0 | (LEAST_PAGE - 1)).saturating_add(1));
+            end = Some(Address((address.0 | (LEAST_PAGE - 1)).saturating_add(1)));
         }
-        let most = end.map_or(u64::MAX, |end| end - address.0);
+        let most = end.map_or(u64::MAX, |end| end.0 - address.0);
         &bytes[..bytes.len().min(usize::try_from(most).unwrap_or(usize::MAX))]
     }
 
@@ -55,9 +56,8 @@ impl CoreMemory {
         space: Space,
         translated: &Translated,
     ) -> bool {
-        let piece = self.piece(address, space);
-        piece.is_some_and(|piece| {
-            let region = &self.regions[piece.region as usize];
+        let region = self.dumps.region(address, space);
+        region.is_some_and(|region| {
             let is_dump = matches!(region.origin, Origin::Dump(_));
             // If any space is acceptable, a mapped address precedes the same physical one.
             let as_virtual = space == Space::Any && translated.regime(space).is_ok();
@@ -67,8 +67,8 @@ impl CoreMemory {
 
     /// Whether the byte at an address is that of a physical address.
     fn is_physical(&self, address: Address, space: Space) -> bool {
-        let piece = self.piece(address, space);
-        piece.is_some_and(|piece| is_physical(self.regions[piece.region as usize].space))
+        let region = self.dumps.region(address, space);
+        region.is_some_and(|region| is_physical(region.space))
     }
 
     /// What a past state of the core selects, as its trace reports it.
@@ -94,22 +94,22 @@ impl CoreMemory {
 }
 
 /// The physical memory of a core.
-fn physical(loaded: &OpenSnapshot, core: &Device) -> Option<CoreMemory> {
-    let mut memory = CoreMemory::empty(loaded);
+fn physical(loaded: &OpenSnapshot, core: &Device) -> Option<Dumps> {
+    let mut memory = Dumps::empty(loaded.dump_files());
     let own = |space: Space| is_physical(space).then_some(space);
     // A memory device is a view of a bus: its addresses are physical unless it says otherwise.
     let on_bus = |space: Space| match space {
         Space::Any => Some(Space::P),
         space => own(space),
     };
-    memory.add_dumps_of(loaded, core, own);
+    memory.add_seen_in(core, own);
     let devices = &loaded.snapshot.devices;
     for device in devices.iter().filter(|device| is_bus(device)) {
-        memory.add_dumps_of(loaded, device, on_bus);
+        memory.add_seen_in(device, on_bus);
     }
     if loaded.shares_memory() {
         for device in other_cores(devices, core) {
-            memory.add_dumps_of(loaded, device, own);
+            memory.add_seen_in(device, own);
         }
     }
     let is_empty = memory.regions().len() == 0;

@@ -11,6 +11,7 @@
 //! found are remembered.
 
 use super::CoreMemory;
+use super::dumps::{self, Dumps};
 use crate::arch::{Architecture, CoreType, RegisterFile, Space};
 use crate::quantity::{Address, ExceptionLevel, Profile};
 use crate::snapshot::model::{Device, DeviceClass, OtherSection};
@@ -52,7 +53,7 @@ type Page = Option<Mapping>;
 /// The physical memory of a core, and its tables.
 #[derive(Debug)]
 pub struct Translated {
-    physical: CoreMemory,
+    physical: Dumps,
     /// By process.
     regimes: Vec<Regimes>,
     /// By context ID.
@@ -67,7 +68,7 @@ pub struct Translated {
 
 impl Translated {
     /// The translation of the core at index `device` of a device list.
-    pub(super) fn of(devices: &[Device], device: usize, physical: CoreMemory) -> Option<Self> {
+    pub(super) fn of(devices: &[Device], device: usize, physical: Dumps) -> Option<Self> {
         let core = devices.get(device)?;
         let registers =
             |device: &Device| RegisterFile::read(device, Architecture::detect(device).architecture);
@@ -179,14 +180,15 @@ impl Translated {
 
     /// Reads memory in a regime. Returns the number of bytes before the first unknown one.
     pub fn read_in(&self, regime: &Regime, address: Address, out: &mut [u8]) -> usize {
-        super::read(
+        dumps::read(
             address,
             out,
             |at| self.slice_in(regime, at.0),
             |at, count| match regime.translate(at.0, self, &mut |_| {}) {
                 Ok(found) => {
-                    self.physical
-                        .remaining(Address(found.physical), space(found.world), count)
+                    let physical = Address(found.physical);
+                    let found = self.physical.remaining(physical, space(found.world), count);
+                    found.unwrap_or(0)
                 }
                 Err(_) => 0,
             },
@@ -194,7 +196,7 @@ impl Translated {
     }
 
     /// The physical memory.
-    pub fn physical(&self) -> &CoreMemory {
+    pub fn physical(&self) -> &Dumps {
         &self.physical
     }
 
@@ -220,14 +222,13 @@ impl Translated {
             Space::P | Space::Np | Space::Sp => {
                 self.physical.remaining(address, wanted_space, wanted)
             }
-            _ => self
-                .find(process, address, wanted_space)
-                .map_or(0, |found| {
-                    let physical = Address(found.physical);
-                    self.physical
-                        .remaining(physical, space(found.world), wanted)
-                }),
+            _ => self.find(process, address, wanted_space).and_then(|found| {
+                let physical = Address(found.physical);
+                self.physical
+                    .remaining(physical, space(found.world), wanted)
+            }),
         }
+        .unwrap_or(0)
     }
 
     /// An address after `address` before which no other byte is known; it may be unknown too.

@@ -1,7 +1,8 @@
 //! Device files: `[device]`, `[regs]`, `[dump…]` (3.2), and the older `[global]` and
 //! `[extendregs]`.
 
-use super::{Ini, Reader, beside, other_sections};
+use super::{Ini, Reader, other_sections};
+use crate::snapshot::files::beside;
 use crate::snapshot::ini::{Entry, Section, quote};
 use crate::snapshot::model::{Device, DeviceClass, Dump, Register, RegisterValue};
 use crate::snapshot::registers::{parse_key, parse_u64};

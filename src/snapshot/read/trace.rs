@@ -1,6 +1,7 @@
 //! The trace metadata (3.3).
 
-use super::{Ini, Reader, beside, list, other_sections};
+use super::{Ini, Reader, list, other_sections};
+use crate::snapshot::files::beside;
 use crate::snapshot::ini::{Entry, Section, quote};
 use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, FileLine, SourceBuffers, Trace};
 use crate::snapshot::registers::parse_u64;

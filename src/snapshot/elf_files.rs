@@ -1,0 +1,63 @@
+//! The ELF files in a snapshot's directory.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::program::elf::{Elf, is_elf};
+use crate::text;
+
+/// The most files of a snapshot's directory that are examined.
+const MAX_FILES: usize = 4096;
+/// The depth to which directories are searched.
+const MAX_DEPTH: usize = 3;
+
+/// The ELF files below a directory.
+pub(super) fn elf_files(directory: &Path) -> Vec<Elf> {
+    let found = candidates(directory).into_iter();
+    found.filter_map(|path| Elf::open(&path).ok()).collect()
+}
+
+/// ELF files below a directory, in the order of their paths.
+fn candidates(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let mut directories = vec![(directory.to_owned(), 0)];
+    while let Some((directory, depth)) = directories.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            looked_at += 1;
+            if looked_at > MAX_FILES {
+                found.sort();
+                return found;
+            }
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let path = entry.path();
+            if kind.is_dir() && depth < MAX_DEPTH && is_plain_name(&entry.file_name()) {
+                directories.push((path, depth + 1));
+            } else if kind.is_file() && is_plain_name(&entry.file_name()) && begins_as_elf(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether a name from a snapshot is safe for debuggers, which print it and use it in commands.
+pub fn is_plain_name(name: &OsStr) -> bool {
+    let plain = |c| text::is_plain(c) && !matches!(c, '"' | '\'' | '\\' | '`' | '$' | ';' | '|');
+    name.to_str().is_some_and(|name| name.chars().all(plain))
+}
+
+fn begins_as_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut magic))
+        .is_ok_and(|()| is_elf(&magic))
+}
