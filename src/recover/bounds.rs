@@ -4,9 +4,13 @@
 //! unwinder), the stack pointer was not above its new value before. Stores by the stack pointer of before
 //! then miss what is above.
 
+use super::cells::GranuleHasher;
 use super::graph::NONE;
 use super::solver::{BASE, Known, Place, Solver};
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
+
+type Mixed = BuildHasherDefault<GranuleHasher>;
 
 /// The most bytes above a bound that are taken to be of the same stack.
 const NEAR: u64 = 1 << 20;
@@ -15,11 +19,11 @@ const NEAR: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     /// By node: the node of the bound, and what is added to that.
-    all: HashMap<u32, (u32, u64)>,
+    all: HashMap<u32, (u32, u64), Mixed>,
     /// By store by the stack or frame pointer: what is added to its base at its end.
-    stores: HashMap<u32, u64>,
+    stores: HashMap<u32, u64, Mixed>,
     /// Stores whose bound the second layer knows, and whose waiting events were connected again.
-    used: HashSet<u32>,
+    used: HashSet<u32, Mixed>,
 }
 
 impl Bounds {

@@ -35,6 +35,8 @@ pub(super) struct Event {
     /// Its number, by which events are ordered; 0 for the final contents.
     pub access: u32,
     pub cell: u32,
+    /// The node of its data, if that is not a constant.
+    pub node: u32,
     /// The barrier that it waits for: those before it are known to have missed its cell.
     pub barrier: u32,
     /// The bytes of the cell that it covers.
@@ -44,6 +46,9 @@ pub(super) struct Event {
     pub kind: Kind,
     pub link: Link,
 }
+
+/// How an event is connected, and what it is: its barrier, kind and link.
+pub(super) type Connection = (u32, Kind, Link);
 
 /// Eight bytes of memory.
 #[derive(Debug)]
@@ -73,6 +78,10 @@ impl Hasher for GranuleHasher {
         for &byte in bytes {
             self.write_u64(byte.into());
         }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
     }
 
     fn write_u64(&mut self, number: u64) {
@@ -167,6 +176,7 @@ impl Cells {
         self.events.push(Event {
             access: 0,
             cell,
+            node: NONE,
             barrier: NONE,
             bytes: 0xff,
             shift: 0,
@@ -174,7 +184,7 @@ impl Cells {
             link: Link::Blocked,
         });
         let mut order = Order::default();
-        order.push(event);
+        order.insert(0, 0, event);
         self.all.push(Cell {
             granule,
             last,
@@ -194,16 +204,15 @@ impl Cells {
     /// Inserts an event in the order of its cell; returns its place there.
     pub fn insert(&mut self, event: Event) -> usize {
         let number = self.events.len() as u32;
-        let events = &self.events;
         let order = &mut self.all[event.cell as usize].events;
-        let at = order.partition_point(|other| events[other as usize].access < event.access);
-        order.insert(at, number);
+        let at = order.place(event.access);
+        order.insert(at, event.access, number);
         self.events.push(event);
         at
     }
 
     /// Forgets all events after the first `count`, but for final contents.
-    pub fn truncate(&mut self, count: usize) {
+    fn truncate(&mut self, count: usize) {
         let mut kept = Vec::new();
         for (number, event) in (count as u32..).zip(&self.events[count..]) {
             if event.kind == Kind::Final {
@@ -215,7 +224,7 @@ impl Cells {
             let last = cell.events[0];
             cell.events.retain(|event| (event as usize) < count);
             if let Ok(found) = kept.binary_search_by_key(&last, |(number, _)| *number) {
-                cell.events.push(self.events.len() as u32);
+                cell.events.insert(0, 0, self.events.len() as u32);
                 self.events.push(kept[found].1);
             }
         }
@@ -225,12 +234,26 @@ impl Cells {
     pub fn place(&self, event: u32) -> usize {
         let Event { access, cell, .. } = self.events[event as usize];
         let order = &self.all[cell as usize].events;
-        order.partition_point(|other| self.events[other as usize].access < access)
+        order.place(access)
+    }
+
+    /// How events are connected, and what they are.
+    pub fn connections(&self) -> Vec<Connection> {
+        let connection = |event: &Event| (event.barrier, event.kind, event.link);
+        self.events.iter().map(connection).collect()
+    }
+
+    /// Goes back to earlier events, as they were connected then. Final contents of others are kept.
+    pub fn restore(&mut self, connections: &[Connection]) {
+        self.truncate(connections.len());
+        for (event, connection) in self.events.iter_mut().zip(connections) {
+            (event.barrier, event.kind, event.link) = *connection;
+        }
     }
 
     /// Approximate size in bytes.
     pub fn bytes(&self) -> usize {
-        self.events.capacity() * (size_of::<Event>() + size_of::<u32>())
+        self.events.capacity() * (size_of::<Event>() + size_of::<(u32, u32)>())
             + self.all.capacity() * (size_of::<Cell>() + 2 * size_of::<(u64, u32)>())
     }
 }
@@ -257,6 +280,7 @@ mod tests {
         let event = |bytes, shift| Event {
             access: 1,
             cell: 0,
+            node: NONE,
             barrier: NONE,
             bytes,
             shift,
@@ -271,5 +295,53 @@ mod tests {
         let back = first.to_data(first.to_cell(data));
         let both = back.join(second.to_data(second.to_cell(data))).unwrap();
         assert_eq!(both, data);
+    }
+
+    /// All memory holds the same.
+    struct Zeros;
+
+    impl FinalMemory for Zeros {
+        fn read(&self, _: u64, out: &mut [u8]) -> usize {
+            out.fill(0);
+            out.len()
+        }
+
+        fn is_constant(&self, _: u64) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn cells_go_back_to_what_they_were() {
+        let mut cells = Cells::default();
+        let event = |access, cell, kind| Event {
+            access,
+            cell,
+            node: NONE,
+            barrier: NONE,
+            bytes: 0xff,
+            shift: 0,
+            kind,
+            link: Link::Blocked,
+        };
+        let first = cells.at(8, &Zeros, true).unwrap();
+        cells.insert(event(5, first, Kind::MayStore));
+        let before = cells.connections();
+        // What is found later: another cell, an access between, a condition, and what is connected.
+        let second = cells.at(9, &Zeros, true).unwrap();
+        cells.insert(event(3, first, Kind::Load));
+        cells.insert(event(4, second, Kind::Store));
+        cells.events[1].kind = Kind::Nothing;
+        cells.events[1].barrier = 7;
+        cells.events[0].link = Link::Joined;
+        cells.restore(&before);
+        assert_eq!(cells.connections()[..2], before);
+        let order = |cell: u32| cells.all[cell as usize].events.from(0).collect::<Vec<_>>();
+        assert_eq!(order(first), [0, 1]);
+        // The final contents of a cell are kept.
+        assert_eq!(order(second), [2]);
+        assert_eq!(cells.events[2].kind, Kind::Final);
+        assert_eq!(cells.find(9), Some(second));
+        assert_eq!(cells.place(1), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bits::{Bits, low};
 use super::cells::{Event, Kind, Link, byte_bits, moved};
-use super::graph::{NONE, RESULT};
+use super::graph::NONE;
 use super::regions::Class;
 use super::solver::{AccessKind, BASE, DATA, Known, Layer, Solver};
 use crate::semantics::Operand;
@@ -15,17 +15,34 @@ const MOST_MISSED: usize = 256;
 pub(super) const MOST_BELOW: usize = 1024;
 
 impl Solver {
-    pub(super) fn relink_all(&mut self, known: &Known<'_>) {
+    /// Connects what is not connected as far as is proved: fewer accesses are in the way.
+    pub(super) fn relink_blocked(&mut self, known: &Known<'_>) {
         self.watchers.clear();
         self.pending.clear();
-        for event in &mut self.cells.events {
-            event.link = Link::Blocked;
-            event.barrier = NONE;
-        }
         for cell in 0..self.cells.all.len() {
             for at in 0..self.cells.all[cell].events.len() {
-                let event = self.cells.all[cell].events[at];
-                self.relink(event, known);
+                let number = self.cells.all[cell].events[at];
+                let event = &mut self.cells.events[number as usize];
+                if event.link == Link::Joined {
+                    continue;
+                }
+                // It waits for another one now, or for none.
+                let from = match std::mem::replace(&mut event.barrier, NONE) {
+                    NONE => event.access + 1,
+                    barrier => barrier,
+                };
+                self.relink_from(number, from, known);
+            }
+        }
+    }
+
+    /// Lets all events wait for their barriers again.
+    pub(super) fn watch_again(&mut self) {
+        self.watchers.clear();
+        self.pending.clear();
+        for (number, event) in (0..).zip(&self.cells.events) {
+            if event.link == Link::Blocked && event.barrier != NONE {
+                self.watchers.add(event.barrier, number);
             }
         }
     }
@@ -178,19 +195,25 @@ impl Solver {
         if event.kind == Kind::Final {
             return self.cells.all[event.cell as usize].last;
         }
-        let relation = self.accesses[event.access as usize].relation;
-        let relation = &self.graph.relations[relation as usize];
-        let node = match event.kind {
-            Kind::Load => relation.nodes[RESULT],
-            Kind::Store => relation.nodes[DATA],
+        let bits = match (event.kind, event.node) {
+            (Kind::Load | Kind::Store, NONE) => match self.constant(event, known) {
+                Some(value) if event.kind == Kind::Store => Bits::known(value),
+                _ => return Bits::UNKNOWN,
+            },
+            (Kind::Load | Kind::Store, node) => self.graph.bits(node),
             _ => return Bits::UNKNOWN,
         };
-        let bits = match (node, known.templates.op(relation.op).operands[1]) {
-            (NONE, Operand::Constant(value)) if event.kind == Kind::Store => Bits::known(value),
-            (NONE, _) => Bits::UNKNOWN,
-            (node, _) => self.graph.bits(node),
-        };
         event.to_cell(bits)
+    }
+
+    /// The data of an access, if it is a constant.
+    fn constant(&self, event: &Event, known: &Known<'_>) -> Option<u64> {
+        let relation = self.accesses[event.access as usize].relation;
+        let op = self.graph.relations[relation as usize].op;
+        match known.templates.op(op).operands[1] {
+            Operand::Constant(value) => Some(value),
+            Operand::Location(_) => None,
+        }
     }
 
     /// What was known of the cell at the end of a link, from its newer side.
@@ -333,23 +356,13 @@ impl Solver {
         if data.mask == 0 {
             return;
         }
-        let number = self.accesses[event.access as usize].relation;
-        let relation = self.graph.relations[number as usize];
-        let place = if event.kind == Kind::Load {
-            RESULT
-        } else {
-            DATA
-        };
-        match relation.nodes[place] {
-            NONE => {
-                let constant = known.templates.op(relation.op).operands[1];
-                if let (Kind::Store, Operand::Constant(value)) = (event.kind, constant)
-                    && Bits::known(value).join(data).is_err()
-                {
-                    self.graph.conflict(NONE);
-                }
-            }
-            node => self.learn(node, data, NONE),
+        if event.node != NONE {
+            self.learn(event.node, data, NONE);
+        } else if event.kind == Kind::Store
+            && let Some(value) = self.constant(event, known)
+            && Bits::known(value).join(data).is_err()
+        {
+            self.graph.conflict(NONE);
         }
     }
 }

@@ -5,13 +5,20 @@
 
 use std::ops::Index;
 
-/// Numbers in an order that the user keeps.
+/// A number, and what it is ordered by: kept here, so that a search reads nothing else.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u32,
+    number: u32,
+}
+
+/// Numbers in the order of their keys.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// The numbers before the gap.
-    before: Vec<u32>,
+    before: Vec<Entry>,
     /// The numbers after the gap, the last one first.
-    after: Vec<u32>,
+    after: Vec<Entry>,
 }
 
 impl Order {
@@ -24,7 +31,10 @@ impl Order {
         let before = self.before.get(at..).unwrap_or(&[]);
         let passed = at.saturating_sub(self.before.len());
         let after = &self.after[..self.after.len().saturating_sub(passed)];
-        before.iter().chain(after.iter().rev()).copied()
+        before
+            .iter()
+            .chain(after.iter().rev())
+            .map(|entry| entry.number)
     }
 
     /// The numbers before a place, the last one first.
@@ -32,26 +42,34 @@ impl Order {
         let before = &self.before[..at.min(self.before.len())];
         let passed = at.saturating_sub(self.before.len());
         let after = &self.after[self.after.len().saturating_sub(passed)..];
-        after.iter().chain(before.iter().rev()).copied()
+        after
+            .iter()
+            .chain(before.iter().rev())
+            .map(|entry| entry.number)
     }
 
     pub fn get(&self, at: usize) -> Option<u32> {
         (at < self.len()).then(|| self[at])
     }
 
-    /// The place of the first number for which `is_before` does not hold, if it holds for all before
-    /// that one and for none after it.
-    pub fn partition_point(&self, mut is_before: impl FnMut(u32) -> bool) -> usize {
+    /// The place of the first number whose key is not below this one.
+    pub fn place(&self, key: u32) -> usize {
         match self.before.last() {
-            Some(&last) if !is_before(last) => self.before.partition_point(|&n| is_before(n)),
-            _ => {
-                let after = self.after.partition_point(|&number| !is_before(number));
-                self.len() - after
-            }
+            // Mostly what was inserted last is looked for.
+            Some(last) if last.key >= key => match self.before.iter().nth_back(1) {
+                Some(second) if second.key < key => self.before.len() - 1,
+                _ => self.before.partition_point(|entry| entry.key < key),
+            },
+            _ => match self.after.last() {
+                Some(next) if next.key >= key => self.before.len(),
+                _ => self.len() - self.after.partition_point(|entry| entry.key >= key),
+            },
         }
     }
 
-    pub fn insert(&mut self, at: usize, number: u32) {
+    /// Inserts a number at the place of its key.
+    pub fn insert(&mut self, at: usize, key: u32, number: u32) {
+        let entry = Entry { key, number };
         if let Some(more) = self.before.len().checked_sub(at) {
             let moved = self.before.drain(self.before.len() - more..);
             self.after.extend(moved.rev());
@@ -59,16 +77,12 @@ impl Order {
             let keep = self.len() - at;
             self.before.extend(self.after.drain(keep..).rev());
         }
-        self.before.push(number);
-    }
-
-    pub fn push(&mut self, number: u32) {
-        self.insert(self.len(), number);
+        self.before.push(entry);
     }
 
     pub fn retain(&mut self, mut is_kept: impl FnMut(u32) -> bool) {
-        self.before.retain(|&number| is_kept(number));
-        self.after.retain(|&number| is_kept(number));
+        self.before.retain(|entry| is_kept(entry.number));
+        self.after.retain(|entry| is_kept(entry.number));
     }
 }
 
@@ -77,8 +91,8 @@ impl Index<usize> for Order {
 
     fn index(&self, at: usize) -> &u32 {
         match self.before.get(at) {
-            Some(number) => number,
-            None => &self.after[self.len() - 1 - at],
+            Some(entry) => &entry.number,
+            None => &self.after[self.len() - 1 - at].number,
         }
     }
 }
@@ -90,45 +104,34 @@ mod tests {
     /// The same operations on a vector give the same sequence.
     #[test]
     fn it_is_a_vector() {
-        let (mut order, mut wanted) = (Order::default(), Vec::new());
+        let (mut order, mut wanted) = (Order::default(), Vec::<(u32, u32)>::new());
         let mut random = 1_u64;
         for step in 0..3000_u32 {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let at = (random >> 33) as usize % (wanted.len() + 1);
-            match random >> 60 {
-                0 if step % 64 == 0 => {
-                    order.retain(|number| number % 5 != 0);
-                    wanted.retain(|number| number % 5 != 0);
-                }
-                1 => {
-                    order.push(step);
-                    wanted.push(step);
-                }
-                _ => {
-                    order.insert(at, step);
-                    wanted.insert(at, step);
-                }
+            let key = (random >> 33) as u32 % 10_000;
+            let at = wanted.partition_point(|(other, _)| *other < key);
+            assert_eq!(order.place(key), at, "{step}");
+            if random >> 60 == 0 && step % 64 == 0 {
+                order.retain(|number| number % 5 != 0);
+                wanted.retain(|(_, number)| number % 5 != 0);
+            } else if wanted.get(at).is_none_or(|(other, _)| *other != key) {
+                order.insert(at, key, step);
+                wanted.insert(at, (key, step));
+                assert_eq!(order.place(key), at, "{step}");
+                assert_eq!(order.place(key + 1), at + 1, "{step}");
             }
             assert_eq!(order.len(), wanted.len());
-            let from: Vec<u32> = order.from(at.min(wanted.len())).collect();
-            assert_eq!(from, wanted[at.min(wanted.len())..], "{step}");
-            let back: Vec<u32> = order.back_from(at.min(wanted.len())).collect();
-            let mut reversed = wanted[..at.min(wanted.len())].to_vec();
+            let numbers: Vec<u32> = wanted.iter().map(|(_, number)| *number).collect();
+            let at = at.min(numbers.len());
+            let from: Vec<u32> = order.from(at).collect();
+            assert_eq!(from, numbers[at..], "{step}");
+            let back: Vec<u32> = order.back_from(at).collect();
+            let mut reversed = numbers[..at].to_vec();
             reversed.reverse();
             assert_eq!(back, reversed, "{step}");
-            assert_eq!(order.get(at), wanted.get(at).copied());
+            assert_eq!(order.get(at), numbers.get(at).copied());
         }
-        let mut sorted = Order::default();
-        for number in (0..1000_u32).rev() {
-            sorted.insert(0, 2 * number);
-            let end = sorted.len();
-            assert_eq!(sorted.partition_point(|other| other < 2 * number), 0);
-            assert_eq!(sorted.partition_point(|other| other < 2000), end);
-            let middle = sorted.partition_point(|other| other <= 2 * number);
-            assert_eq!(middle, 1);
-        }
-        assert_eq!(sorted.partition_point(|other| other < 501), 251);
     }
 }

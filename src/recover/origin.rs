@@ -334,7 +334,7 @@ impl Window {
         if let Some(cell) = self.solver.cells.find(address >> 3) {
             let order = &self.solver.cells.all[cell as usize].events;
             let events = &self.solver.cells.events;
-            let older = order.partition_point(|event| events[event as usize].access < access);
+            let older = order.place(access);
             found = order
                 .from(older)
                 .map(|event| events[event as usize])
@@ -452,7 +452,7 @@ impl Window {
             let event = self.solver.cells.events[event as usize];
             let order = &self.solver.cells.all[event.cell as usize].events;
             let events = &self.solver.cells.events;
-            let at = order.partition_point(|other| events[other as usize].access < event.access);
+            let at = order.place(event.access);
             let mut open = event.bytes;
             for newer in order.back_from(at).take(most) {
                 let newer = events[newer as usize];

@@ -260,8 +260,7 @@ impl Window {
         }
         let class = solver.regions.class(cell);
         let order = &cell.events;
-        let older =
-            order.partition_point(|event| solver.cells.events[event as usize].access < access);
+        let older = order.place(access);
         let newer: Vec<u32> = order.back_from(older).take(MOST_EVENTS).collect();
         let older: Vec<u32> = order.from(older).take(MOST_EVENTS).collect();
         let joined = |event: u32| solver.cells.events[event as usize].link == Link::Joined;

@@ -77,6 +77,9 @@ impl Solver {
                 spared.push(number);
             }
         }
+        if !spared.is_empty() {
+            self.settle();
+        }
         // Not before all barriers are removed: what waits would go from each to the next.
         for &number in &spared {
             self.wake(number, known);

@@ -7,7 +7,7 @@
 use super::barriers::{Barriers, Watchers};
 use super::bits::Bits;
 use super::bounds::Bounds;
-use super::cells::{Cells, Event, Kind, Link, untagged};
+use super::cells::{Cells, Connection, Event, GranuleHasher, Kind, Link, untagged};
 use super::connections::MOST_BELOW;
 use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
@@ -21,6 +21,7 @@ use super::template::{ARGUMENTS, Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CA
 use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
 /// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
 pub(super) const BASE: usize = 1;
@@ -80,6 +81,14 @@ pub(super) struct Known<'a> {
     pub frame: Option<u64>,
 }
 
+/// What the second layer knew when it had nothing left to pass on.
+#[derive(Debug)]
+pub(super) struct Settled {
+    masks: Vec<u64>,
+    connections: Vec<Connection>,
+    elsewhere: usize,
+}
+
 /// The state of the search for values.
 #[derive(Debug, Default)]
 pub(super) struct Solver {
@@ -92,7 +101,7 @@ pub(super) struct Solver {
     /// Events that may be connected now: more is known of their cells.
     pub pending: Vec<u32>,
     /// Stores that were seen to go to addresses that are no multiples of their sizes, by operation.
-    pub unaligned: HashSet<u32>,
+    pub unaligned: HashSet<u32, BuildHasherDefault<GranuleHasher>>,
     pub regions: Regions,
     pub sites: Sites,
     pub bounds: Bounds,
@@ -100,6 +109,12 @@ pub(super) struct Solver {
     /// By node: what was known when everything proved was.
     pub proved: Vec<u64>,
     pub proved_events: usize,
+    /// How these events were connected then.
+    pub proved_connections: Vec<Connection>,
+    /// Accesses that only the second layer took out of memory.
+    pub elsewhere: Vec<u32>,
+    /// The second layer before it was inferred where instructions store.
+    pub settled: Option<Settled>,
     /// Memory was also written by others: what was computed in two ways differed.
     pub memory_contradicts: bool,
     /// The earliest step from which on nobody else writes memory, if others do before it.
@@ -119,6 +134,7 @@ impl Solver {
             + self.accesses.capacity() * (size_of::<Access>() + size_of::<u32>())
             + self.barriers.iter().map(Barriers::bytes).sum::<usize>()
             + self.proved.capacity() * size_of::<u64>()
+            + self.proved_connections.capacity() * size_of::<Connection>()
             + self.watchers.bytes()
     }
 
@@ -158,55 +174,102 @@ impl Solver {
 
     /// Starts a layer: what was found in the second one is forgotten.
     pub fn begin(&mut self, layer: Layer, known: &Known<'_>) {
+        self.settled = None;
         if self.layer == Some(Layer::Inferred) {
-            self.forget_inferred();
-        }
-        if layer == Layer::Inferred {
+            let (masks, connections) = (
+                std::mem::take(&mut self.proved),
+                std::mem::take(&mut self.proved_connections),
+            );
+            self.go_back(&masks, &connections, 0);
+            (self.proved, self.proved_connections) = (masks, connections);
+        } else if layer == Layer::Inferred {
             self.proved = self.graph.masks();
             self.proved_events = self.cells.events.len();
-            self.class_barriers(known);
+            self.proved_connections = self.cells.connections();
         }
         self.layer = Some(layer);
-        self.relink_all(known);
-        if layer == Layer::Inferred {
-            for relation in 0..self.graph.relations.len() as u32 {
-                let op = self.graph.relations[relation as usize].op;
-                if matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL | SIGNAL_FRAME) {
-                    self.graph.enqueue(relation);
-                }
-            }
-            for at in 0..self.tagged.len() {
-                let node = self.tagged[at];
-                let bits = self.graph.bits(node);
-                if bits.mask >> 55 & 1 == 1 {
-                    let top = Bits::new(!super::bits::low(56), untagged(bits.value));
-                    self.learn(node, top, NONE);
-                }
+        if layer == Layer::Proved {
+            return;
+        }
+        self.find_regions(known);
+        self.class_barriers(known);
+        self.relink_blocked(known);
+        self.ask_again(|op| matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL | SIGNAL_FRAME));
+        for at in 0..self.tagged.len() {
+            let node = self.tagged[at];
+            let bits = self.graph.bits(node);
+            if bits.mask >> 55 & 1 == 1 {
+                let top = Bits::new(!super::bits::low(56), untagged(bits.value));
+                self.learn(node, top, NONE);
             }
         }
     }
 
-    fn forget_inferred(&mut self) {
+    /// Keeps what the second layer knows, unless earlier knowledge is kept.
+    pub fn settle(&mut self) {
+        self.settled.get_or_insert_with(|| Settled {
+            masks: self.graph.masks(),
+            connections: self.cells.connections(),
+            elsewhere: self.elsewhere.len(),
+        });
+    }
+
+    /// Goes back to what [`Self::settle`] kept. Returns whether there is such knowledge.
+    pub fn go_back_to_settled(&mut self, known: &Known<'_>) -> bool {
+        let Some(settled) = self.settled.take() else {
+            return false;
+        };
+        self.go_back(&settled.masks, &settled.connections, settled.elsewhere);
+        self.settled = Some(settled);
+        self.class_barriers(known);
+        // Of those that write nothing only the barriers say so.
+        self.ask_again(|op| op == SYSTEM_CALL);
+        true
+    }
+
+    /// All is solved: nothing goes back but to what is proved.
+    pub fn forget_settled(&mut self) {
+        self.settled = None;
+    }
+
+    /// Queues the relations of some operations.
+    fn ask_again(&mut self, is_wanted: impl Fn(u32) -> bool) {
+        for relation in 0..self.graph.relations.len() as u32 {
+            if is_wanted(self.graph.relations[relation as usize].op) {
+                self.graph.enqueue(relation);
+            }
+        }
+    }
+
+    /// Forgets what was found since nodes had these bits and events were connected in this way.
+    fn go_back(&mut self, masks: &[u64], connections: &[Connection], elsewhere: usize) {
         self.sites.forget_inferred();
         self.bounds.forget_inferred();
-        self.graph.restore(&self.proved);
-        let proved = self.proved_events;
+        self.graph.restore(masks);
         for access in &mut self.accesses {
-            if matches!(access.place, Place::Cells(event, _) if event as usize >= proved) {
+            if matches!(access.place, Place::Cells(event, _) if event as usize >= connections.len())
+            {
                 access.place = Place::Open;
             }
         }
-        self.cells.truncate(proved);
+        for number in self.elsewhere.drain(elsewhere..) {
+            self.accesses[number as usize].place = Place::Open;
+        }
+        self.cells.restore(connections);
+        self.watch_again();
     }
 
-    /// The barriers of the second layer: by class of the cells that they may have written.
-    fn class_barriers(&mut self, known: &Known<'_>) {
+    fn find_regions(&mut self, known: &Known<'_>) {
         self.regions.find_statics(known.memory);
         self.regions
             .find_stack(&self.accesses, &self.cells, &self.graph, known.templates);
         if let Some(frame) = known.frame.filter(|_| known.is_final) {
             self.regions.find_records(frame, known.memory);
         }
+    }
+
+    /// The barriers of the second layer: by class of the cells that they may have written.
+    fn class_barriers(&mut self, known: &Known<'_>) {
         for class in Class::INFERRED {
             self.barriers[class as usize] = Barriers::default();
         }
@@ -395,18 +458,24 @@ impl Solver {
         let cells = &cells[..count];
         if cells.iter().all(Option::is_none) {
             self.accesses[number as usize].place = Place::Elsewhere;
+            if self.layer == Some(Layer::Inferred) {
+                self.elsewhere.push(number);
+            }
         } else if cells.iter().any(Option::is_none) {
             // Partly in memory: what it did there is left open.
             return;
         } else {
             let first = self.cells.events.len() as u32;
             let covered = super::bits::low(size) << begin;
+            let data = if op.is_store() { DATA } else { RESULT };
+            let node = self.graph.relations[relation as usize].nodes[data];
             self.accesses[number as usize].place = Place::Cells(first, count as u8);
             for (index, cell) in cells.iter().flatten().enumerate() {
                 let shift = begin as i8 - 8 * index as i8;
                 let at = self.cells.insert(Event {
                     access: number,
                     cell: *cell,
+                    node,
                     barrier: NONE,
                     bytes: (covered >> (8 * index)) as u8,
                     shift,

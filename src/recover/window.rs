@@ -48,6 +48,8 @@ pub(super) struct Window {
     /// Steps built.
     pub built: u32,
     stage: Stage,
+    /// Bytes for each step, when all were solved.
+    each: usize,
     /// The trace ends at the final state.
     pub ends: bool,
     started: bool,
@@ -71,6 +73,7 @@ impl Default for Window {
             checkpoints: Vec::new(),
             built: 0,
             stage: Stage::Build,
+            each: 0,
             ends: false,
             started: false,
             alone_from: None,
@@ -244,11 +247,18 @@ impl Window {
     ) -> Option<Option<u32>> {
         self.start(history, facts);
         loop {
-            self.work(facts, cancel)?;
             let found = self.course.find(position);
             let enough = found.is_some_and(|step| self.course.len() - step >= BEFORE);
+            // What is looked at on the way to a position far back is solved once, with all of it.
             if enough || !self.grow(history, most_bytes, cancel)? {
-                return Some(found);
+                self.work(facts, cancel)?;
+                return Some(self.course.find(position));
+            }
+            if self.each == 0 {
+                // How much memory a step takes is known then.
+                self.work(facts, cancel)?;
+            } else {
+                self.work_until(Stage::Prove, facts, cancel)?;
             }
         }
     }
@@ -265,9 +275,13 @@ impl Window {
         }
         let length = self.course.len();
         let count = length.max(FIRST);
-        // What there will be, by what there is.
-        let each = self.bytes() / (length.max(1) as usize) + 1;
-        let room = most_bytes.saturating_sub(self.bytes()) / each.max(200);
+        // What there will be, by what there is; what was built may not be solved yet.
+        let bytes = self.bytes();
+        let each = (bytes / (length.max(1) as usize) + 1)
+            .max(self.each)
+            .max(200);
+        let taken = bytes.max(self.each.saturating_mul(length as usize));
+        let room = most_bytes.saturating_sub(taken) / each;
         let count = count.min(u32::try_from(room).unwrap_or(u32::MAX));
         if count < 1024 {
             return Some(false);
@@ -280,7 +294,12 @@ impl Window {
 
     /// Builds and solves what was looked at.
     pub fn work(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
-        loop {
+        self.work_until(Stage::Solved, facts, cancel)
+    }
+
+    /// Goes on until a stage is reached.
+    fn work_until(&mut self, last: Stage, facts: &FinalState, cancel: &Cancel) -> Option<()> {
+        while self.stage != last {
             let known = Known {
                 templates: &self.templates,
                 memory: &*facts.memory,
@@ -316,22 +335,34 @@ impl Window {
                 }
                 Stage::Infer(tries) => {
                     self.solver.run(&known, cancel)?;
-                    if tries < TRIES
-                        && (self.solver.cut_conflicts() | self.solver.sites_are_refuted(&known))
-                    {
+                    let (cut, refuted) = match tries < TRIES {
+                        true => (
+                            self.solver.cut_conflicts(),
+                            self.solver.sites_are_refuted(&known),
+                        ),
+                        false => (false, false),
+                    };
+                    if cut || refuted && !self.solver.go_back_to_settled(&known) {
                         self.solver.begin(Layer::Inferred, &known);
+                    }
+                    if cut || refuted {
                         Stage::Infer(tries + 1)
                     } else if tries < TRIES
-                        && (self.solver.use_bounds(&known) | self.solver.infer_sites(&known))
+                        && (self.solver.use_bounds(&known) || self.solver.infer_sites(&known))
                     {
                         Stage::Infer(tries)
                     } else {
+                        self.solver.forget_settled();
                         Stage::Solved
                     }
                 }
                 Stage::Solved => return Some(()),
             };
+            if self.stage == Stage::Solved {
+                self.each = self.bytes() / (self.course.len().max(1) as usize);
+            }
         }
+        Some(())
     }
 
     /// What was proved contradicts itself, so some of the facts are not true: all is built once more

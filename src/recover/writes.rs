@@ -81,7 +81,7 @@ impl Window {
             };
             let order = &self.solver.cells.all[cell as usize].events;
             let events = &self.solver.cells.events;
-            let older = order.partition_point(|event| events[event as usize].access < border);
+            let older = order.place(border);
             let is_between = |event: &u32| match direction {
                 Direction::Backward => events[*event as usize].access < limit,
                 Direction::Forward => events[*event as usize].access >= limit,
