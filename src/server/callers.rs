@@ -122,7 +122,10 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         }
         let _ = write!(text, "{address:x},{rank:x},{function:x},{pc:x}{registers};");
     };
-    let stacks = stacks(target, thread, calls, stack);
+    let cancel = Cancel::after(VALUES_LIMIT);
+    let Some(stacks) = stacks(target, thread, calls, stack, &cancel) else {
+        return Some(b"~".to_vec());
+    };
     for (call, stack) in calls.iter().zip(&stacks).take(frames) {
         let Some(at) = site else { break };
         frame(Some(call), at, stack);
@@ -155,7 +158,8 @@ struct Stack {
 }
 
 /// Returns the stacks of the frames of some calls, the newest call first. `nowhere` is the address of
-/// the outermost frames whose stack addresses are unknown.
+/// the outermost frames whose stack addresses are unknown. `None` if it was cancelled; what was found is
+/// kept.
 ///
 /// GDB considers a stack corrupt if a caller's stack address is lower. So a frame with an unknown address
 /// is placed above all others if it is one of the outermost, and otherwise below them, together with the
@@ -166,13 +170,13 @@ fn stacks(
     thread: Tid,
     calls: &[OpenCall],
     nowhere: u64,
-) -> Vec<Stack> {
-    let cancel = Cancel::after(VALUES_LIMIT);
+    cancel: &Cancel,
+) -> Option<Vec<Stack>> {
     let mut known: Vec<String> = Vec::with_capacity(calls.len());
     for call in calls {
         let registers = match call.exception && !call.signal {
             true => "",
-            false => caller_registers(target, (thread, call.entry), call.signal, &cancel),
+            false => caller_registers(target, (thread, call.entry), call.signal, cancel)?,
         };
         known.push(registers.to_owned());
     }
@@ -187,22 +191,26 @@ fn stacks(
         out.push(Stack { address, registers });
     }
     out.reverse();
-    out
+    Some(out)
 }
 
 /// Returns the fields for the registers of a call's caller, which start with the stack pointer; empty
-/// if that is not known. For the handler of a signal they contain the link register.
+/// if that is not known. For the handler of a signal they contain the link register. `None` if it was
+/// cancelled: registers that time did not suffice for are not kept as unknown ones.
 fn caller_registers<'a>(
     target: &'a mut SnapshotTarget,
     entry: (Tid, Position),
     signal: bool,
     cancel: &Cancel,
-) -> &'a str {
+) -> Option<&'a str> {
     if !target.callers.registers.contains_key(&entry) {
         let architecture = target.endpoint.architecture();
         let endpoint = Arc::clone(&target.endpoint);
         let (values, positions) = (&mut target.past_values, &mut target.positions);
         let known = values.registers(&endpoint, positions, entry, cancel);
+        if known.is_none() && cancel.is_requested() {
+            return None;
+        }
         let mut text = String::new();
         let value = |name: &str| Places::of(architecture, name)?.value(known.as_ref()?);
         if let Some(stack) = value("sp") {
@@ -216,7 +224,7 @@ fn caller_registers<'a>(
         }
         target.callers.registers.insert(entry, text);
     }
-    &target.callers.registers[&entry]
+    target.callers.registers.get(&entry).map(String::as_str)
 }
 
 /// Returns the general registers that a function preserves for its caller (AAPCS64 6.1.1, AAPCS32
@@ -329,4 +337,33 @@ fn frames_position(positions: &mut Positions, thread: Tid) -> Option<Position> {
         place = history.place(next)?;
     }
     Some(place.position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Options, endpoints};
+    use crate::snapshot::OpenOptions;
+    use crate::snapshot::model::Snapshot;
+    use std::path::Path;
+
+    /// Registers that could not be computed in time are computed when they are requested again.
+    #[test]
+    fn registers_that_were_cancelled_are_not_kept_as_unknown() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/recorded/etmv4");
+        let loaded = Snapshot::open(&directory, &OpenOptions::default()).unwrap();
+        let endpoint = endpoints(&loaded, &Options::default()).unwrap().remove(0);
+        let mut target = SnapshotTarget::new(Arc::new(endpoint));
+        let thread = Tid::new(1).unwrap();
+        let history = target.positions.history(thread).unwrap();
+        let end = history.end();
+        let entry = history.step(end, Direction::Backward).unwrap();
+        let cancelled = Cancel::default();
+        cancelled.request();
+        let found = caller_registers(&mut target, (thread, entry), false, &cancelled);
+        assert_eq!(found, None);
+        assert!(target.callers.registers.is_empty());
+        let found = caller_registers(&mut target, (thread, entry), false, &Cancel::default());
+        assert!(found.is_some_and(|found| found.starts_with(',')));
+    }
 }
