@@ -1,10 +1,11 @@
 //! Programs that the user names, as memory of cores.
 
+use super::note::Note;
 use super::options::NamedProgram;
 use super::{ImportError, Imported};
 use crate::program::elf::Elf;
 use crate::snapshot::model::{Dump, OtherSection};
-use object::{Object, ObjectSegment, SegmentFlags, elf::PF_X};
+use object::{Object, ObjectKind, ObjectSegment, SegmentFlags, elf::PF_X};
 
 /// Programs are mapped from the starts of pages; the largest pages of Linux on Arm have 64 KiB, but
 /// a program that was linked for smaller ones starts on such a page.
@@ -29,6 +30,10 @@ pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>,
         let bias = named
             .address
             .map_or(0, |address| address.wrapping_sub(linked));
+        if named.address.is_none() && linked == 0 && is_dynamic(&elf) {
+            let path = named.path.clone();
+            out.notes.push(Note::AtZero { path });
+        }
         let executable = executable(&elf);
         let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
         let path = out.add("images", &name, elf.whole().clone(), elf.path.clone());
@@ -53,6 +58,11 @@ pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>,
 /// The start of the page of an address.
 pub const fn page(address: u64) -> u64 {
     address & !(PAGE - 1)
+}
+
+/// Whether a file is a shared object (`ET_DYN`), as position-independent programs are.
+fn is_dynamic(elf: &Elf) -> bool {
+    object::File::parse(elf.bytes()).is_ok_and(|file| file.kind() == ObjectKind::Dynamic)
 }
 
 /// The addresses of executable segments; those of a bare-metal program may be writable too.

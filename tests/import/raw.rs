@@ -332,6 +332,53 @@ fn what_is_no_trace_is_refused() {
     }
 }
 
+/// An ELF file for AArch64 of a type with one executable segment at an address.
+fn program(kind: u16, address: u64) -> Vec<u8> {
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    let half = |file: &mut Vec<u8>, values: &[u16]| {
+        file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    };
+    let long = |file: &mut Vec<u8>, values: &[u64]| {
+        file.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    };
+    // Type, machine, version; entry, program headers, sections; flags; sizes and counts.
+    half(&mut file, &[kind, 183, 1, 0]);
+    long(&mut file, &[address, 64, 0]);
+    half(&mut file, &[0, 0, 64, 56, 1, 64, 0, 0]);
+    // PT_LOAD, PF_R and PF_X; offset, addresses, sizes, alignment.
+    half(&mut file, &[1, 0, 5, 0]);
+    long(&mut file, &[0, address, address, 128, 128, 0x1000]);
+    file.resize(128, 0);
+    file
+}
+
+#[test]
+fn a_position_independent_program_without_an_address_is_noted() {
+    let scratch = tempfile::tempdir().unwrap();
+    let ram = scratch.path().join("ram.bin");
+    fs::write(&ram, [1, 2, 3, 4]).unwrap();
+    let memory = format!("{}@0x80000000", ram.display());
+    let elf = scratch.path().join("program.elf");
+    let named = elf.to_str().unwrap().to_owned();
+    let placed = format!("{named}@0x40000000");
+    // ET_DYN at 0, linked elsewhere, and with its address; ET_EXEC.
+    for (kind, address, named, noted) in [
+        (3, 0, &named, true),
+        (3, 0x1000_0000, &named, false),
+        (3, 0, &placed, false),
+        (2, 0, &named, false),
+    ] {
+        fs::write(&elf, program(kind, address)).unwrap();
+        let arguments = ["--force", "--memory", &memory, "--core", "Cortex-A53"];
+        let written = scratch.path().join("snapshot");
+        let said = import(&[&arguments[..], &["--elf", named]].concat(), &written);
+        let remedy = format!("armsnap import --elf {}@ADDRESS", elf.display());
+        assert_eq!(said.contains("assumed at 0x0; "), noted, "{said}");
+        assert_eq!(said.contains(&remedy), noted, "{said}");
+    }
+}
+
 #[test]
 fn files_that_are_not_of_the_snapshot_are_not_lost() {
     let scratch = tempfile::tempdir().unwrap();

@@ -36,6 +36,11 @@ pub enum Note {
         /// The number of runs of addresses without gaps.
         runs: usize,
     },
+    /// A position-independent program without an address, taken to be loaded at 0.
+    AtZero {
+        /// The program.
+        path: PathBuf,
+    },
     /// A file of records has no end record.
     NoEndRecord {
         /// The file.
@@ -107,6 +112,13 @@ impl fmt::Display for Note {
                 form.name(),
                 text::count(*bytes as u64, "byte"),
                 text::count(*runs as u64, "run")
+            ),
+            Self::AtZero { path } => write!(
+                f,
+                "{0}: is position-independent, and the input does not say where it was loaded: \
+                 assumed at 0x0; armsnap import --elf {0}@ADDRESS gives the address of its \
+                 lowest page",
+                path.display()
             ),
             Self::NoEndRecord { path, form } => write!(
                 f,
