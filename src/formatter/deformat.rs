@@ -1,10 +1,8 @@
 //! Frames → bytes per trace ID.
 
-use std::ops::Range;
-
 use crate::quantity::{BufferOffset, TraceId};
 
-use super::{Demux, FRAME_BYTES, FSYNC, HSYNC};
+use super::{Demux, FRAME_BYTES, FSYNC, HSYNC, Stream};
 
 /// The layout of frames in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,14 +107,6 @@ impl Partial {
     }
 }
 
-/// The offsets of the bytes of a frame.
-enum Places {
-    /// Contiguous, from this offset on.
-    Together(u64),
-    /// An offset for each pair of bytes.
-    Apart([u64; FRAME_BYTES / 2]),
-}
-
 /// Bit 0 of each even byte of half a frame, from four auxiliary bits.
 const LOW_BITS: [u64; 16] = {
     let mut table = [0; 16];
@@ -140,8 +130,9 @@ const EVEN_LOW_BITS: u64 = 0x0001_0001_0001_0001;
 /// Returns a bit for each of the four even bytes of half a frame that is an ID.
 #[inline]
 fn id_bits(half: u64) -> u32 {
-    let bits = half & EVEN_LOW_BITS;
-    ((bits | bits >> 15 | bits >> 30 | bits >> 45) & 0xf) as u32
+    // Moves bits 0, 16, 32 and 48 to 60 … 63. No two products of bits meet, so nothing carries.
+    const GATHER: u64 = 1 << 60 | 1 << 45 | 1 << 30 | 1 << 15;
+    ((half & EVEN_LOW_BITS).wrapping_mul(GATHER) >> 60) as u32
 }
 
 /// Returns a bit for each of the eight even bytes of a frame that is an ID.
@@ -151,27 +142,42 @@ fn frame_ids(frame: &[u8; FRAME_BYTES]) -> u32 {
     id_bits(low) | id_bits(high) << 4
 }
 
-/// Returns whether one of the IDs of a frame looks like FSYNC or HSYNC.
+/// Returns whether a frame has no ID bytes.
 #[inline]
-fn may_hold_sync(frame: &[u8; FRAME_BYTES], ids: u32) -> bool {
-    let mut left = ids;
-    while left != 0 {
-        if frame[2 * left.trailing_zeros() as usize] == 0xff {
-            return true;
-        }
-        left &= left - 1;
-    }
-    false
+fn is_data(frame: &[u8; FRAME_BYTES]) -> bool {
+    let (low, high) = halves(frame);
+    (low | high) & EVEN_LOW_BITS == 0
+}
+
+/// Returns whether one of the IDs of a frame looks like FSYNC or HSYNC: whether an even byte is ff,
+/// the only one that carries when 1 is added to it.
+#[inline]
+fn may_hold_sync(frame: &[u8; FRAME_BYTES]) -> bool {
+    let (low, high) = halves(frame);
+    let sums = |half: u64| (half & (0xff * EVEN_LOW_BITS)) + EVEN_LOW_BITS;
+    (sums(low) | sums(high)) & (EVEN_LOW_BITS << 8) != 0
+}
+
+/// Returns bit 0 of each even byte of a frame, from eight auxiliary bits.
+#[inline]
+fn low_bits(aux: usize) -> u128 {
+    u128::from(LOW_BITS[aux & 0xf]) | u128::from(LOW_BITS[aux >> 4 & 0xf]) << 64
 }
 
 /// Returns the bytes of a frame with bit 0 of each even byte taken from the auxiliary byte.
 #[inline]
 fn frame_data(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
-    let (low, high) = halves(frame);
-    let aux = (high >> 56) as usize;
-    let low = low | LOW_BITS[aux & 0xf];
-    let high = high | LOW_BITS[aux >> 4];
-    (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+    let aux = usize::from(frame[FRAME_BYTES - 1]);
+    (u128::from_le_bytes(*frame) | low_bits(aux)).to_le_bytes()
+}
+
+/// Returns the same with each ID, one bit each in `ids`, replaced by the byte after it: in case the ID
+/// takes effect after that byte, which then follows the data before.
+#[inline]
+fn data_without_ids(frame: &[u8; FRAME_BYTES], ids: u32) -> u128 {
+    let data = u128::from_le_bytes(frame_data(frame));
+    let places = low_bits(ids as usize) * 0xff;
+    data & !places | data >> 8 & places
 }
 
 impl Deformatter {
@@ -319,13 +325,13 @@ impl Deformatter {
                 break;
             };
             let ids = frame_ids(frame);
-            if may_hold_sync(frame, ids) {
+            if may_hold_sync(frame) {
                 break;
             }
-            if ids == 1 && self.goes_to(frame[0] >> 1, frame) {
-                self.one_source_frame(offset, frame, out);
-            } else {
-                self.mixed_frame(frame, &Places::Together(offset), ids, out);
+            {
+                self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
+                    stream.append_apart(offset.wrapping_add(counted as u64), data, length);
+                });
             }
             self.fsyncs = 0;
             done += FRAME_BYTES;
@@ -341,7 +347,7 @@ impl Deformatter {
         let count = frames
             .iter()
             .take(MOST_FRAMES)
-            .take_while(|frame| frame_ids(frame) == 0)
+            .take_while(|frame| is_data(frame))
             .count();
         if count == 0 {
             return 0;
@@ -358,35 +364,22 @@ impl Deformatter {
         count * FRAME_BYTES
     }
 
-    /// Returns whether all data of a frame that starts with an ID belong to that source.
-    fn goes_to(&self, id: u8, frame: &[u8; FRAME_BYTES]) -> bool {
-        self.id == Some(id) || frame[FRAME_BYTES - 1] & 1 == 0
-    }
-
-    /// Processes a frame that starts with its only ID.
-    #[inline]
-    fn one_source_frame(&mut self, offset: u64, frame: &[u8; FRAME_BYTES], out: &mut Demux) {
-        let id = frame[0] >> 1;
-        self.id = Some(id);
-        self.counts.overhead += 2;
-        self.counts.payload += 14;
-        let data = (u128::from_le_bytes(frame_data(frame)) >> 8).to_le_bytes();
-        out.stream_mut(TraceId(id)).append_apart(offset, &data, 14);
-    }
-
-    /// Processes a frame with ID bytes, one bit each in `ids`.
-    #[inline]
+    /// Processes a frame with ID bytes, one bit each in `ids`. `append` is called with the stream of
+    /// each piece of data, the index in the frame that the offset of its first byte is counted from,
+    /// and the piece itself with its length.
+    #[inline(always)]
     fn mixed_frame(
         &mut self,
         frame: &[u8; FRAME_BYTES],
-        places: &Places,
         ids: u32,
         out: &mut Demux,
+        mut append: impl FnMut(&mut Stream, usize, &[u8; FRAME_BYTES], usize),
     ) {
         let aux = usize::from(frame[FRAME_BYTES - 1]);
-        let mut data = [0; 2 * FRAME_BYTES];
-        data[..FRAME_BYTES].copy_from_slice(&frame_data(frame));
-        self.counts.overhead += 1 + u64::from(ids.count_ones());
+        let data = data_without_ids(frame, ids);
+        let overhead = 1 + u64::from(ids.count_ones());
+        let mut skipped = 0;
+        let mut source = self.id;
 
         // The index that the offset of the source's next byte is counted from, and whether the
         // source had a byte since.
@@ -394,68 +387,41 @@ impl Deformatter {
         let mut any = false;
         let mut from = 0;
         let mut left = ids;
-        while left != 0 {
+        loop {
             let pair = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let id_at = 2 * pair;
+            // After the last ID, the auxiliary byte ends the data.
+            let id_at = (2 * pair).min(FRAME_BYTES - 1);
             let id = frame[id_at] >> 1;
-            let changes = self.id != Some(id);
-            let late = changes && aux >> pair & 1 != 0 && pair < 7;
-            if late {
-                data[id_at] = data[id_at + 1];
+            let changes = source != Some(id);
+            let late = changes && pair < 7 && aux >> pair & 1 != 0;
+            let length = id_at + usize::from(late) - from;
+            if length > 0 {
+                if let Some(source) = source {
+                    let piece = (data >> (8 * from)).to_le_bytes();
+                    append(out.stream_mut(TraceId(source)), counted, &piece, length);
+                } else {
+                    skipped = length as u64;
+                }
             }
-            let end = id_at + usize::from(late);
-            any |= end > from;
-            self.append(places, counted, &data, from..end, out);
-            counted += end - from;
+            if left == 0 {
+                break;
+            }
+            left &= left - 1;
+            any |= length > 0;
+            counted += length;
             from = id_at + 1 + usize::from(late);
             if changes {
-                self.id = Some(id);
+                source = Some(id);
                 if any {
                     counted = id_at;
                     any = false;
                 }
             }
         }
-        self.append(places, counted, &data, from..15, out);
-    }
-
-    /// Appends `part` of a frame's data to the stream of the current source. Its first byte gets the
-    /// offset of byte `counted` of the frame.
-    #[inline]
-    fn append(
-        &mut self,
-        places: &Places,
-        counted: usize,
-        data: &[u8; 2 * FRAME_BYTES],
-        part: Range<usize>,
-        out: &mut Demux,
-    ) {
-        let length = part.len();
-        if length == 0 {
-            return;
-        }
-        let Some(id) = self.id else {
-            self.counts.skipped += length as u64;
-            return;
-        };
-        self.counts.payload += length as u64;
-        let stream = out.stream_mut(TraceId(id));
-        match places {
-            Places::Together(offset) => {
-                let at = offset.wrapping_add(counted as u64);
-                if let Some(window) = data[part.start..].first_chunk() {
-                    stream.append_apart(at, window, length);
-                }
-            }
-            Places::Apart(pairs) => {
-                for (index, &byte) in data[part].iter().enumerate() {
-                    let index = counted + index;
-                    let at = pairs[index / 2].wrapping_add(index as u64 & 1);
-                    stream.append_byte(at, byte);
-                }
-            }
-        }
+        self.id = source;
+        self.counts.overhead += overhead;
+        self.counts.skipped += skipped;
+        self.counts.payload += FRAME_BYTES as u64 - overhead - skipped;
     }
 
     /// Processes one byte where frames are not contiguous or FSYNC is searched for.
@@ -535,7 +501,17 @@ impl Deformatter {
             let Partial { bytes, places, .. } = *partial;
             partial.filled = 0;
             self.fsyncs = 0;
-            self.mixed_frame(&bytes, &Places::Apart(places), frame_ids(&bytes), out);
+            self.mixed_frame(
+                &bytes,
+                frame_ids(&bytes),
+                out,
+                |stream, counted, data, length| {
+                    for (index, &byte) in (counted..).zip(&data[..length]) {
+                        let at = places[index / 2].wrapping_add(index as u64 & 1);
+                        stream.append_byte(at, byte);
+                    }
+                },
+            );
         }
     }
 

@@ -123,6 +123,7 @@ proptest! {
     #[test]
     fn equals_the_plain_one(bytes in frames(), pieces in prop::collection::vec(1usize..50, 1..5)) {
         let (found, counts, _) = deformat(FrameKind::Memory, &bytes, &pieces);
+        prop_assert_eq!(counts.payload, found.len() as u64);
         prop_assert_eq!(found, by_id(plain_memory(&bytes)));
         prop_assert_eq!(counts.sum(), bytes.len() as u64);
         prop_assert_eq!(counts.sync, 0);
