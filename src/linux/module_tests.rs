@@ -1,3 +1,4 @@
+use super::Memory;
 use super::btf::Btf;
 use super::modules::{Layout, Module, references};
 use super::tests::{Words, types};
@@ -172,6 +173,56 @@ fn damaged_lists_of_modules_end() {
     let (found, broken) = layout.all(&other, HEAD);
     assert_eq!(found, [wanted(0)]);
     assert!(broken.unwrap().contains("no module"));
+}
+
+/// A module with a million symbols, all with the same long name.
+struct LongNames(Words);
+
+/// Where its symbols, names and kinds are.
+const ENDLESS: u64 = 0xffff_9000_0000_0000;
+
+impl Memory for LongNames {
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        match address.checked_sub(ENDLESS).map(|at| at >> 32) {
+            Some(0) if out.len() == 24 => {
+                out.fill(0);
+                out[8..16].copy_from_slice(&CODE.to_le_bytes());
+            }
+            Some(1) => {
+                let strings = ENDLESS + (1 << 32);
+                let end = (strings + 511 - address) as usize;
+                out.fill(b'n');
+                if let Some(end) = out.get_mut(end) {
+                    *end = 0;
+                }
+            }
+            Some(2) => out.fill(b'T'),
+            _ => return self.0.read(address, out),
+        }
+        out.len()
+    }
+}
+
+#[test]
+fn names_that_symbols_share_do_not_add_up_without_limit() {
+    let mut memory = LongNames(memory(false, 1));
+    for (field, value) in [
+        (0, ENDLESS),
+        (8, 1 << 20),
+        (16, ENDLESS + (1 << 32)),
+        (24, ENDLESS + (2 << 32)),
+    ] {
+        memory.0.long(TABLE + field, value);
+    }
+    let (found, broken) = layout(false).all(&memory, HEAD);
+    assert_eq!(broken, None);
+    let names = found[0]
+        .functions
+        .iter()
+        .map(|function| function.name.len());
+    assert_eq!(names.clone().max(), Some(511));
+    let all: usize = names.sum();
+    assert!(all <= 64 << 20 && all > 63 << 20, "{all}");
 }
 
 #[test]

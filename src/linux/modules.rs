@@ -14,6 +14,8 @@ use std::ops::Range;
 const MOST: usize = 4096;
 /// The most symbols of all modules.
 const MOST_SYMBOLS: usize = 1 << 20;
+/// The longest names of all functions together, in bytes: tables of damaged memory may share theirs.
+const MOST_NAMES: usize = 64 << 20;
 /// The largest code of all modules in bytes.
 const MOST_CODE: u64 = 256 << 20;
 /// The length of a module's name: `MODULE_NAME_LEN`, on 64-bit systems.
@@ -115,7 +117,11 @@ impl Layout {
     pub fn all(&self, memory: &dyn Memory, head: u64) -> (Vec<Module>, Option<String>) {
         let mut out = Vec::new();
         let mut seen = HashSet::new();
-        let (mut symbols, mut code) = (MOST_SYMBOLS, MOST_CODE);
+        let mut left = Left {
+            symbols: MOST_SYMBOLS,
+            names: MOST_NAMES,
+            code: MOST_CODE,
+        };
         let mut link = head;
         let unknown = |address: u64| {
             format!("the list of modules is not whole: the memory at {address:#x} is not known")
@@ -145,20 +151,13 @@ impl Layout {
                 return (out, Some(why));
             };
             let base = next.wrapping_sub(self.list);
-            out.push(self.module(memory, base, name, &mut symbols, &mut code));
+            out.push(self.module(memory, base, name, &mut left));
             link = next;
         }
     }
 
-    /// A module, with as many symbols and bytes of code as are left.
-    fn module(
-        &self,
-        memory: &dyn Memory,
-        base: u64,
-        name: String,
-        symbols: &mut usize,
-        left: &mut u64,
-    ) -> Module {
+    /// A module, with as much as is left.
+    fn module(&self, memory: &dyn Memory, base: u64, name: String, left: &mut Left) -> Module {
         let at = |offset: u64| base.wrapping_add(offset);
         let mut code = Vec::new();
         for (start, size) in &self.code {
@@ -169,12 +168,12 @@ impl Layout {
             let Some(end) = start.checked_add(size).filter(|_| start != 0 && size != 0) else {
                 continue;
             };
-            if let Some(rest) = left.checked_sub(size) {
-                *left = rest;
+            if let Some(rest) = left.code.checked_sub(size) {
+                left.code = rest;
                 code.push(start..end);
             }
         }
-        let functions = self.functions(memory, at(self.kallsyms), &code, symbols);
+        let functions = self.functions(memory, at(self.kallsyms), &code, left);
         Module {
             name,
             functions: functions.unwrap_or_default(),
@@ -188,7 +187,7 @@ impl Layout {
         memory: &dyn Memory,
         place: u64,
         code: &[Range<u64>],
-        left: &mut usize,
+        left: &mut Left,
     ) -> Option<Vec<Function>> {
         let table = long(memory, place)?;
         let at = |offset: u64| table.wrapping_add(offset);
@@ -197,8 +196,8 @@ impl Layout {
             long(memory, at(self.strings))?,
         );
         let count = word(memory, at(self.count))? as usize;
-        let count = count.min(*left);
-        *left -= count;
+        let count = count.min(left.symbols);
+        left.symbols -= count;
         let kinds = self.kinds.map(|kinds| long(memory, at(kinds)));
         let mut out = Vec::new();
         for index in 0..count as u64 {
@@ -223,6 +222,10 @@ impl Layout {
             let text = strings.wrapping_add(field(0) & 0xffff_ffff);
             // AAELF64, 5.5.4: mapping symbols start with `$`.
             if let Some(name) = string(memory, text).filter(|name| !name.starts_with('$')) {
+                let Some(rest) = left.names.checked_sub(name.len()) else {
+                    break;
+                };
+                left.names = rest;
                 out.push(Function {
                     name,
                     address: value,
@@ -233,6 +236,15 @@ impl Layout {
         out.sort_by_key(|function: &Function| function.address);
         Some(out)
     }
+}
+
+/// How much of the modules may still be listed.
+struct Left {
+    symbols: usize,
+    /// The bytes of the names of functions.
+    names: usize,
+    /// The bytes of code.
+    code: u64,
 }
 
 /// Lists the modules of a kernel. `symbols` returns the addresses and sizes of the kernel's symbols with
