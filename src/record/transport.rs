@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 pub(super) struct Transport {
     stream: UnixStream,
     framer: Framer,
-    /// Bytes received and not yet parsed.
-    ahead: Vec<u8>,
+    /// Received bytes; those from `at` to `end` are not yet parsed.
+    ahead: Box<[u8]>,
     at: usize,
+    end: usize,
     /// Acknowledgements not yet sent. A server does not read while it sends much output:
     /// acknowledging packet by packet would fill the socket and deadlock both sides.
     owed: Vec<u8>,
@@ -44,8 +45,9 @@ impl Transport {
                     return Ok(Self {
                         stream,
                         framer: Framer::default(),
-                        ahead: Vec::new(),
+                        ahead: vec![0; 1 << 16].into(),
                         at: 0,
+                        end: 0,
                         owed: Vec::new(),
                         sent: Vec::new(),
                         resent: 0,
@@ -80,7 +82,8 @@ impl Transport {
     pub(super) fn receive(&mut self, until: Instant) -> io::Result<Option<Vec<u8>>> {
         let mut bad = 0;
         loop {
-            while let Some(&byte) = self.ahead.get(self.at) {
+            while self.at < self.end {
+                let byte = self.ahead[self.at];
                 self.at += 1;
                 match self.framer.push(byte) {
                     Some(Incoming::Packet(payload)) => {
@@ -105,13 +108,10 @@ impl Transport {
                     Some(Incoming::Acknowledge | Incoming::Interrupt) | None => {}
                 }
             }
-            self.ahead.resize(1 << 16, 0);
-            self.at = 0;
-            let read = self.fill(until);
-            self.ahead.truncate(*read.as_ref().unwrap_or(&0));
-            match read {
+            (self.at, self.end) = (0, 0);
+            match self.fill(until) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
+                Ok(count) => self.end = count,
                 Err(error) if is_timeout(&error) => return Ok(None),
                 Err(error) => return Err(error),
             }

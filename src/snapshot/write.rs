@@ -221,7 +221,7 @@ fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), Wr
         let mut file = File::create_new(path)?;
         let (mut done, mut released) = (0, 0);
         for piece in bytes.chunks(PIECE) {
-            if piece.iter().all(|&byte| byte == 0) {
+            if mapped::is_zero(piece) {
                 file.seek(SeekFrom::Current(piece.len() as i64))?;
             } else {
                 file.write_all(piece)?;

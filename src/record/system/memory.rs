@@ -179,8 +179,6 @@ fn region(
             return Ok(());
         }
     };
-    static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
-    let zero = |page: &[u8]| *page == ZEROS[..page.len()];
     let mut kept: Option<Range<u64>> = None;
     let mut add = |kept: &Range<u64>| {
         let part = (kept.start - range.start) as usize..(kept.end - range.start) as usize;
@@ -192,7 +190,7 @@ fn region(
     for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
         let begin = range.start + index as u64 * PAGE;
         let end = begin + page.len() as u64;
-        if zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
+        if mapped::is_zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
             continue;
         }
         kept = Some(match kept.take() {

@@ -104,7 +104,7 @@ fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
                 bytes.len()
             }
         };
-        if piece[..count].iter().all(|&byte| byte == 0) {
+        if mapped::is_zero(&piece[..count]) {
             file.seek(SeekFrom::Current(count as i64))?;
         } else {
             file.write_all(&piece[..count])?;
