@@ -328,11 +328,9 @@ impl Deformatter {
             if may_hold_sync(frame) {
                 break;
             }
-            {
-                self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
-                    stream.append_apart(offset.wrapping_add(counted as u64), data, length);
-                });
-            }
+            self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
+                stream.append_apart(offset.wrapping_add(counted as u64), data, length);
+            });
             self.fsyncs = 0;
             done += FRAME_BYTES;
         }

@@ -168,6 +168,35 @@ impl Course {
         }];
     }
 
+    /// How many places there are from a position to those looked at, if they are at most `most`; else
+    /// an earlier place that is too far away. `None` if it was cancelled.
+    pub fn distance(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        most: u32,
+        cancel: &Cancel,
+    ) -> Option<Result<u32, Position>> {
+        let begin = self.begin(history);
+        let Some(last) = history.step(begin, Direction::Backward) else {
+            return Some(Ok(0));
+        };
+        let mut places = 0_u64;
+        for (number, event) in history.entries(last, Direction::Backward).enumerate() {
+            places = places.saturating_add(event.entry.places());
+            if places > most.into() {
+                return Some(Err(event.position));
+            }
+            if event.position <= position {
+                break;
+            }
+            if number.is_multiple_of(1024) && cancel.is_requested() {
+                return None;
+            }
+        }
+        Some(Ok(places as u32))
+    }
+
     /// Looks at `count` more places before those looked at, or a few more. `None` if it was
     /// cancelled; then nothing was added.
     pub fn extend(

@@ -22,6 +22,10 @@ use std::cell::RefCell;
 const FIRST: u32 = 1 << 16;
 /// Steps before a position that are looked at, too: what they compute may be used after it.
 const BEFORE: u32 = 1 << 14;
+/// The most steps that are solved in one go before it is known how much memory they take.
+const ESTIMATED: u32 = 1 << 18;
+/// The least memory that a step takes, in bytes.
+const LEAST_BYTES: usize = 200;
 /// Times that the second layer is tried again without what contradicted itself.
 const TRIES: u32 = 4;
 
@@ -61,6 +65,8 @@ pub(super) struct Window {
     pub nearby: RefCell<Nearby>,
     /// How often what was proved contradicted itself.
     doubts: u32,
+    /// A position that memory does not suffice for, and no earlier one.
+    beyond: Option<Position>,
 }
 
 impl Default for Window {
@@ -81,6 +87,7 @@ impl Default for Window {
             recorded: Recorded::default(),
             nearby: RefCell::default(),
             doubts: 0,
+            beyond: None,
         }
     }
 }
@@ -236,7 +243,8 @@ impl Window {
     }
 
     /// The step of a position; all from there to the end, and some steps before it, are built and solved.
-    /// `None` inside where the position is not reached; outside if it was cancelled.
+    /// `None` inside where memory does not suffice to reach the position: nothing is solved for it then.
+    /// `None` outside if it was cancelled.
     pub fn reach(
         &mut self,
         history: &mut History,
@@ -248,17 +256,31 @@ impl Window {
         self.start(history, facts);
         loop {
             let found = self.course.find(position);
-            let enough = found.is_some_and(|step| self.course.len() - step >= BEFORE);
-            // What is looked at on the way to a position far back is solved once, with all of it.
-            if enough || !self.grow(history, most_bytes, cancel)? {
+            let behind = found.map_or(0, |step| self.course.len() - step);
+            let is_beyond = || self.beyond.is_some_and(|beyond| position <= beyond);
+            if found.is_none() && is_beyond() {
+                return Some(None);
+            }
+            if behind >= BEFORE || self.course.is_complete() {
                 self.work(facts, cancel)?;
                 return Some(self.course.find(position));
             }
-            if self.each == 0 {
+            let room = self.room(most_bytes);
+            let count = match self.course.distance(history, position, room, cancel)? {
+                Ok(distance) => distance.saturating_add(BEFORE - behind),
+                Err(beyond) if found.is_none() => {
+                    self.beyond = self.beyond.max(Some(beyond));
+                    return Some(None);
+                }
+                Err(_) => room,
+            };
+            if self.each == 0 && count > ESTIMATED {
                 // How much memory a step takes is known then.
+                self.grow_by(history, FIRST, most_bytes, cancel)?;
                 self.work(facts, cancel)?;
-            } else {
-                self.work_until(Stage::Prove, facts, cancel)?;
+            } else if !self.grow_by(history, count, most_bytes, cancel)? {
+                self.work(facts, cancel)?;
+                return Some(self.course.find(position));
             }
         }
     }
@@ -270,19 +292,22 @@ impl Window {
         most_bytes: usize,
         cancel: &Cancel,
     ) -> Option<bool> {
+        self.grow_by(history, 0, most_bytes, cancel)
+    }
+
+    /// Looks at `count` more steps, or at as many as there are already.
+    fn grow_by(
+        &mut self,
+        history: &mut History,
+        count: u32,
+        most_bytes: usize,
+        cancel: &Cancel,
+    ) -> Option<bool> {
         if self.course.is_complete() {
             return Some(false);
         }
-        let length = self.course.len();
-        let count = length.max(FIRST);
-        // What there will be, by what there is; what was built may not be solved yet.
-        let bytes = self.bytes();
-        let each = (bytes / (length.max(1) as usize) + 1)
-            .max(self.each)
-            .max(200);
-        let taken = bytes.max(self.each.saturating_mul(length as usize));
-        let room = most_bytes.saturating_sub(taken) / each;
-        let count = count.min(u32::try_from(room).unwrap_or(u32::MAX));
+        let count = count.max(self.course.len()).max(FIRST);
+        let count = count.min(self.room(most_bytes));
         if count < 1024 {
             return Some(false);
         }
@@ -292,14 +317,18 @@ impl Window {
         Some(true)
     }
 
-    /// Builds and solves what was looked at.
-    pub fn work(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
-        self.work_until(Stage::Solved, facts, cancel)
+    /// How many more steps there is memory for, by what there is; what was looked at may not be solved yet.
+    fn room(&self, most_bytes: usize) -> u32 {
+        let (bytes, length) = (self.bytes(), self.course.len() as usize);
+        let each = (bytes / length.max(1) + 1).max(self.each).max(LEAST_BYTES);
+        let taken = bytes.max(self.each.saturating_mul(length));
+        let room = most_bytes.saturating_sub(taken) / each;
+        u32::try_from(room).unwrap_or(u32::MAX)
     }
 
-    /// Goes on until a stage is reached.
-    fn work_until(&mut self, last: Stage, facts: &FinalState, cancel: &Cancel) -> Option<()> {
-        while self.stage != last {
+    /// Builds and solves what was looked at.
+    pub fn work(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
+        while self.stage != Stage::Solved {
             let known = Known {
                 templates: &self.templates,
                 memory: &*facts.memory,

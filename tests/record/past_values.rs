@@ -458,6 +458,32 @@ fn without_the_final_state_the_trace_alone_counts() {
 }
 
 #[test]
+fn nothing_is_solved_for_a_position_that_memory_does_not_reach() {
+    let Some(mut recorded) = Recorded::new(&[], &["-O0"]) else {
+        return;
+    };
+    let positions = recorded.positions();
+    // A step takes some 100 bytes or more.
+    let options = Options {
+        most_bytes: 20 * positions.len(),
+        ..Options::default()
+    };
+    let mut recovery = Recovery::new(recorded.facts(), options);
+    let mut known = |position: Position| {
+        let history = recorded.history();
+        let found = recovery.registers(history, position, &Cancel::default());
+        let known = found.unwrap().0.iter().flatten().count();
+        (known, recovery.steps())
+    };
+    let (near, first) = (positions[10], positions[positions.len() - 1]);
+    let (none, steps) = known(first);
+    assert!(none == 0 && steps < 10, "{none} known, {steps} steps");
+    let (some, steps) = known(near);
+    assert!(some > 10 && steps > 1000, "{some} known, {steps} steps");
+    assert_eq!(known(first), (0, steps));
+}
+
+#[test]
 fn the_store_that_broke_a_pointer_is_found() {
     let Some(mut recorded) = Recorded::new(&[], &["-O0"]) else {
         return;
