@@ -26,7 +26,7 @@ const NEW: &str = "new-";
 /// The age at which a file that is being written belongs to a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of entries of the directory that are examined.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Identifies a result by a hash of everything that it depends on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -257,7 +257,7 @@ impl Cache {
     /// The results, and files that were abandoned: name, path, time of the last use, size.
     fn files(&self) -> Vec<(Option<Name>, PathBuf, SystemTime, u64)> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
-        let files = entries.take(MOST_ENTRIES).flatten().filter_map(|entry| {
+        let files = entries.take(MAX_ENTRIES).flatten().filter_map(|entry| {
             let file_name = entry.file_name();
             let file_name = file_name.to_str()?;
             let name = file_name.strip_suffix(ENDING);

@@ -144,7 +144,7 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
 /// history is the same.
 fn aligned(history: &mut History, states: &mut Vec<State>) -> Vec<Position> {
     /// Signals whose handlers returned.
-    const MOST_FAULTS: usize = 8;
+    const MAX_FAULTS: usize = 8;
     let mut here = history.end();
     let mut positions = vec![here];
     let mut faulted = Vec::new();
@@ -164,7 +164,7 @@ fn aligned(history: &mut History, states: &mut Vec<State>) -> Vec<Position> {
             }
             // The log has instructions that were begun, the history those that were executed.
             faulted.push(at);
-            if faulted.len() > MOST_FAULTS {
+            if faulted.len() > MAX_FAULTS {
                 // From here back the two runs took other ways: threads met at another time.
                 eprintln!(
                     "compared to {} back: before, the second run differs",

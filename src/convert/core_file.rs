@@ -20,7 +20,7 @@ const NT_ARM_VFP: u32 = 0x400;
 const AT_ENTRY: u64 = 9;
 const SIGTRAP: u16 = 5;
 /// The most parts of memory: the number of program headers has 16 bits.
-const MOST_PARTS: usize = 0xFFF0;
+const MAX_PARTS: usize = 0xFFF0;
 
 /// Writes the state of the cores that have the first core's architecture. Returns notes on what was
 /// left out.
@@ -108,11 +108,11 @@ fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<Note>) -> Vec<(u64, 
         let known = memory.slice(address, space).len() as u64;
         if known > 0 {
             let joins = |(start, length): &(u64, u64)| start.wrapping_add(*length) == address.0;
-            let full = out.len() == MOST_PARTS;
+            let full = out.len() == MAX_PARTS;
             match out.last_mut().filter(|last| joins(last)) {
                 Some((_, length)) => *length += known,
                 None if full => {
-                    notes.push(Note::ManyParts { limit: MOST_PARTS });
+                    notes.push(Note::ManyParts { limit: MAX_PARTS });
                     return out;
                 }
                 None => out.push((address.0, known)),

@@ -36,7 +36,7 @@ pub const ADDRESSES: usize = 5_000;
 
 /// The most distinct addresses that a trace file can hold: tracepoint numbers, less one for the
 /// halted state and one for "no tracepoint".
-pub const MOST_ADDRESSES: usize = TRACEPOINT_LIMIT as usize - 2;
+pub const MAX_ADDRESSES: usize = TRACEPOINT_LIMIT as usize - 2;
 
 /// The most bytes of a trace frame: GDB counts them with 31 bits.
 const FRAME_LIMIT: usize = i32::MAX as usize;
@@ -257,10 +257,10 @@ impl TraceRun {
         self.numbers = self.addresses();
         let addresses = self.numbers.len();
         if options.window_chosen() {
-            if addresses > MOST_ADDRESSES {
+            if addresses > MAX_ADDRESSES {
                 return Err(Error::Usage(format!(
                     "{name}: {} trace frames at {addresses} addresses: a trace file has tracepoints for \
-                     {MOST_ADDRESSES}: choose a smaller window with --last, --from, --to, or \
+                     {MAX_ADDRESSES}: choose a smaller window with --last, --from, --to, or \
                      --frames functions",
                     self.kept.instructions().len()
                 )));

@@ -44,9 +44,9 @@ const PIECE: u64 = 1 << 16;
 const PIECE_ACCESSES: usize = 1 << 18;
 
 /// The maximum number of instructions of a run.
-const MOST_INSTRUCTIONS: u64 = 1 << 12;
+const MAX_INSTRUCTIONS: u64 = 1 << 12;
 /// The maximum number of accesses of a run.
-const MOST_ACCESSES: usize = 1 << 16;
+const MAX_ACCESSES: usize = 1 << 16;
 
 /// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Reads data addresses.
 
 use super::{
-    AGAIN, Access, Accessed, EXECUTED, FIRST, MOST_ACCESSES, MOST_INSTRUCTIONS, PASSED, PIECE,
+    AGAIN, Access, Accessed, EXECUTED, FIRST, MAX_ACCESSES, MAX_INSTRUCTIONS, PASSED, PIECE,
     PIECE_ACCESSES, RUN, Slot, from_zigzag,
 };
 use std::ops::{Deref, Range};
@@ -123,7 +123,7 @@ impl<B: Deref<Target = [u8]>> Addresses<B> {
         let (mut first, mut begin) = (0, FIRST.len());
         for _ in 0..count {
             let instructions =
-                numbers.at_most(PIECE + MOST_INSTRUCTIONS, "a piece that is too long")?;
+                numbers.at_most(PIECE + MAX_INSTRUCTIONS, "a piece that is too long")?;
             let length = numbers.at_most((index - begin) as u64, "a piece beyond the index")?;
             let end = begin + length as usize;
             pieces.push(Piece {
@@ -310,21 +310,21 @@ impl<'a> PieceReader<'a> {
         self.address = self.address.wrapping_add(difference);
         let instructions = self
             .numbers
-            .at_most(MOST_INSTRUCTIONS, "a run with too many instructions")?;
+            .at_most(MAX_INSTRUCTIONS, "a run with too many instructions")?;
         if instructions == 0 {
             // A repetition of it would take time without limit.
             return Err(self.numbers.bad("a run without instructions"));
         }
         // Each access has at least three bytes.
         let most = (self.numbers.bytes.len() - self.numbers.at) / 3;
-        let most = most.min(MOST_ACCESSES) as u64;
+        let most = most.min(MAX_ACCESSES) as u64;
         let count = self
             .numbers
             .at_most(most, "a run with too many accesses to memory")?;
         let mut slots = Vec::with_capacity(count as usize);
         let (mut instruction, mut offset) = (0, 0);
         for _ in 0..count {
-            instruction += self.numbers.at_most(MOST_INSTRUCTIONS, WIDE)?;
+            instruction += self.numbers.at_most(MAX_INSTRUCTIONS, WIDE)?;
             offset += self.numbers.at_most(u16::MAX.into(), WIDE)?;
             let size = self.numbers.at_most(u32::MAX.into(), WIDE)?;
             if instruction >= instructions || offset > u64::from(u32::MAX) {
@@ -357,7 +357,7 @@ impl<'a> PieceReader<'a> {
         };
         self.accesses += run.slots.len();
         let left = self.instructions.end - self.instructions.start;
-        if run.instructions > left || self.accesses > PIECE_ACCESSES + MOST_ACCESSES {
+        if run.instructions > left || self.accesses > PIECE_ACCESSES + MAX_ACCESSES {
             let text = "more instructions or accesses than a piece has";
             return Err(self.numbers.bad(text));
         }

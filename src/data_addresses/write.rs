@@ -1,8 +1,8 @@
 //! Writes data addresses.
 
 use super::{
-    AGAIN, Access, EXECUTED, FIRST, MOST_ACCESSES, MOST_INSTRUCTIONS, PASSED, PIECE,
-    PIECE_ACCESSES, RUN, Slot, zigzag,
+    AGAIN, Access, EXECUTED, FIRST, MAX_ACCESSES, MAX_INSTRUCTIONS, PASSED, PIECE, PIECE_ACCESSES,
+    RUN, Slot, zigzag,
 };
 use crate::protocol::number::leb128;
 use std::io::{self, Write};
@@ -134,7 +134,7 @@ impl<W: Write> Writer<W> {
         accesses: &[(u32, Access)],
         pc: impl Fn(u32) -> u64,
     ) -> io::Result<u32> {
-        if count > MOST_INSTRUCTIONS || accesses.len() > MOST_ACCESSES {
+        if count > MAX_INSTRUCTIONS || accesses.len() > MAX_ACCESSES {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "a run of instructions with too many accesses to memory",

@@ -15,7 +15,7 @@ use crate::quantity::BufferOffset;
 
 /// The maximum number of entries held. A real trace unit stays far below it; beyond it, the oldest
 /// are committed.
-const MOST_HELD: usize = 1 << 16;
+const MAX_HELD: usize = 1 << 16;
 
 /// The trace contradicts itself: nothing is known until the next synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Elements {
     }
 
     fn hold(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
-        if self.queue.len() >= MOST_HELD {
+        if self.queue.len() >= MAX_HELD {
             let oldest = self.queue.p0().min(1) as u32;
             let emitted = if oldest == 0 {
                 self.emit_all(out)

@@ -97,7 +97,7 @@ const CLEARED: u32 = 1;
 /// `SEQ_NEEDS_INCREMENTAL_STATE`.
 const NEEDED: u32 = 2;
 /// The most names that are interned: about 100 MB.
-const MOST_NAMES: usize = 1 << 20;
+const MAX_NAMES: usize = 1 << 20;
 
 /// Writes the packets of one track while it is decoded.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ impl Packets {
             if let Some(&known) = self.names.get(name) {
                 return known;
             }
-            if self.names.len() >= MOST_NAMES {
+            if self.names.len() >= MAX_NAMES {
                 self.names.clear();
             }
             let iid = self.names.len() as u64 + 1;

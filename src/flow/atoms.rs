@@ -8,7 +8,7 @@
 use super::blocks::{AWAIT, AWAIT_AND_PUSH, AtomUnit, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::memo::{Draft, Entry, MOST_PUSHES};
+use super::memo::{Draft, Entry, MAX_PUSHES};
 use super::output::{Held, LostAt};
 use super::sink::{FlowSink, Gap};
 use crate::element::{Atoms, Mark};
@@ -141,7 +141,7 @@ impl<C: CodeImage> Flow<C> {
     #[inline(always)]
     fn recall(&mut self, at: BufferOffset, entry: &Entry, sink: &mut impl FlowSink) -> u32 {
         sink.run(at, &self.blocks, self.memo.run(entry));
-        for &caller in &entry.pushed[..usize::from(entry.pushes).min(MOST_PUSHES)] {
+        for &caller in &entry.pushed[..usize::from(entry.pushes).min(MAX_PUSHES)] {
             self.stack.push(caller);
         }
         self.left = entry.left;

@@ -69,9 +69,9 @@ struct Step(u32);
 /// The number of entries: 128 KiB.
 const ENTRIES: usize = 1 << 12;
 /// The number of steps at which the memo is emptied: 4 MiB.
-const MOST_STEPS: usize = 1 << 20;
+const MAX_STEPS: usize = 1 << 20;
 /// The maximum number of callers that one entry pushes.
-pub(super) const MOST_PUSHES: usize = 2;
+pub(super) const MAX_PUSHES: usize = 2;
 
 /// The result of following a sequence of atoms.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +84,7 @@ pub(super) struct Entry {
     pub left: u32,
     /// The block after the run.
     pub next: u32,
-    pub pushed: [u32; MOST_PUSHES],
+    pub pushed: [u32; MAX_PUSHES],
     instructions: u16,
     /// Blocks executed: the number of atoms consumed.
     pub count: u8,
@@ -105,7 +105,7 @@ pub(super) struct Memo {
 }
 
 /// The length of the longest sequence of atoms that is remembered.
-const MOST_ATOMS: u8 = 31;
+const MAX_ATOMS: u8 = 31;
 
 /// The block and the atoms, with a one above the newest atom. The key of 32 atoms is never stored.
 #[inline]
@@ -156,10 +156,10 @@ impl Memo {
 
     /// Starts an entry for `atoms` from `block` on; `None` the first time.
     pub fn begin(&mut self, block: u32, atoms: Atoms) -> Option<Draft> {
-        if atoms.count > MOST_ATOMS {
+        if atoms.count > MAX_ATOMS {
             return None;
         }
-        if self.steps.len() >= MOST_STEPS {
+        if self.steps.len() >= MAX_STEPS {
             self.clear();
         }
         let (place, key) = (place(block, atoms), key(block, atoms));
@@ -224,7 +224,7 @@ pub(super) struct Draft {
 impl Draft {
     /// Returns whether no further caller can be added.
     pub fn is_full(&self) -> bool {
-        usize::from(self.entry.pushes) == MOST_PUSHES
+        usize::from(self.entry.pushes) == MAX_PUSHES
     }
 
     /// Adds a caller that the run pushes, if it is not [full](Self::is_full).

@@ -123,7 +123,7 @@ const LOW_BITS: [u64; 16] = {
 };
 
 /// Maximum number of frames without ID bytes processed at once: they stay in the L1 cache.
-const MOST_FRAMES: usize = 256;
+const MAX_FRAMES: usize = 256;
 
 const EVEN_LOW_BITS: u64 = 0x0001_0001_0001_0001;
 
@@ -344,7 +344,7 @@ impl Deformatter {
         let (frames, _) = bytes.as_chunks::<FRAME_BYTES>();
         let count = frames
             .iter()
-            .take(MOST_FRAMES)
+            .take(MAX_FRAMES)
             .take_while(|frame| is_data(frame))
             .count();
         if count == 0 {

@@ -13,8 +13,8 @@ const LONGEST_CHAIN: usize = 40;
 const LONGEST_PATH: usize = 4096;
 /// A compressed archive may expand to [`ALLOWED`] bytes, or to this many times its size (ten times is
 /// usual).
-const MOST_RATIO: u64 = 100;
-/// See [`MOST_RATIO`].
+const MAX_RATIO: u64 = 100;
+/// See [`MAX_RATIO`].
 const ALLOWED: u64 = 256 << 20;
 
 /// What is at a path.
@@ -124,12 +124,12 @@ impl Archive {
 
 /// Decompresses bytes into a temporary file.
 fn decompressed(bytes: &Mapped) -> io::Result<Mapped> {
-    let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MOST_RATIO));
+    let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MAX_RATIO));
     let mut file = tempfile::NamedTempFile::new()?;
     let mut input = bzip2::read::MultiBzDecoder::new(&**bytes).take(most + 1);
     let count = io::copy(&mut input, &mut file)?;
     if count > most {
-        let text = format!("more than {most} bytes: expected at most {MOST_RATIO} times its size");
+        let text = format!("more than {most} bytes: expected at most {MAX_RATIO} times its size");
         return Err(io::Error::other(text));
     }
     file.flush()?;

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The most missing files that are listed.
-const MOST_MISSING: usize = 40;
+const MAX_MISSING: usize = 40;
 
 /// Finds files, each once.
 #[derive(Debug)]
@@ -61,10 +61,10 @@ impl<'o> Images<'o> {
         let mut own = std::mem::take(&mut self.notes);
         let missing = std::mem::take(&mut self.missing);
         let count = missing.len();
-        let named = missing.into_iter().take(MOST_MISSING);
+        let named = missing.into_iter().take(MAX_MISSING);
         own.extend(named.map(ImageNote::Missing));
-        if count > MOST_MISSING {
-            let count = count - MOST_MISSING;
+        if count > MAX_MISSING {
+            let count = count - MAX_MISSING;
             own.push(ImageNote::MoreMissing { count });
         }
         if count > 0 {

@@ -11,7 +11,7 @@ const SYNC_ZEROS: usize = 5;
 const SYNC_END: u8 = 0x80;
 /// The maximum number of zeros in one packet, which bounds memory. A synchronization packet may
 /// have any number of them: a longer one is listed as several packets.
-const MOST_ZEROS: usize = 1 << 16;
+const MAX_ZEROS: usize = 1 << 16;
 
 /// Whether the decoder is synchronised with the start of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Decoder {
                 continue;
             }
             if byte == SYNC_END && zeros >= SYNC_ZEROS {
-                let begin = index - zeros.min(MOST_ZEROS);
+                let begin = index - zeros.min(MAX_ZEROS);
                 if begin > 0 {
                     return Some((Packet::NotSync, begin));
                 }
@@ -120,15 +120,15 @@ impl Decoder {
             }
             zeros = 0;
         }
-        let skipped = bytes.len() - zeros.min(MOST_ZEROS);
+        let skipped = bytes.len() - zeros.min(MAX_ZEROS);
         (skipped > 0).then_some((Packet::NotSync, skipped))
     }
 
     /// A synchronization packet, or its continuation.
     fn zeros(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let run = bytes.iter().take(MOST_ZEROS);
+        let run = bytes.iter().take(MAX_ZEROS);
         let zeros = run.take_while(|&&byte| byte == 0).count();
-        if zeros == MOST_ZEROS {
+        if zeros == MAX_ZEROS {
             self.sync = Sync::Zeros;
             return Some((Packet::Sync, zeros));
         }

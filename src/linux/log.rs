@@ -9,9 +9,9 @@ use super::{Memory, bytes, long};
 
 /// The maximum number of descriptors, as a power of two: the largest log that a kernel can be configured
 /// with has 2^20.
-const MOST_BITS: u64 = 22;
+const MAX_BITS: u64 = 22;
 /// The maximum size of the text, as a power of two.
-const MOST_SIZE_BITS: u64 = 31;
+const MAX_SIZE_BITS: u64 = 31;
 
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl<'m> Log<'m> {
         let field = |base: u64, of: &str| at(base.wrapping_add(offset(of)?));
         let count_bits = field(descriptors, "prb_desc_ring.count_bits")? & 0xffff_ffff;
         let size_bits = field(texts, "prb_data_ring.size_bits")? & 0xffff_ffff;
-        if count_bits > MOST_BITS || size_bits > MOST_SIZE_BITS {
+        if count_bits > MAX_BITS || size_bits > MAX_SIZE_BITS {
             return Err(format!(
                 "the log has impossible sizes: 2^{count_bits} records, 2^{size_bits} bytes"
             ));

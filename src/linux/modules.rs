@@ -13,11 +13,11 @@ use std::ops::Range;
 /// The most modules that are listed.
 const MOST: usize = 4096;
 /// The most symbols of all modules.
-const MOST_SYMBOLS: usize = 1 << 20;
+const MAX_SYMBOLS: usize = 1 << 20;
 /// The longest names of all functions together, in bytes: tables of damaged memory may share theirs.
-const MOST_NAMES: usize = 64 << 20;
+const MAX_NAMES: usize = 64 << 20;
 /// The largest code of all modules in bytes.
-const MOST_CODE: u64 = 256 << 20;
+const MAX_CODE: u64 = 256 << 20;
 /// The length of a module's name: `MODULE_NAME_LEN`, on 64-bit systems.
 const NAME: usize = 56;
 /// The longest name of a function.
@@ -118,9 +118,9 @@ impl Layout {
         let mut out = Vec::new();
         let mut seen = HashSet::new();
         let mut left = Left {
-            symbols: MOST_SYMBOLS,
-            names: MOST_NAMES,
-            code: MOST_CODE,
+            symbols: MAX_SYMBOLS,
+            names: MAX_NAMES,
+            code: MAX_CODE,
         };
         let mut link = head;
         let unknown = |address: u64| {

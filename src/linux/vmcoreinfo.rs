@@ -11,7 +11,7 @@ const NAME: &[u8] = b"VMCOREINFO\0";
 /// The size of the note's header and padded name in bytes.
 const HEADER: usize = 12 + 12;
 /// The maximum size of the text: a page, which has at most 64 KiB.
-const MOST_TEXT: usize = 1 << 16;
+const MAX_TEXT: usize = 1 << 16;
 
 /// The values in VMCOREINFO, by key.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
         let (name, size) = (field(0)?, field(1)?);
         let size = usize::try_from(size)
             .ok()
-            .filter(|size| *size <= MOST_TEXT)?;
+            .filter(|size| *size <= MAX_TEXT)?;
         let text = bytes.get(header + HEADER..)?.get(..size)?;
         (name as usize == NAME.len() && text.starts_with(b"OSRELEASE=")).then_some(text)
     })

@@ -16,7 +16,7 @@ use crate::quantity::Address;
 /// The most entries. Beyond them all are forgotten.
 const MOST: usize = 1 << 19;
 /// The most effects: some 130 MB in all, with as many entries as fit, their plans and changes.
-const MOST_EFFECTS: usize = 2 * MOST;
+const MAX_EFFECTS: usize = 2 * MOST;
 /// Keys that came once, at least lately.
 const SEEN: usize = 1 << 13;
 /// Stands for the step of an empty slot.
@@ -281,7 +281,7 @@ impl Memo {
 
     /// Returns whether there is no room.
     pub fn is_full(&self) -> bool {
-        self.used.len() >= MOST || self.effects.len() >= MOST_EFFECTS
+        self.used.len() >= MOST || self.effects.len() >= MAX_EFFECTS
     }
 
     /// Remembers a run.

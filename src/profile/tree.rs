@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 pub(super) const MOST: usize = 1 << 20;
 
 /// The most straight lines by node: about 90 MB.
-const MOST_LINES: usize = 7 << 18;
+const MAX_LINES: usize = 7 << 18;
 
 /// The longest chain of callers. Beyond it, recursion counts for the first call of the function in the
 /// chain, if there is one.
@@ -219,7 +219,7 @@ impl Tree {
     }
 
     pub(super) fn add_line(&mut self, line: LineKey, count: u64) {
-        let room = self.lines.len() < MOST_LINES;
+        let room = self.lines.len() < MAX_LINES;
         match self.lines.get_mut(&line) {
             Some(sum) => *sum = sum.saturating_add(count),
             None if room => {

@@ -59,7 +59,7 @@ const REACH: usize = 32 << 20;
 /// The maximum number of compressed names that are examined to find where the names start.
 const SEARCHED: usize = 1 << 26;
 /// The maximum size of all names in bytes; kernels have at most 10 MB.
-const MOST_TEXT: usize = 64 << 20;
+const MAX_TEXT: usize = 64 << 20;
 
 /// The alignment of a kernel's image in virtual memory (MIN_KIMG_ALIGN).
 const ALIGNED: u64 = 2 << 20;
@@ -126,7 +126,7 @@ fn read(tokens: &Tokens<'_>, names: &Names<'_>, offsets: &[u32]) -> Option<Vec<S
             return None;
         }
         total += name.len();
-        if total > MOST_TEXT {
+        if total > MAX_TEXT {
             return None;
         }
         symbols.push(Symbol {

@@ -35,12 +35,12 @@ struct Section {
 pub type Text = (String, Range<u64>);
 
 /// The most sections of code.
-pub const MOST_TEXTS: usize = 1 << 14;
+pub const MAX_TEXTS: usize = 1 << 14;
 
 /// Writes an ELF file for AArch64 with these functions, which are in the sections `texts`, and their
 /// `.debug_frame`. It has no code.
 pub fn write(functions: &[Function], texts: &[Text], frames: &[u8]) -> Vec<u8> {
-    let texts = &texts[..texts.len().min(MOST_TEXTS)];
+    let texts = &texts[..texts.len().min(MAX_TEXTS)];
     // Section 0 is the undefined one.
     let within = |address: u64| {
         let text = texts.iter().position(|(_, range)| range.contains(&address));

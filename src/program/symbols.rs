@@ -19,7 +19,7 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 const EXPANSION: u64 = 100;
 
 /// The most functions inlined in each other that are named; compilers nest some tens.
-const MOST_INLINED: usize = 256;
+const MAX_INLINED: usize = 256;
 
 /// An error that prevents reading names or source lines from an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -276,7 +276,7 @@ impl Symbols {
             let mut all = Vec::new();
             // The last frame is that of the function that contains the others.
             let mut frame = frames.next().ok()??;
-            while all.len() < MOST_INLINED
+            while all.len() < MAX_INLINED
                 && let Ok(Some(outer)) = frames.next()
             {
                 let name = std::mem::replace(&mut frame, outer).function?;

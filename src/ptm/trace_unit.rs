@@ -9,7 +9,7 @@ use crate::flow::Waypoints;
 /// Entries of the return stack.
 const RETURN_STACK: usize = 3;
 /// The maximum number of atoms in a packet.
-const MOST_ATOMS: u8 = 5;
+const MAX_ATOMS: u8 = 5;
 
 impl From<Common> for Packet {
     fn from(packet: Common) -> Self {
@@ -110,7 +110,7 @@ impl Tracing for Config {
                 unit.write(&Packet::TimedAtom { taken, cycles });
             } else {
                 unit.hold_atom(taken);
-                if unit.atoms.count == MOST_ATOMS {
+                if unit.atoms.count == MAX_ATOMS {
                     Self::write_atoms(unit);
                 }
             }

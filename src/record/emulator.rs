@@ -5,7 +5,7 @@
 use super::address_files::AddressFiles;
 use super::note::Note;
 use super::plugin::{self, Plugin};
-use super::protocol::{MOST_CORES, TraceOptions};
+use super::protocol::{MAX_CORES, TraceOptions};
 use super::remote::{self, Remote};
 use super::settings::Settings;
 use super::snapshot_files::{Contents, RecordedCore};
@@ -416,7 +416,7 @@ fn notes(summary: &Summary, ended: usize, unit: &'static str, changed: &Changed)
         notes.push(Note::Untraced {
             count: summary.untraced,
             unit,
-            limit: MOST_CORES,
+            limit: MAX_CORES,
         });
     }
     notes.extend(changed.note().map(Note::ChangedCode));

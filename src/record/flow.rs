@@ -95,7 +95,7 @@ struct Outcome {
 }
 
 /// The maximum number of cores.
-const MOST_CORES: u32 = 1 << 20;
+const MAX_CORES: u32 = 1 << 20;
 
 impl Flow {
     /// Adds a core.
@@ -104,7 +104,7 @@ impl Flow {
     ///
     /// If there are too many cores.
     pub fn begin(&mut self, core: u32) -> io::Result<()> {
-        if core >= MOST_CORES {
+        if core >= MAX_CORES {
             return Err(bad("too many cores"));
         }
         let count = self.cores.len().max(core as usize + 1);

@@ -87,10 +87,10 @@ enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
 
-#define MOST_CORES 4096
+#define MAX_CORES 4096
 #define WORDS (32u << 10)
 #define DEFINITIONS (64u << 10)
-#define MOST_DISASSEMBLED 4
+#define MAX_DISASSEMBLED 4
 
 struct chunk {
     uint32_t kind, core, bytes, extra;
@@ -147,7 +147,7 @@ struct command {
     uint64_t value;
 };
 
-static struct vcpu *vcpus[MOST_CORES];
+static struct vcpu *vcpus[MAX_CORES];
 static unsigned vcpu_count;
 static uint32_t cores;
 static int one_thread = 1; /* one host thread has executed all cores so far */
@@ -577,7 +577,7 @@ static void stored(unsigned vcpu, uint32_t info, uint64_t address, void *unused)
 static size_t disassemble(struct qemu_plugin_tb *tb, size_t count, char *text, size_t room_left)
 {
     size_t length = 0;
-    for (size_t i = 0; i < count && i < MOST_DISASSEMBLED; i++) {
+    for (size_t i = 0; i < count && i < MAX_DISASSEMBLED; i++) {
         char *line = qemu_plugin_insn_disas(qemu_plugin_tb_get_insn(tb, i));
         if (!line)
             break;
@@ -743,7 +743,7 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void vcpu_began(qemu_plugin_id_t id, unsigned index)
 {
-    if (index >= MOST_CORES)
+    if (index >= MAX_CORES)
         return;
     open_log();
     struct vcpu *v = calloc(1, sizeof *v);
@@ -779,7 +779,7 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
 
 static void vcpu_ended(qemu_plugin_id_t id, unsigned index)
 {
-    if (index >= MOST_CORES || !vcpus[index])
+    if (index >= MAX_CORES || !vcpus[index])
         return;
     struct vcpu *v = vcpus[index];
     pthread_mutex_lock(&out_lock);
@@ -960,15 +960,15 @@ static int all_still(uint32_t except)
 }
 
 /* Traps in the program, and the code that they replace. */
-#define MOST_TRAPS 16
-static struct { uint64_t address; uint32_t code, size; } traps[MOST_TRAPS];
+#define MAX_TRAPS 16
+static struct { uint64_t address; uint32_t code, size; } traps[MAX_TRAPS];
 
 static void note_trap(uint64_t address, uint32_t code, uint32_t size)
 {
     unsigned place = 0;
-    while (place < MOST_TRAPS - 1 && traps[place].size > 0)
+    while (place < MAX_TRAPS - 1 && traps[place].size > 0)
         place++;
-    for (unsigned i = 0; i < MOST_TRAPS; i++)
+    for (unsigned i = 0; i < MAX_TRAPS; i++)
         if (traps[i].size > 0 && traps[i].address == address)
             place = i;
     traps[place].address = address;
@@ -1065,7 +1065,7 @@ static void forked(void)
     halting = 0;
     close(out);
     int memory = open("/proc/self/mem", O_WRONLY | O_CLOEXEC);
-    for (unsigned i = 0; memory >= 0 && i < MOST_TRAPS; i++)
+    for (unsigned i = 0; memory >= 0 && i < MAX_TRAPS; i++)
         if (traps[i].size > 0
             && pwrite(memory, &traps[i].code, traps[i].size, traps[i].address + guest_base) < 0)
             fprintf(stderr, "a trap stays in a forked process: %s\n", strerror(errno));

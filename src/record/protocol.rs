@@ -80,7 +80,7 @@ impl Default for TraceOptions {
 const FIRST_ID: u8 = 0x10;
 
 /// The number of cores with a trace ID (0x70 and above are reserved).
-pub const MOST_CORES: u32 = 0x70 - FIRST_ID as u32;
+pub const MAX_CORES: u32 = 0x70 - FIRST_ID as u32;
 
 /// Returns the trace ID of a core, or `None` if all IDs are used.
 pub fn trace_id(core: u32) -> Option<TraceId> {

@@ -16,9 +16,9 @@ const CHUNK: u64 = 256;
 const HALVES: usize = CHUNK as usize / 2;
 
 /// The maximum number of versions.
-const MOST_VERSIONS: u32 = 1 << 12;
+const MAX_VERSIONS: u32 = 1 << 12;
 /// The maximum number of halfwords of all versions.
-const MOST_HALVES: usize = 1 << 22;
+const MAX_HALVES: usize = 1 << 22;
 /// How many of the newest and of the oldest versions are tried before a new one is created.
 const TRIED: usize = 32;
 
@@ -177,7 +177,7 @@ impl Versions {
     /// Creates an empty version, or returns [`UNKNOWN`] at the limit.
     fn begin(&mut self) -> u32 {
         let version = self.own.len() as u32;
-        if version >= MOST_VERSIONS || self.halves >= MOST_HALVES {
+        if version >= MAX_VERSIONS || self.halves >= MAX_HALVES {
             return UNKNOWN;
         }
         self.own.push(HashMap::new());
@@ -417,7 +417,7 @@ mod tests {
         let mut versions = Versions::new(true);
         let mut guest = Guest::default();
         let mut now = 0;
-        for n in 0..MOST_VERSIONS + 10 {
+        for n in 0..MAX_VERSIONS + 10 {
             let block = guest.block(&mut versions, 0x1000, &[movz(n), RET]);
             now = guest.run(&mut versions, now, block);
         }

@@ -34,7 +34,7 @@ const EXECUTED: u64 = 8;
 const MOST: u64 = 1 << 12;
 
 /// The maximum number of instructions of all blocks.
-const MOST_OF_ALL: usize = 1 << 28;
+const MAX_OF_ALL: usize = 1 << 28;
 
 /// Writes a witness.
 pub struct Writer {
@@ -279,7 +279,7 @@ impl<R: BufRead> Reader<R> {
         }
         let count = count as usize;
         self.instructions += count;
-        if self.instructions > MOST_OF_ALL {
+        if self.instructions > MAX_OF_ALL {
             return Err(self.input.bad("too many blocks"));
         }
         let sizes = match start.isa {

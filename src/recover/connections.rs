@@ -8,11 +8,11 @@ use super::solver::{AccessKind, BASE, DATA, Known, Layer, Solver};
 use crate::semantics::Operand;
 
 /// Events of a cell that facts are passed across at once.
-const MOST_PASSED: usize = 64;
+const MAX_PASSED: usize = 64;
 /// Stores that are compared with a cell at once.
-const MOST_MISSED: usize = 256;
+const MAX_MISSED: usize = 256;
 /// Stores below a cell of the stack that are passed at once.
-pub(super) const MOST_BELOW: usize = 1024;
+pub(super) const MAX_BELOW: usize = 1024;
 
 impl Solver {
     /// Connects what is not connected as far as is proved: fewer accesses are in the way.
@@ -129,7 +129,7 @@ impl Solver {
                     from = barrier + 1;
                     continue;
                 }
-                if class.is_stack() && below < MOST_BELOW && self.is_below(barrier, granule) {
+                if class.is_stack() && below < MAX_BELOW && self.is_below(barrier, granule) {
                     below += 1;
                     from = barrier + 1;
                     continue;
@@ -138,7 +138,7 @@ impl Solver {
                     .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, known));
                 missed += 1;
                 if contents.mask == 0
-                    || missed > MOST_MISSED
+                    || missed > MAX_MISSED
                     || !self.misses(barrier, granule, contents, known)
                 {
                     if event.barrier != barrier {
@@ -222,7 +222,7 @@ impl Solver {
         let mut found = Bits::UNKNOWN;
         let order = &self.cells.all[cell].events;
         let mut at = from;
-        for _ in 0..MOST_PASSED {
+        for _ in 0..MAX_PASSED {
             let event = &self.cells.events[order[at] as usize];
             let covered = byte_bits(event.bytes);
             match event.kind {
@@ -249,7 +249,7 @@ impl Solver {
         let mut open = !0_u64;
         let mut found = Bits::UNKNOWN;
         let order = &self.cells.all[cell].events;
-        for number in order.from(from).take(MOST_PASSED) {
+        for number in order.from(from).take(MAX_PASSED) {
             let event = &self.cells.events[number as usize];
             let covered = byte_bits(event.bytes);
             match event.kind {
@@ -293,7 +293,7 @@ impl Solver {
 
     fn spread_older(&mut self, cell: usize, from: usize, bits: Bits, known: &Known<'_>) {
         let mut bits = bits;
-        for at in from..self.cells.all[cell].events.len().min(from + MOST_PASSED) {
+        for at in from..self.cells.all[cell].events.len().min(from + MAX_PASSED) {
             let number = self.cells.all[cell].events[at];
             let event = self.cells.events[number as usize];
             match event.kind {
@@ -324,7 +324,7 @@ impl Solver {
     fn spread_newer(&mut self, cell: usize, from: usize, bits: Bits, known: &Known<'_>) {
         let mut bits = bits;
         let mut at = from;
-        for _ in 0..MOST_PASSED {
+        for _ in 0..MAX_PASSED {
             let number = self.cells.all[cell].events[at];
             let event = self.cells.events[number as usize];
             match event.kind {

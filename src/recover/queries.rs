@@ -261,8 +261,8 @@ impl Window {
         let class = solver.regions.class(cell);
         let order = &cell.events;
         let older = order.place(access);
-        let newer: Vec<u32> = order.back_from(older).take(MOST_EVENTS).collect();
-        let older: Vec<u32> = order.from(older).take(MOST_EVENTS).collect();
+        let newer: Vec<u32> = order.back_from(older).take(MAX_EVENTS).collect();
+        let older: Vec<u32> = order.from(older).take(MAX_EVENTS).collect();
         let joined = |event: u32| solver.cells.events[event as usize].link == Link::Joined;
         // The link that the place is in, and those on the way from it to each event.
         let here = newer.first().is_some_and(|&event| joined(event));
@@ -364,7 +364,7 @@ impl<'m> FinalBytes<'m> {
 }
 
 /// Events of a cell that are looked at on each side.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 impl Solver {
     /// Whether what is in a class of cells at one access is there at another.

@@ -8,7 +8,7 @@ use super::barriers::{Barriers, Watchers};
 use super::bits::Bits;
 use super::bounds::Bounds;
 use super::cells::{Cells, Connection, Event, GranuleHasher, Kind, Link, untagged};
-use super::connections::MOST_BELOW;
+use super::connections::MAX_BELOW;
 use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
 use super::refine::{Values, is_set, refine};
@@ -605,7 +605,7 @@ impl Solver {
         loop {
             let first = self.barriers[class as usize].first(from)?;
             if !self.spares(first, (class, granule), narrow) {
-                if !class.is_stack() || below == MOST_BELOW || !self.is_below(first, granule) {
+                if !class.is_stack() || below == MAX_BELOW || !self.is_below(first, granule) {
                     return Some(first);
                 }
                 below += 1;

@@ -46,7 +46,7 @@ pub enum Carrier {
 const LARGEST: usize = 64 << 20;
 
 /// The most versions that are read.
-const MOST_VERSIONS: u32 = 1 << 20;
+const MAX_VERSIONS: u32 = 1 << 20;
 
 /// A halfword that ran while the context ID was one of `versions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -344,7 +344,7 @@ fn piece<'w>(words: &mut impl Iterator<Item = &'w str>, code: &mut Vec<Code>) ->
     let (quads, rest) = words.next()?.as_bytes().as_chunks::<4>();
     let bytes = 2 * quads.len() as u64;
     if versions.0 > versions.1
-        || versions.1 != EVER && versions.1 >= MOST_VERSIONS
+        || versions.1 != EVER && versions.1 >= MAX_VERSIONS
         || address % 2 != 0
         || !rest.is_empty()
         || address.checked_add(bytes).is_none()

@@ -16,9 +16,9 @@ use crate::program::elf::{Elf, Machine};
 use crate::quantity::Address;
 
 /// A limit larger than the number of segments of any program. All are searched for each function.
-const MOST_SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 /// A limit larger than the number of resolvers with the same name or address.
-const MOST_ALIKE: usize = 32;
+const MAX_ALIKE: usize = 32;
 /// The size in bytes of the smallest entry of a table of symbols or relocations.
 const SMALLEST: usize = 8;
 
@@ -52,7 +52,7 @@ impl Chosen {
                     named.entry(resolver.name).or_default(),
                     placed.entry(resolver.start).or_default(),
                 ] {
-                    if alike.len() < MOST_ALIKE {
+                    if alike.len() < MAX_ALIKE {
                         alike.push((file, resolver));
                     }
                 }
@@ -145,7 +145,7 @@ impl<'e> LoadedFile<'e> {
             _ => false,
         };
         let segments = file.segments();
-        if elf.segments.len() > MOST_SEGMENTS || file.segments().count() > MOST_SEGMENTS {
+        if elf.segments.len() > MAX_SEGMENTS || file.segments().count() > MAX_SEGMENTS {
             return None;
         }
         let code = segments.filter(|segment| executed(segment.flags()));

@@ -24,7 +24,7 @@ const SLACK: u64 = 4096;
 const PAGE: u64 = 4096;
 /// The most segment and section headers read for all dumps together: many dumps may name one large
 /// file.
-const MOST_HEADERS: usize = 1 << 18;
+const MAX_HEADERS: usize = 1 << 18;
 
 /// The ELF segments that a dump represents.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(super) fn find(
     snapshot: &Snapshot,
     notes: &mut Vec<Note>,
 ) -> HashMap<FileLine, ElfDump> {
-    let (mut found, mut left) = (HashMap::new(), MOST_HEADERS);
+    let (mut found, mut left) = (HashMap::new(), MAX_HEADERS);
     // A tool saved this memory: a page filled by a small program's file looks like the file.
     let mut sections = snapshot.other_sections.iter();
     let of_trace_frame = sections.any(|section| section.name == TRACE_FRAME);

@@ -22,11 +22,11 @@ pub struct RegisterKey {
 /// The limit of register IDs, which count words in the 4 KiB of a CoreSight component.
 pub const LAST_ID: u64 = 0x3FF;
 /// The largest register in bits: the ZA array of SME at its largest vector length.
-const MOST_BITS: u32 = 256 * 256 * 8;
+const MAX_BITS: u32 = 256 * 256 * 8;
 /// White space around parts of .ini files; other white space belongs to names.
 const SPACES: [char; 2] = [' ', '\t'];
 /// The longest decimal number accepted, in digits; parsing takes quadratic time.
-const MOST_DECIMAL_DIGITS: usize = 1000;
+const MAX_DECIMAL_DIGITS: usize = 1000;
 
 /// Parses a register's key.
 pub fn parse_key(key: &str) -> RegisterKey {
@@ -53,7 +53,7 @@ pub fn parse_key(key: &str) -> RegisterKey {
             out.id = value;
         } else if what.eq_ignore_ascii_case("size") {
             match value.and_then(|bits| u32::try_from(bits).ok()) {
-                Some(bits) if (1..=MOST_BITS).contains(&bits) => out.size = Some(bits),
+                Some(bits) if (1..=MAX_BITS).contains(&bits) => out.size = Some(bits),
                 _ => out.odd.push(format!(
                     "expected a size in bits, found {}",
                     super::ini::quote(number)
@@ -108,7 +108,7 @@ impl RegisterValue {
     /// The value with the number of bytes for `size` bits (32 if not given), or more if it is
     /// larger.
     pub fn canonical(&self, size: Option<u32>) -> Self {
-        let wanted = size.unwrap_or(32).clamp(1, MOST_BITS).div_ceil(8) as usize;
+        let wanted = size.unwrap_or(32).clamp(1, MAX_BITS).div_ceil(8) as usize;
         let needed = self.significant_bits().div_ceil(8) as usize;
         Self(self.to_bytes(wanted.max(needed)))
     }
@@ -160,7 +160,7 @@ fn from_hex(hex: &str) -> Option<Vec<u8>> {
 }
 
 fn from_decimal(text: &str) -> Option<Vec<u8>> {
-    let good = !text.is_empty() && text.len() <= MOST_DECIMAL_DIGITS;
+    let good = !text.is_empty() && text.len() <= MAX_DECIMAL_DIGITS;
     if !good || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }

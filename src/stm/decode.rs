@@ -13,7 +13,7 @@ const ASYNC_BYTES: usize = ASYNC_ONES + 1;
 /// The minimum number of nibbles F in an ASYNC.
 const ASYNC_NIBBLES: usize = 21;
 /// The maximum number of nibbles F in an ASYNC, which bounds memory.
-const MOST_ONES: usize = 1 << 16;
+const MAX_ONES: usize = 1 << 16;
 
 /// Splits the bytes of an STM into packets.
 #[derive(Clone, Debug)]
@@ -392,10 +392,10 @@ impl Decoder {
     /// `None` if it does not end in `bytes`.
     #[cold]
     fn long_async(&self, bytes: &[u8]) -> Option<(Shape, usize)> {
-        let ones = (0..MOST_ONES)
+        let ones = (0..MAX_ONES)
             .take_while(|&at| self.nibble(bytes, at) == Some(0xf))
             .count();
-        if ones < MOST_ONES && self.nibble(bytes, ones)? == 0 {
+        if ones < MAX_ONES && self.nibble(bytes, ones)? == 0 {
             Some((Shape::Async, ones + 1))
         } else {
             Some((Shape::Bad, 2))

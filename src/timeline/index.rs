@@ -22,9 +22,9 @@ const FORMAT: &str = "history 1";
 /// Bytes after a block, whose absence may have ended it.
 const AFTER: u64 = 4;
 /// Maximum number of bytes of code in an index.
-const MOST_CODE: u64 = 64 << 20;
+const MAX_CODE: u64 = 64 << 20;
 /// Maximum number of them that are not there.
-const MOST_ABSENT: u64 = 1 << 20;
+const MAX_ABSENT: u64 = 1 << 20;
 
 /// Where the index of a track is kept.
 #[derive(Clone, Debug)]
@@ -162,7 +162,7 @@ fn is_bounded(ranges: &[(u32, u64, u64)]) -> bool {
     let bytes = ranges.iter().try_fold(0_u64, |sum, &(_, from, to)| {
         sum.checked_add(to.checked_sub(from)?)
     });
-    bytes.is_some_and(|bytes| bytes <= MOST_CODE)
+    bytes.is_some_and(|bytes| bytes <= MAX_CODE)
 }
 
 /// Returns a hash of code, and of where there is none; `None` if too much is absent.
@@ -181,7 +181,7 @@ fn hash(ranges: &[(u32, u64, u64)], code: &Code) -> Option<String> {
                 fields.add(&[u8::from(code.is_straight(View(view), Address(at)))]);
                 absent += STEP;
             }
-            if absent > MOST_ABSENT {
+            if absent > MAX_ABSENT {
                 return None;
             }
             let passed = match bytes.len() {

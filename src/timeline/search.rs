@@ -11,7 +11,7 @@ use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::stop::Cancel;
 
 /// Maximum number of units searched before their results are examined, for each thread.
-const MOST_AHEAD: usize = 32;
+const MAX_AHEAD: usize = 32;
 /// Fewer units are searched on this thread.
 const FEW: usize = 4;
 
@@ -72,7 +72,7 @@ where
             return Ok(Some((self.segment(unit.chunk), hit)));
         }
         let (mut last, mut ahead) = (unit, 1);
-        let most = MOST_AHEAD.saturating_mul(self.threads());
+        let most = MAX_AHEAD.saturating_mul(self.threads());
         loop {
             self.find_cuts_beside(last.chunk, ahead as u64 + 1, direction);
             let units = self.units_after(last, ahead, direction, cancel)?;

@@ -39,7 +39,7 @@ const LONG: u64 = 8;
 
 /// Maximum number of parts of a long segment, each with a saved decoder state. At the limit every
 /// second part is dropped, and the following parts are twice as long.
-const MOST_PARTS: usize = if cfg!(test) { 8 } else { 4096 };
+const MAX_PARTS: usize = if cfg!(test) { 8 } else { 4096 };
 
 /// The start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -309,7 +309,7 @@ where
                     first: sink.places(),
                     saved: Some(Arc::new(saved)),
                 });
-                if is_long && parts.len() >= MOST_PARTS {
+                if is_long && parts.len() >= MAX_PARTS {
                     let mut odd = false;
                     parts.retain(|_| {
                         odd = !odd;

@@ -139,7 +139,7 @@ pub(super) struct OpenTrack {
 }
 
 /// Maximum number of blocks in a worker's table; a full table is cleared.
-const MOST_BLOCKS: usize = 1 << 18;
+const MAX_BLOCKS: usize = 1 << 18;
 
 impl Visitor for OpenTrack {
     type Output = Option<Box<dyn Track>>;
@@ -150,7 +150,7 @@ impl Visitor for OpenTrack {
         E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync + 'static,
     {
         let config = FlowConfig {
-            most_blocks: MOST_BLOCKS,
+            most_blocks: MAX_BLOCKS,
             ..flow?
         };
         let trace = Arc::new(self.trace);

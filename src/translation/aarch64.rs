@@ -3,7 +3,7 @@
 
 use super::long::{Granule, Layout, Tables};
 use super::note::RegimeNote;
-use super::regime::{Half, MOST_BITS, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
+use super::regime::{Half, MAX_BITS, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
 use super::steps::FaultReason;
 use super::{World, bit, field};
 use crate::arch::RegisterFile;
@@ -261,7 +261,7 @@ impl Common<'_> {
         let bits = 64 - range.offset as u32;
         Half {
             walked: self.walked(range, bits),
-            bits: bits.min(MOST_BITS),
+            bits: bits.min(MAX_BITS),
             top_byte_ignored: range.top_byte_ignored,
             authenticated: self.authenticated,
         }
@@ -310,12 +310,12 @@ fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) 
         3 => 42,
         4 => 44,
         5 => 48,
-        _ => MOST_BITS,
+        _ => MAX_BITS,
     };
     let core = registers.value("ID_AA64MMFR0_EL1");
-    let core = core.map_or(MOST_BITS, |features| bits(field(features, 0, 4)));
+    let core = core.map_or(MAX_BITS, |features| bits(field(features, 0, 4)));
     let wide = ds || granule == Granule::K64;
-    bits(size).min(core).min(if wide { MOST_BITS } else { 48 })
+    bits(size).min(core).min(if wide { MAX_BITS } else { 48 })
 }
 
 /// Stage 2 of the regime of EL1 and EL0.

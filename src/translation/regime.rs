@@ -8,7 +8,7 @@ use super::steps::{Fault, FaultReason, Step};
 use super::{PhysicalMemory, World, bit, low_bits};
 
 /// The maximum size of a physical address in bits.
-pub(super) const MOST_BITS: u32 = 52;
+pub(super) const MAX_BITS: u32 = 52;
 
 /// Where an address is in physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ impl Regime {
     /// The range that an address is in, and the bits of it that are translated.
     fn half(&self, address: u64) -> Result<(&Half, u64), Fault> {
         let Stage1::Tables { low, high, .. } = &self.stage1 else {
-            return Err(range(MOST_BITS));
+            return Err(range(MAX_BITS));
         };
         let in_high = self.is_high(address);
         let half = high.as_ref().filter(|_| in_high).unwrap_or(low);
@@ -241,7 +241,7 @@ impl Regime {
         let last = low_bits(self.address_bits);
         match &self.stage1 {
             Stage1::Identity => {
-                let mut bits = self.address_bits.min(MOST_BITS);
+                let mut bits = self.address_bits.min(MAX_BITS);
                 if let Some(stage2) = &self.stage2 {
                     bits = bits.min(stage2.half(self.world).tables.input_bits);
                 }
@@ -274,7 +274,7 @@ impl Regime {
         visit: &mut impl FnMut(Step),
     ) -> Result<Mapping, Fault> {
         if self.stage1 == Stage1::Identity {
-            let most = self.address_bits.min(MOST_BITS);
+            let most = self.address_bits.min(MAX_BITS);
             if address & !low_bits(most) != 0 {
                 return Err(range(most));
             }

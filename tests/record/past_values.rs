@@ -215,7 +215,7 @@ impl Recorded {
     /// the instruction after a system call, nor before the first one of a signal handler: the emulator
     /// executes them in one step with the call. An instruction that faulted has a state, but no position.
     fn numbers(&mut self) -> Vec<Option<usize>> {
-        const MOST_MISSING: usize = 20;
+        const MAX_MISSING: usize = 20;
         let positions = self.positions();
         let mut left = self.states.len();
         let mut numbers = Vec::new();
@@ -229,7 +229,7 @@ impl Recorded {
         let missing = numbers.iter().filter(|number| number.is_none()).count();
         let unused = self.states.len() - (numbers.len() - missing);
         assert!(
-            missing <= MOST_MISSING && unused <= MOST_MISSING,
+            missing <= MAX_MISSING && unused <= MAX_MISSING,
             "{missing}, {unused}"
         );
         numbers

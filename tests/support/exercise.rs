@@ -32,7 +32,7 @@ use armsnap::timeline::{Direction, Timeline, TracedCore};
 use std::sync::Arc;
 
 /// Snapshots with more bytes of trace than this are only checked.
-const MOST_TRACE: usize = 1 << 20;
+const MAX_TRACE: usize = 1 << 20;
 
 /// Steps in each history.
 const STEPS: usize = 50;
@@ -53,7 +53,7 @@ pub fn snapshot(files: InMemory) -> bool {
     }
     let (capture, _) = Capture::open(&loaded);
     let parts = capture.buffers.iter().flat_map(|buffer| &buffer.parts);
-    if parts.map(|part| part.len()).sum::<usize>() > MOST_TRACE {
+    if parts.map(|part| part.len()).sum::<usize>() > MAX_TRACE {
         return true;
     }
     for level in 0..4 {

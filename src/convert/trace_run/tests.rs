@@ -108,14 +108,14 @@ fn a_chosen_window_may_use_all_tracepoint_numbers() {
         ..Options::default()
     };
     let mut notes = Vec::new();
-    let mut most = run(&loaded, MOST_ADDRESSES as u64, &options);
+    let mut most = run(&loaded, MAX_ADDRESSES as u64, &options);
     most.choose(&options, &mut notes).unwrap();
     let addresses = 32765;
     let note = CoreNote::ManyAddresses { addresses };
     assert_eq!(notes, [Note::of_core("c", note)]);
-    assert_eq!(frames(&mut most).len(), 1 + 2 * MOST_ADDRESSES);
+    assert_eq!(frames(&mut most).len(), 1 + 2 * MAX_ADDRESSES);
 
-    let mut beyond = run(&loaded, MOST_ADDRESSES as u64 + 1, &options);
+    let mut beyond = run(&loaded, MAX_ADDRESSES as u64 + 1, &options);
     let error = beyond.choose(&options, &mut notes).unwrap_err();
     assert!(matches!(error, Error::Usage(_)));
     assert!(error.to_string().contains("32766 addresses"), "{error}");

@@ -31,9 +31,9 @@ use std::iter;
 use std::thread;
 
 /// The most files of a buffer that is decoded in parts.
-const MOST_FILES: usize = 64;
+const MAX_FILES: usize = 64;
 /// Parts of which none was of use, after which no more are tried.
-const MOST_FAILED: u64 = 4;
+const MAX_FAILED: u64 = 4;
 
 /// The output of a source for a piece.
 pub trait Output: Default + Send {
@@ -79,7 +79,7 @@ pub fn decode_in_parts<'a, O: ?Sized, T: Output, X: From<PartError>>(
     mut give: impl FnMut(Vec<T>, u64) -> Result<(), X>,
 ) -> Result<Option<Totals>, X> {
     let total = buffer.bytes();
-    if total < 4 * sizes.piece as u64 || buffer.parts.len() > MOST_FILES {
+    if total < 4 * sizes.piece as u64 || buffer.parts.len() > MAX_FILES {
         return Ok(None);
     }
     let Ok(mut joiner) = Joiner::new(buffer, make()?, sizes.piece, take) else {
@@ -157,7 +157,7 @@ fn join<O: ?Sized, T: Output, X: From<PartError>>(
                 joiner.decode(end, give)?;
                 parts += 1;
                 failed += u64::from(joiner.taken() == taken);
-                if failed >= MOST_FAILED && failed > parts / 2 {
+                if failed >= MAX_FAILED && failed > parts / 2 {
                     return Ok(());
                 }
             }

@@ -558,7 +558,7 @@ fn events_before_trace_info() {
 
 #[test]
 fn the_queue_is_bounded() {
-    let bytes = [0x71u8; 3 * MOST_HELD];
+    let bytes = [0x71u8; 3 * MAX_HELD];
     for words in [PLAIN, DEEP] {
         let config = config(words);
         let mut elements = Elements::new(&config);
@@ -569,7 +569,7 @@ fn the_queue_is_bounded() {
         let mut at = 0;
         while let Some((packet, length)) = decoder.next(&all[at..]) {
             elements.packet(BufferOffset(at as u64), &packet, &mut out);
-            assert!(elements.queue.len() <= MOST_HELD);
+            assert!(elements.queue.len() <= MAX_HELD);
             at += length;
         }
         elements.end(BufferOffset(at as u64), &mut out);

@@ -35,7 +35,7 @@ const EM_AARCH64: u16 = 183;
 const PN_XNUM: u16 = 0xFFFF;
 
 /// The most descriptions of memory of all threads together: each thread describes all parts.
-const MOST_DUMPS: usize = 1 << 23;
+const MAX_DUMPS: usize = 1 << 23;
 
 /// The size in bytes of the largest page of memory.
 const LARGEST_PAGE: u64 = 64 << 10;
@@ -268,9 +268,9 @@ fn placed(
     Ok(placed)
 }
 
-/// Drops the last threads if all together would have more than [`MOST_DUMPS`] descriptions of memory.
+/// Drops the last threads if all together would have more than [`MAX_DUMPS`] descriptions of memory.
 fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<Note>) {
-    let most = (MOST_DUMPS / dumps.max(1)).max(1);
+    let most = (MAX_DUMPS / dumps.max(1)).max(1);
     if threads.len() > most {
         let note = CoreFileNote::ManyThreads {
             threads: threads.len(),
@@ -511,7 +511,7 @@ mod tests {
         };
         assert_eq!(threads(1000, 4000), (1000, 0));
         assert_eq!(threads(1000, 0), (1000, 0));
-        assert_eq!(threads(1000, MOST_DUMPS / 10), (10, 1));
-        assert_eq!(threads(3, 2 * MOST_DUMPS), (1, 1));
+        assert_eq!(threads(1000, MAX_DUMPS / 10), (10, 1));
+        assert_eq!(threads(3, 2 * MAX_DUMPS), (1, 1));
     }
 }

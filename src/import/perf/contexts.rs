@@ -21,7 +21,7 @@ const FIRST: u64 = 64 << 10;
 /// The most contexts of a piece: more than threads run in the time of a buffer.
 const MOST: usize = 1 << 16;
 /// The most timestamps of a piece: trace after them is assigned to no thread.
-const MOST_TIMESTAMPS: usize = 1 << 22;
+const MAX_TIMESTAMPS: usize = 1 << 22;
 
 /// TRCCONFIGR: context IDs are traced (CID); virtual contexts are traced (VMID); these are
 /// CONTEXTIDR_EL2 (VMIDOPT) (IHI 0064, TRCCONFIGR).
@@ -88,7 +88,7 @@ impl What {
     const fn most_timestamps(self) -> usize {
         match self {
             Self::First | Self::Threads => 0,
-            Self::Timestamps => MOST_TIMESTAMPS,
+            Self::Timestamps => MAX_TIMESTAMPS,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io::Read;
 
 /// The most bytes to which a byte may expand, beyond [`ALLOWED`]: compressed records are about ten
 /// times smaller.
-const MOST_RATIO: u64 = 256;
+const MAX_RATIO: u64 = 256;
 /// The number of decompressed bytes that is allowed in any case.
 const ALLOWED: u64 = 64 << 20;
 /// The longest header of a frame (RFC 8878, 3.1.1.1).
@@ -132,7 +132,7 @@ impl Inflate {
         let ready = decoder.can_collect();
         let there = self.output.len();
         self.given += ready as u64;
-        if self.given > ALLOWED + MOST_RATIO * self.taken {
+        if self.given > ALLOWED + MAX_RATIO * self.taken {
             return Err(Stopped::Damaged(format!(
                 "{} compressed bytes expand to more than {} bytes, which perf never writes",
                 self.taken, self.given

@@ -14,9 +14,9 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The most mappings of a process that are used.
-const MOST_MAPPINGS: usize = 1 << 16;
+const MAX_MAPPINGS: usize = 1 << 16;
 /// The most mappings and generated functions of all cores together.
-const MOST_IN_ALL: usize = 1 << 22;
+const MAX_IN_ALL: usize = 1 << 22;
 
 /// The memory of a core.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ pub struct MemoryBuilder<'a> {
     kcore: Option<Elf>,
     /// The jitdump files read so far; `None` if one cannot be read.
     made: HashMap<Wanted, Option<Rc<JitCode>>>,
-    /// How many of [`MOST_IN_ALL`] are left.
+    /// How many of [`MAX_IN_ALL`] are left.
     left: usize,
 }
 
@@ -84,7 +84,7 @@ impl<'a> MemoryBuilder<'a> {
             straight: None,
             kcore,
             made: HashMap::new(),
-            left: MOST_IN_ALL,
+            left: MAX_IN_ALL,
         }
     }
 
@@ -114,10 +114,10 @@ impl<'a> MemoryBuilder<'a> {
 
     /// Adds the mapped files of an image, the last mapping first.
     fn process(&mut self, image: usize, memory: &mut Memory, out: &mut Imported) {
-        let mappings = self.recording.processes.mappings(image, MOST_MAPPINGS);
-        let most = MOST_MAPPINGS.min(self.left);
+        let mappings = self.recording.processes.mappings(image, MAX_MAPPINGS);
+        let most = MAX_MAPPINGS.min(self.left);
         if mappings.len() > self.left && self.left > 0 {
-            let limit = MOST_IN_ALL;
+            let limit = MAX_IN_ALL;
             out.notes.push(PerfNote::ManyMappings { limit }.into());
         }
         self.left = self.left.saturating_sub(mappings.len());
@@ -186,7 +186,7 @@ impl<'a> MemoryBuilder<'a> {
         if code.len() > self.left && self.left > 0 {
             let note = PerfNote::ManyFunctions {
                 file: file.clone(),
-                limit: MOST_IN_ALL,
+                limit: MAX_IN_ALL,
             };
             out.notes.push(note.into());
         }
@@ -227,8 +227,7 @@ impl<'a> MemoryBuilder<'a> {
     fn kernel(&mut self, out: &mut Imported) -> Vec<Kernel> {
         let processes = &self.recording.processes;
         let image = processes.current(KERNEL);
-        let mappings =
-            image.map_or_else(Vec::new, |image| processes.mappings(image, MOST_MAPPINGS));
+        let mappings = image.map_or_else(Vec::new, |image| processes.mappings(image, MAX_MAPPINGS));
         let mut found = Vec::new();
         let kcore = self.kcore.take();
         let is_whole = kcore.is_some();

@@ -34,7 +34,7 @@ pub const DATA: &str = "data";
 /// The kernel's memory beside it (`perf record --kcore`).
 const KCORE: &str = "kcore_dir/kcore";
 /// The most files: one for each CPU.
-const MOST_FILES: usize = 1 << 13;
+const MAX_FILES: usize = 1 << 13;
 
 /// Reads a `perf.data` file.
 ///
@@ -47,7 +47,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     }
     let main = path.join(DATA);
     let mut files = vec![(main.clone(), imported::map(&main)?)];
-    for number in 0..MOST_FILES {
+    for number in 0..MAX_FILES {
         let file = path.join(format!("{DATA}.{number}"));
         if !file.exists() {
             break;

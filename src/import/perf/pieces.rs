@@ -224,7 +224,7 @@ fn queue_of<'q>(
 }
 
 /// The most AUXTRACE records that are looked at for an AUX record: more than any recording has buffers.
-const MOST_LOOKED_AT: usize = 1024;
+const MAX_LOOKED_AT: usize = 1024;
 
 /// The buffer of a record that says neither thread nor CPU: perf saves the bytes of a buffer behind its
 /// records.
@@ -242,7 +242,7 @@ fn saved_next<'q>(
         true => aux.offset.saturating_sub(1),
         false => aux.offset,
     };
-    let mut next = stored[after..].iter().take(MOST_LOOKED_AT);
+    let mut next = stored[after..].iter().take(MAX_LOOKED_AT);
     let found = next.find(|stored| {
         let inside = last.checked_sub(stored.offset);
         inside.is_some_and(|inside| inside < stored.bytes.len() as u64)

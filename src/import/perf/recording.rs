@@ -16,9 +16,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 /// The most events that are kept: more than any recording with trace has.
-const MOST_EVENTS: usize = 1 << 22;
+const MAX_EVENTS: usize = 1 << 22;
 /// The most trace IDs that are kept: more than any system has CPUs and sinks.
-const MOST_IDS: usize = 1 << 11;
+const MAX_IDS: usize = 1 << 11;
 
 /// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
 const MMAP_BUILD_ID: u16 = 1 << 14;
@@ -183,7 +183,7 @@ impl Recording {
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         out.notes.extend(counted.map(|(count, note)| note(count)));
         if collected.too_many {
-            let limit = MOST_EVENTS;
+            let limit = MAX_EVENTS;
             out.notes.push(PerfNote::ManyEvents { limit });
         }
         if let Some(Ok(units)) = collected.units {
@@ -328,7 +328,7 @@ impl Recording {
             trace_id: (id & 0x7F) as u8,
             sink: (minor >= 1).then_some((id >> 8) as u32),
         };
-        if self.hardware_ids.len() < MOST_IDS && collected.ids.insert(found) {
+        if self.hardware_ids.len() < MAX_IDS && collected.ids.insert(found) {
             self.hardware_ids.push(found);
         }
         Some(())
@@ -394,7 +394,7 @@ impl Recording {
 
 impl Collected {
     fn timed(&mut self, record: &Record<'_>, timed: Timed) {
-        if self.timed.len() >= MOST_EVENTS {
+        if self.timed.len() >= MAX_EVENTS {
             self.too_many = true;
             return;
         }

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The most ranges of timestamps of all threads together.
-const MOST_RANGES: usize = 1 << 14;
+const MAX_RANGES: usize = 1 << 14;
 
 /// The trace of a thread, or of a CPU, in a piece.
 #[derive(Clone)]
@@ -126,7 +126,7 @@ impl<'p> Threads<'p> {
             out: Vec::new(),
             notes: Vec::new(),
             ranges: BTreeMap::new(),
-            ranges_left: MOST_RANGES,
+            ranges_left: MAX_RANGES,
             whole: BTreeSet::new(),
         }
     }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 const SYNC_BYTES: usize = 4096;
 /// The longest straight line, and all of them together, in bytes of code.
 const LONGEST_LINE: u64 = 1 << 16;
-const MOST_CODE: u64 = 1 << 28;
+const MAX_CODE: u64 = 1 << 28;
 /// The most vectors (Armv8-M ARM DDI 0553, B3.29: 16 exceptions and 480 interrupts).
 const VECTORS: u64 = 16 + 480;
 /// The number of an SVC.
@@ -125,7 +125,7 @@ impl<C: CodeImage + Clone> Branches<C> {
             here: None,
             returning: None,
             returns: Vec::new(),
-            left: MOST_CODE,
+            left: MAX_CODE,
             out: Traced::default(),
         }
     }

@@ -7,7 +7,7 @@ use crate::snapshot::registers::parse_u64;
 use std::path::{Path, PathBuf};
 
 /// The most devices of a tree that are read.
-const MOST_DEVICES: usize = 1024;
+const MAX_DEVICES: usize = 1024;
 /// The longest file of a register: a number.
 const LONGEST: u64 = 64;
 
@@ -133,7 +133,7 @@ const FILES: [(&str, &str); 23] = [
 fn sysfs(tree: &Path) -> Result<Vec<Unit>, ImportError> {
     let fault = |error| ImportError::input(tree, error);
     let mut devices: Vec<PathBuf> = vec![tree.to_owned()];
-    for entry in tree.read_dir().map_err(fault)?.take(MOST_DEVICES) {
+    for entry in tree.read_dir().map_err(fault)?.take(MAX_DEVICES) {
         let path = entry.map_err(fault)?.path();
         devices.extend(path.is_dir().then_some(path));
     }

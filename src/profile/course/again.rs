@@ -10,7 +10,7 @@ use super::super::rules::{self, Decision};
 use super::super::runs::RunState;
 use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
 use super::super::tree::{LineKey, NodeId};
-use super::calls::MOST_OPEN;
+use super::calls::MAX_OPEN;
 use super::{Course, FunctionId};
 use crate::flow::{BlockId, Blocks, Range, Run, View};
 use crate::quantity::{Address, BufferOffset};
@@ -228,7 +228,7 @@ impl<L: Listener> Course<'_, L> {
                 return false;
             }
         }
-        if self.open.len() + changes.len() > MOST_OPEN {
+        if self.open.len() + changes.len() > MAX_OPEN {
             return false;
         }
         self.repeat();

@@ -9,9 +9,9 @@ use crate::quantity::Address;
 use crate::timeline::{How, Transition};
 
 /// The most open calls. Beyond them all are forgotten.
-pub(super) const MOST_OPEN: usize = 1 << 18;
+pub(super) const MAX_OPEN: usize = 1 << 18;
 /// The most contexts whose open calls are kept while others are executed.
-const MOST_PARKED: usize = 64;
+const MAX_PARKED: usize = 64;
 
 impl<L: Listener> Course<'_, L> {
     /// Execution reaches an instruction.
@@ -126,7 +126,7 @@ impl<L: Listener> Course<'_, L> {
         joined: bool,
         context_id: Option<u32>,
     ) {
-        if self.open.len() >= MOST_OPEN {
+        if self.open.len() >= MAX_OPEN {
             self.forget_callers();
         }
         let caller = self.open.last().map(|frame| frame.call.function);
@@ -315,7 +315,7 @@ impl<L: Listener> Course<'_, L> {
         left.drain(..left.len().saturating_sub(rules::SEARCHED));
         left.shrink_to_fit();
         self.parked.push_back(left);
-        if self.parked.len() > MOST_PARKED {
+        if self.parked.len() > MAX_PARKED {
             self.parked.pop_front();
         }
         match resumed {

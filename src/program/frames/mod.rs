@@ -39,7 +39,7 @@ const ROUNDS: usize = 4;
 
 /// The maximum number of places and states in which others branch into a function. Beyond it, its
 /// callers are unknown.
-const MOST_ENTRIES: usize = 256;
+const MAX_ENTRIES: usize = 256;
 
 /// Writes `.debug_frame` for these functions, which are in the order of their addresses and do not
 /// overlap. `signed`: return addresses may have authentication codes.
@@ -65,7 +65,7 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 entries[index] = out.unknown(function.start, code.len());
                 continue;
             }
-            if entered[index].len() > MOST_ENTRIES {
+            if entered[index].len() > MAX_ENTRIES {
                 entries[index] = out.unknown(function.start, code.len());
                 continue;
             }
@@ -85,7 +85,7 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 // Otherwise it is a tail call.
                 let enters = at > 0 || is_part(target) || state.conflicts(&State::ENTRY);
                 let entered = &mut entered[into];
-                let more = entered.len() <= MOST_ENTRIES;
+                let more = entered.len() <= MAX_ENTRIES;
                 if enters && more && !entered.contains(&(at, state)) {
                     entered.push((at, state));
                     next.insert(into);

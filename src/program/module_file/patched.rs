@@ -16,7 +16,7 @@ const BTI_VARIANTS: u32 = 0xc0;
 const PACIASP: u32 = 0xd503_233f;
 const AUTIASP: u32 = 0xd503_23bf;
 /// The most instructions that a compiler leaves room for at the start of a function; Linux has four.
-const MOST_NOPS: u64 = 8;
+const MAX_NOPS: u64 = 8;
 /// The size of `struct alt_instr` (Linux, arch/arm64/include/asm/alternative.h).
 const ALTERNATIVE: usize = 12;
 
@@ -141,7 +141,7 @@ impl Patched {
                 }
                 Place::Call => code.mark(offset, length, Word::Straight),
                 Place::Tracer => {
-                    for at in (offset..).step_by(4).take(MOST_NOPS as usize) {
+                    for at in (offset..).step_by(4).take(MAX_NOPS as usize) {
                         match code.word(at) {
                             Some(NOP) => code.mark(at, 4, Word::Straight),
                             Some(word) if word & !BTI_VARIANTS == BTI => {}

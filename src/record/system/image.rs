@@ -25,7 +25,7 @@ pub(super) struct Image {
 }
 
 /// The maximum number of semihosting calls with breakpoints.
-const MOST_CALLS: usize = 512;
+const MAX_CALLS: usize = 512;
 
 impl Image {
     pub fn read(path: &Path) -> Result<Self, Error> {
@@ -54,7 +54,7 @@ impl Image {
                 semihosting(&program, segment.address(), code, &mut calls);
             }
         }
-        calls.truncate(MOST_CALLS);
+        calls.truncate(MAX_CALLS);
         Ok(Self {
             bytes,
             kernel: None,

@@ -35,10 +35,10 @@ struct InFlight {
 }
 
 /// The maximum number of exceptions in flight.
-const MOST_IN_FLIGHT: usize = 1024;
+const MAX_IN_FLIGHT: usize = 1024;
 
 /// The maximum number of items queued for an exception to return.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 #[derive(Debug, Default)]
 struct CoreQueue {
@@ -223,7 +223,7 @@ impl Join {
                     orders,
                     frame: taken.frame,
                 });
-                if state.in_flight.len() > MOST_IN_FLIGHT {
+                if state.in_flight.len() > MAX_IN_FLIGHT {
                     state.in_flight.remove(0);
                 }
             }
@@ -238,7 +238,7 @@ impl Join {
         if !state.closed {
             state.waiting.push_back(item);
         }
-        if state.waiting.len() > MOST_WAITING {
+        if state.waiting.len() > MAX_WAITING {
             state.give_up();
         }
         self.drain(core, flow, blocks, sink)

@@ -10,7 +10,7 @@ use crate::flow::BlockId;
 use crate::quantity::BufferOffset;
 
 /// The most bytes of text that are kept. Everything is dropped beyond.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// The lines of the blocks of one flow.
 #[derive(Clone, Debug, Default)]
@@ -70,10 +70,10 @@ impl Rendered {
     pub fn keep(&mut self, id: BlockId, taken: bool, lines: &mut impl Lines, start: usize) {
         let offset = lines.offset_column(self.digits.len());
         let text = &lines.out().bytes()[start..];
-        if text.len() > MOST_BYTES / 16 {
+        if text.len() > MAX_BYTES / 16 {
             return;
         }
-        if self.text.len() + text.len() > MOST_BYTES {
+        if self.text.len() + text.len() > MAX_BYTES {
             self.forget();
         }
         let (before, first) = (self.text.len(), self.columns.len());

@@ -28,13 +28,13 @@ pub const SECTION: &str = "translation";
 /// The unit in which translations are remembered, in address bits: the smallest page.
 const PAGE: u32 = 12;
 /// The most pages that are remembered.
-const MOST_PAGES: usize = 1 << 16;
+const MAX_PAGES: usize = 1 << 16;
 /// The most walks for the next address with memory.
 const WALKS: usize = 4096;
 /// The most other cores whose registers and physical memory are used.
-const MOST_CORES: usize = 64;
+const MAX_CORES: usize = 64;
 /// The most context IDs without tables that are kept.
-const MOST_UNKNOWN: usize = 64;
+const MAX_UNKNOWN: usize = 64;
 
 /// The tables of low addresses that a past state of a core selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ impl Translated {
             (_, Some(id)) => self.processes.get(&id).copied().unwrap_or_else(|| {
                 let unknown = self.unknown.lock();
                 let mut unknown = unknown.unwrap_or_else(PoisonError::into_inner);
-                if unknown.len() < MOST_UNKNOWN {
+                if unknown.len() < MAX_UNKNOWN {
                     unknown.insert(id);
                 }
                 Process::UNKNOWN
@@ -263,7 +263,7 @@ impl Translated {
         let found = known.unwrap_or_else(|| {
             let found = self.walk(process, page << PAGE, space);
             let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
-            if pages.len() >= MOST_PAGES {
+            if pages.len() >= MAX_PAGES {
                 pages.clear();
             }
             pages.insert(key, found);
@@ -313,7 +313,7 @@ impl CoreMemory {
     }
 }
 
-/// The cores other than `core`, at most [`MOST_CORES`].
+/// The cores other than `core`, at most [`MAX_CORES`].
 pub(super) fn other_cores<'d>(
     devices: &'d [Device],
     core: &'d Device,
@@ -321,7 +321,7 @@ pub(super) fn other_cores<'d>(
     let is_core = |device: &&Device| device.class == DeviceClass::Core;
     let cores = devices.iter().filter(is_core);
     let others = cores.filter(move |device| !std::ptr::eq(*device, core));
-    others.take(MOST_CORES)
+    others.take(MAX_CORES)
 }
 
 const fn space(world: World) -> Space {
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn the_number_of_other_cores_is_limited() {
-        let registers: Vec<String> = (0..MOST_CORES + 10)
+        let registers: Vec<String> = (0..MAX_CORES + 10)
             .map(|id| {
                 format!(
                     "SCTLR_EL1(size:64)=1\nTCR_EL1(size:64)={TCR:#x}\n\
@@ -454,9 +454,9 @@ mod tests {
         let loaded = loaded(&registers);
         let memory = memory(&loaded);
         let all = memory.translated().unwrap();
-        assert_eq!(all.physical().regions().len(), 1 + MOST_CORES);
+        assert_eq!(all.physical().regions().len(), 1 + MAX_CORES);
         let process = |id| all.process(Some(ExceptionLevel(0)), Some(id));
-        assert_ne!(process(MOST_CORES as u32), Process::UNKNOWN);
-        assert_eq!(process(MOST_CORES as u32 + 1), Process::UNKNOWN);
+        assert_ne!(process(MAX_CORES as u32), Process::UNKNOWN);
+        assert_eq!(process(MAX_CORES as u32 + 1), Process::UNKNOWN);
     }
 }

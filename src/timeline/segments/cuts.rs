@@ -10,7 +10,7 @@ use crate::timeline::worker::{SyncPoint, Worker};
 use std::ops::Range;
 
 /// Maximum number of chunks examined at once.
-const MOST_AT_ONCE: u64 = 1024;
+const MAX_AT_ONCE: u64 = 1024;
 /// Fewer chunks are examined on this thread.
 const FEW: usize = 4;
 
@@ -52,7 +52,7 @@ where
 
     /// Finds the cuts of the next chunks in a direction.
     pub fn find_cuts_beside(&mut self, chunk: u64, most: u64, direction: Direction) {
-        let most = most.min(MOST_AT_ONCE);
+        let most = most.min(MAX_AT_ONCE);
         self.find_cuts(match direction {
             Direction::Forward => chunk + 1..(chunk + 1 + most).min(self.trace.count()),
             Direction::Backward => chunk.saturating_sub(most)..chunk,
@@ -105,8 +105,8 @@ where
         }
         if !self.cuts.contains_key(&chunk) {
             match direction {
-                Direction::Forward => self.find_cuts_beside(chunk - 1, MOST_AT_ONCE, direction),
-                Direction::Backward => self.find_cuts_beside(chunk + 1, MOST_AT_ONCE, direction),
+                Direction::Forward => self.find_cuts_beside(chunk - 1, MAX_AT_ONCE, direction),
+                Direction::Backward => self.find_cuts_beside(chunk + 1, MAX_AT_ONCE, direction),
             }
         }
     }

@@ -16,7 +16,7 @@ const ANY: char = '…';
 /// Patterns with less would cover anything.
 const FEWEST_LETTERS: usize = 5;
 /// The texts that one entry may cover.
-const MOST_TEXTS: usize = 16;
+const MAX_TEXTS: usize = 16;
 
 /// What GDB prints, not armsnap.
 const GDBS: [&str; 3] = [
@@ -167,7 +167,7 @@ fn every_message_has_an_entry_on_the_page() {
         let letters = message.chars().filter(|c| c.is_ascii_alphabetic()).count();
         if texts.is_empty() {
             wrong.push(format!("no text of the program is like {message:?}"));
-        } else if texts.len() > MOST_TEXTS {
+        } else if texts.len() > MAX_TEXTS {
             wrong.push(format!("{message:?} covers too much: {texts:#?}"));
         } else if message.contains(ANY) && letters < FEWEST_LETTERS {
             wrong.push(format!("too short: {message:?}"));
