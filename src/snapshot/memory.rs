@@ -1,6 +1,6 @@
 //! The memory of cores: their dumps (section 3.2.3), and what else they see.
 //!
-//! [`dumps`] finds the bytes of dumps by address and address space. `shared.rs` supplies memory of
+//! [`Dumps`] finds the bytes of dumps by address and address space. `shared.rs` supplies memory of
 //! other cores where this one has none, [`translated`] physical memory at virtual addresses.
 
 pub(super) mod dumps;
