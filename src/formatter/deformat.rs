@@ -328,9 +328,13 @@ impl Deformatter {
             if may_hold_sync(frame) {
                 break;
             }
-            self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
-                stream.append_apart(offset.wrapping_add(counted as u64), data, length);
-            });
+            if ids == 1 && self.goes_to(frame[0] >> 1, frame) {
+                self.one_source_frame(offset, frame, out);
+            } else {
+                self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
+                    stream.append_apart(offset.wrapping_add(counted as u64), data, length);
+                });
+            }
             self.fsyncs = 0;
             done += FRAME_BYTES;
         }
@@ -360,6 +364,22 @@ impl Deformatter {
             self.counts.skipped += payload;
         }
         count * FRAME_BYTES
+    }
+
+    /// Returns whether all data of a frame that starts with an ID belong to that source.
+    fn goes_to(&self, id: u8, frame: &[u8; FRAME_BYTES]) -> bool {
+        self.id == Some(id) || frame[FRAME_BYTES - 1] & 1 == 0
+    }
+
+    /// Processes a frame that starts with its only ID, as most frames of one source among others do.
+    #[inline]
+    fn one_source_frame(&mut self, offset: u64, frame: &[u8; FRAME_BYTES], out: &mut Demux) {
+        let id = frame[0] >> 1;
+        self.id = Some(id);
+        self.counts.overhead += 2;
+        self.counts.payload += 14;
+        let data = (u128::from_le_bytes(frame_data(frame)) >> 8).to_le_bytes();
+        out.stream_mut(TraceId(id)).append_apart(offset, &data, 14);
     }
 
     /// Processes a frame with ID bytes, one bit each in `ids`. `append` is called with the stream of
