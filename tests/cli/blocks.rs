@@ -80,7 +80,7 @@ fn commands_of_the_documentation_are_those_of_the_program() {
         let place = tempfile::tempdir().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", &in_shell(first)]);
-        shell.env("ARMSNAP", env!("CARGO_BIN_EXE_armsnap"));
+        shell.env("ARMSNAP", crate::support::armsnap());
         let output = run(shell.current_dir(place.path()));
         let said = text(&output);
         // What the parser of arguments ends with.
@@ -146,7 +146,7 @@ fn blocks() -> Vec<Block> {
 /// Runs GDB without armsnap's own start, in the top directory, with `armsnap` in PATH.
 fn in_gdb(arguments: &[&str]) -> String {
     need_gdb();
-    let own = Path::new(env!("CARGO_BIN_EXE_armsnap")).parent().unwrap();
+    let own = Path::new(crate::support::armsnap()).parent().unwrap();
     let mut path = std::ffi::OsString::from(own);
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap());
@@ -386,7 +386,7 @@ fn transcripts_of_exports_run() {
         };
         let mut shell = Command::new("sh");
         shell.args(["-c", &in_shell(&parts.join(" && "))]);
-        shell.env("ARMSNAP", env!("CARGO_BIN_EXE_armsnap"));
+        shell.env("ARMSNAP", crate::support::armsnap());
         // A command may write what another one wrote.
         for entry in fs::read_dir(place.path()).unwrap() {
             let made = entry.unwrap().path();

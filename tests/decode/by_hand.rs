@@ -49,7 +49,7 @@ impl Traced<'_> {
     fn listed(&self, buffers: &[&[u8]]) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         self.write(directory.path(), buffers);
-        let output = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        let output = Command::new(crate::support::armsnap())
             .args(["decode", "--format", "jsonl"])
             .arg(directory.path())
             .output()

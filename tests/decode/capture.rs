@@ -32,7 +32,7 @@ fn open(directory: &TempDir) -> OpenSnapshot {
 
 /// Standard output of a successful command.
 fn armsnap(arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut command = Command::new(crate::support::armsnap());
     let output = command.args(arguments).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {error}");

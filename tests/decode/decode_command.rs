@@ -8,7 +8,7 @@ use armsnap::formatter::encode::Encoder;
 use armsnap::quantity::TraceId;
 
 fn decode(snapshot: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    Command::new(crate::support::armsnap())
         .arg("decode")
         .arg(snapshot)
         .args(arguments)
@@ -346,7 +346,7 @@ fn empty_buffers_and_buffers_of_several_files_are_decoded() {
 
 /// The peak memory use in KiB, which the system reports after the program ended.
 fn peak_memory(snapshot: &Path, arguments: &[&str]) -> u64 {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let mut child = Command::new(crate::support::armsnap())
         .arg("decode")
         .arg(snapshot)
         .args(arguments)
@@ -499,7 +499,7 @@ fn a_stream_number_is_added_to_the_trace_id() {
 fn closing_the_output_early_is_not_an_error() {
     let directory = two_itms(1, 2);
     for jobs in ["1", "2"] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        let mut child = Command::new(crate::support::armsnap())
             .arg("decode")
             .arg(directory.path())
             .args(["--format", "jsonl", "--jobs", jobs])
@@ -565,7 +565,7 @@ fn code_dumped_with_another_core_is_used_with_a_note() {
         text(&alone.stderr)
     );
     let info = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut command = Command::new(crate::support::armsnap());
         let output = command
             .arg("info")
             .arg(directory.path())
@@ -598,7 +598,7 @@ fn an_elf_file_named_as_a_dump_is_read_as_the_program() {
     let notes = text(&output.stderr);
     assert_eq!(notes.matches(&option).count(), 1, "{notes}");
     for command in ["info", "check"] {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut program = Command::new(crate::support::armsnap());
         let output = program.arg(command).arg(r5f).output().unwrap();
         let said = text(&output.stdout);
         assert_eq!(said.matches(&option).count(), 1, "{command}: {said}");

@@ -197,7 +197,7 @@ fn compare(name: &str, report: &str, id: u64, with_cycles: bool) -> Option<(usiz
             want.short_line(line);
         }
     }
-    let output = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let output = Command::new(crate::support::armsnap())
         .args(["decode", "--format", "jsonl", &snapshot])
         .output()
         .unwrap();

@@ -432,7 +432,7 @@ fn threads_decode_as_a_whole() {
 }
 
 fn decode(snapshot: &Path, arguments: &[&str]) -> Vec<u8> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut command = Command::new(crate::support::armsnap());
     let output = command.arg("decode").arg(snapshot).args(arguments).output();
     let output = output.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -61,7 +61,7 @@ fn python(arguments: &[&std::ffi::OsStr]) -> String {
 
 fn decode(shared: &Path, name: &str, level: &str) -> tempfile::NamedTempFile {
     let listing = tempfile::NamedTempFile::new().unwrap();
-    let status = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let status = Command::new(crate::support::armsnap())
         .args(["decode", "--format", "jsonl", "--level", level])
         .arg(shared.join("snapshots").join(name))
         .stdout(listing.reopen().unwrap())

@@ -53,7 +53,7 @@ fn snapshot(configr: &str, id: u8, format: &str, sources: &str, trace: &[u8]) ->
 /// The messages on standard error, which must be the same at each level and number of threads.
 fn said(snapshot: &Path) -> Vec<String> {
     let notes = |arguments: &[&str]| -> Vec<String> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut command = Command::new(crate::support::armsnap());
         let output = command.arg("decode").arg(snapshot).args(arguments).output();
         let output = output.unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -123,7 +123,7 @@ fn one_everywhere(snapshot: &tempfile::TempDir, texts: &[&str]) {
         ("serve", &["--stdio"]),
         ("serve", &["--stdio", "--history", "btrace"]),
     ] {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut run = Command::new(crate::support::armsnap());
         run.arg(command).arg(snapshot.path()).args(arguments);
         let output = run.stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{run:?}: {output:?}");
@@ -232,7 +232,7 @@ fn atoms_after_a_branch_without_a_target_are_reported_once() {
 #[test]
 fn an_atom_behind_a_branch_without_a_target_is_a_gap_of_history() {
     let off = snapshot("0xc1", 0x10, "source_data", IN, &without_target());
-    let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut gdb = Command::new(crate::support::armsnap());
     gdb.arg("gdb").arg(off.path()).args(["--", "-nx", "-batch"]);
     for command in ["armsnap goto begin", "stepi", "stepi", "stepi", "continue"] {
         gdb.args(["-ex", command]);
@@ -289,7 +289,7 @@ fn every_capture_in_the_wrong_format_is_reported() {
         });
         let swapped: Vec<&str> = swapped.collect();
         fs::write(&metadata, swapped.join("\n")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut command = Command::new(crate::support::armsnap());
         let output = command.args(["decode", "--level", "packets", "--format", "none"]);
         let output = output.arg(copy.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
@@ -297,7 +297,7 @@ fn every_capture_in_the_wrong_format_is_reported() {
         let said: Vec<&str> = said
             .filter(|line| !line.contains("unformatted, so"))
             .collect();
-        let mut info = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut info = Command::new(crate::support::armsnap());
         let info = info.arg("info").arg(copy.path()).output().unwrap();
         let info = String::from_utf8_lossy(&info.stdout).into_owned();
         let unsaid = said.iter().find(|line| !info.contains(**line));

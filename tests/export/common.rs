@@ -14,7 +14,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Output {
 
 /// Runs armsnap.
 pub fn armsnap(arguments: &[&str]) -> Output {
-    run(env!("CARGO_BIN_EXE_armsnap"), arguments)
+    run(crate::support::armsnap(), arguments)
 }
 
 /// A path as an argument.

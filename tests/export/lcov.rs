@@ -166,7 +166,7 @@ fn without_source_lines_there_is_no_coverage() {
         "-o",
         arg(&file),
         "--elf",
-        env!("CARGO_BIN_EXE_armsnap"),
+        crate::support::armsnap(),
     ]);
     assert_eq!(output.status.code(), Some(1));
     assert!(

@@ -243,7 +243,7 @@ fn a_program_that_no_core_has_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let (file, missing) = (directory.path().join("out"), directory.path().join("none"));
     let snapshot = super::common::recorded("ptm");
-    let other = Path::new(env!("CARGO_BIN_EXE_armsnap"));
+    let other = Path::new(crate::support::armsnap());
     for (program, why) in [
         (&*missing, "none: No such file or directory"),
         (other, "armsnap: expected a program of the cores"),

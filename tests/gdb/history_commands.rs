@@ -222,7 +222,7 @@ fn the_source_tree_has_all_commands() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("gdb/armsnap.py");
     let commands = [
         format!("source {}", file.display()),
-        format!("set armsnap-program {}", env!("CARGO_BIN_EXE_armsnap")),
+        format!("set armsnap-program {}", crate::support::armsnap()),
         format!("armsnap attach {}", saved.display()),
         "armsnap goto begin".to_owned(),
         "armsnap where".to_owned(),

@@ -84,7 +84,7 @@ fn scripts_do_not_run_at_attach() {
         command.args(["-batch", "-ex", &format!("source {}", commands.display())]);
         // GDB then reads the program itself, not the server's copy.
         command.args(["-ex", "set sysroot /"]);
-        let program = env!("CARGO_BIN_EXE_armsnap");
+        let program = crate::support::armsnap();
         command.args(["-ex", &format!("set armsnap-program {program}")]);
         command.args([
             "-ex",

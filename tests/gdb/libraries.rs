@@ -38,7 +38,7 @@ const PROGRAM: &str = r#"
 fn recorded(architecture: &'static str, program: &str, options: &[&str]) -> Option<Guest> {
     need_gdb();
     let guest = build(architecture, "sort.c", program, options)?;
-    let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut record = Command::new(crate::support::armsnap());
     record.arg("record").arg("-o");
     record.arg(guest.directory.path().join("saved"));
     let run = run(record.arg("--").arg(&guest.program));
@@ -57,7 +57,7 @@ fn plain(guest: &Guest, commands: &[&str]) -> String {
     }
     gdb.arg("-ex").arg(format!(
         "target remote | exec {} serve --stdio {}",
-        env!("CARGO_BIN_EXE_armsnap"),
+        crate::support::armsnap(),
         saved.display()
     ));
     for command in commands {

@@ -151,7 +151,7 @@ fn known(guest: &Guest, cpu: &str, file: &Path) -> BTreeMap<String, String> {
 
 /// The results in armsnap's history of a recording.
 fn past(saved: &Path, file: &Path) -> BTreeMap<String, String> {
-    let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut gdb = Command::new(crate::support::armsnap());
     gdb.arg("gdb").arg(saved).arg("--");
     moves(batch(&mut gdb), "trace", file)
 }
@@ -166,7 +166,7 @@ fn recorded(
     need_gdb();
     let guest = build(architecture, "moves.c", source, options)?;
     let saved = guest.directory.path().join("saved");
-    let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut record = Command::new(crate::support::armsnap());
     record.arg("record").arg("-o").arg(&saved).arg("--");
     // The library chooses the same functions for the processor.
     let recorded = crate::support::gdb::run(record.arg(&guest.program).env("QEMU_CPU", cpu));

@@ -107,7 +107,7 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
     let mut count = 0;
     for step in steps.iter().filter(|step| wanted(&step.command)) {
         let command = step.command.split("  #").next().unwrap();
-        let mut shell = command.replacen("armsnap", env!("CARGO_BIN_EXE_armsnap"), 1);
+        let mut shell = command.replacen("armsnap", crate::support::armsnap(), 1);
         let through_us = shell.contains(" gdb ");
         if through_us || shell.starts_with("gdb-multiarch ") {
             crate::support::gdb::need_gdb();

@@ -65,7 +65,7 @@ fn the_demo_runs_to_its_end() {
     need_gdb();
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut demo = Command::new(top.join("scripts/demo"));
-    demo.env("ARMSNAP", env!("CARGO_BIN_EXE_armsnap"));
+    demo.env("ARMSNAP", crate::support::armsnap());
     let output = run(&mut demo);
     let text = text(&output);
     assert!(output.status.success(), "{text}");

@@ -68,7 +68,7 @@ fn guest(architecture: &'static str) -> Option<Guest> {
 
 /// The address of each instruction, with function and offset, in `armsnap decode`.
 fn decoded(snapshot: &Path) -> Vec<(u64, Option<(String, u64)>)> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut command = Command::new(crate::support::armsnap());
     command.arg("decode").arg(snapshot);
     command.args(["--level", "instructions", "--format", "jsonl"]);
     let output = command.output().unwrap();
@@ -92,7 +92,7 @@ fn decoded(snapshot: &Path) -> Vec<(u64, Option<(String, u64)>)> {
 /// The output of GDB on the snapshot.
 fn gdb(snapshot: &Path, commands: &[String]) -> String {
     let mut gdb = Command::new("timeout");
-    gdb.args(["-k", "5", "100", env!("CARGO_BIN_EXE_armsnap"), "gdb"]);
+    gdb.args(["-k", "5", "100", crate::support::armsnap(), "gdb"]);
     gdb.arg(snapshot);
     gdb.args(["--", "-batch", "-nx", "-ex", "set width 0"]);
     for command in commands {

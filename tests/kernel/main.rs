@@ -99,7 +99,7 @@ fn places_that_a_kernel_does_not_have_are_errors() {
         ("--from", "no_such_function", "no symbol has this name"),
         ("--initrd", "/nowhere/at/all", "/nowhere/at/all"),
     ] {
-        let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        let run = Command::new(crate::support::armsnap())
             .args(["record", "--system", "virt", option, value, "-o"])
             .arg(directory.path().join("snapshot"))
             .arg("--")

@@ -2,7 +2,7 @@
 //! the instructions in the emulator's own log, and its trace decodes to them.
 //!
 //! Packages are downloaded once with apt, to `target/tmp`. Slow in a debug build:
-//! scripts/test --long runs it with --release.
+//! scripts/test --long runs it optimised.
 
 use crate::support::record::{decoded, installed, places};
 use std::fs::File;
@@ -88,7 +88,7 @@ fn exact(package: &str, program: &[&str], status: i32) {
         for logs in [true, false] {
             let what = format!("{package}:{architecture}, logged: {logs}");
             let out = directory.path().join("out");
-            let own = env!("CARGO_BIN_EXE_armsnap");
+            let own = crate::support::armsnap();
             let options = [own, "record", "--force", "-o", out.to_str().unwrap()];
             let options = [
                 &options[..],
@@ -191,7 +191,7 @@ fn children_of_a_static_bash() {
         let out = directory.path().join("out");
         let script = "(exit 3) || echo failed $?; x=$(echo in a pipe | cat); echo $x; exit 4";
         let program = ["bin/bash-static", "-c", script];
-        let own = env!("CARGO_BIN_EXE_armsnap");
+        let own = crate::support::armsnap();
         let options = [own, "record", "-o", out.to_str().unwrap(), "--sysroot"];
         let run = command(&options, &root, &program).output().unwrap();
         let told = said(&run);

@@ -1,6 +1,6 @@
 //! Whole boots of Debian's kernel, with KASLR, to its panic: the trace equals the witness.
 //!
-//! Slow in a debug build: scripts/test --long runs it with --release.
+//! Slow in a debug build: scripts/test --long runs it optimised.
 
 use crate::support::gdb::{armsnap, run_within, text};
 use crate::support::kernel::{boot, compare, debian_kernel, initrd};

@@ -1,10 +1,10 @@
 //! A hundred million instructions and more, recorded in each protocol, without and with all options:
 //! armsnap and the reference decoder decode exactly the instructions of the witness.
 //!
-//! Slow in a debug build: scripts/test --long runs it with --release. There the
+//! Slow in a debug build: scripts/test --long runs it optimised. There the
 //! reference decodes only the start; all of it takes up to ten minutes a recording:
 //!
-//!     cargo test --release --test long -- --ignored
+//!     cargo test --profile checked --test long -- --ignored
 
 use crate::support::program::decode::{by_library, by_reference, cores};
 use crate::support::program::program;

@@ -10,7 +10,7 @@ use std::process::Command;
 fn the_page_of_a_long_recording_is_bounded() {
     let recording = Recording::of(program("sieve-a64"), &["--timestamps", "--cycles"]);
     let page = recording.place("page.html");
-    let report = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let report = Command::new(crate::support::armsnap())
         .arg("report")
         .arg(recording.snapshot())
         .arg("--html")

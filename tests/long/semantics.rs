@@ -1,7 +1,7 @@
 //! Debian's programs, every instruction of which does what its model says: some hundred thousand
 //! each, in the emulator's own log of states.
 //!
-//! Takes its time in a debug build: scripts/test runs this one with --release.
+//! Takes its time in a debug build: scripts/test --long runs this one optimised.
 
 use crate::debian_programs::unpacked;
 use crate::support::record::installed;

@@ -112,7 +112,7 @@ for table in sys.argv[3:]:
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn a_killed_executor_changes_nothing() {
     let Some(python) = python() else { return };
-    let armsnap = Path::new(env!("CARGO_BIN_EXE_armsnap"));
+    let armsnap = Path::new(crate::support::armsnap());
     let directory = tempfile::tempdir().unwrap();
     let Some(recording) = recording(directory.path()) else {
         return;

@@ -108,7 +108,7 @@ fn recorded(guest: &Guest, name: &str, options: &[&str]) -> (PathBuf, Vec<u64>, 
 
 /// The listing of `decode`: instructions with their words, and gaps where memory is missing.
 fn listed(snapshot: &Path) -> Vec<Value> {
-    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let run = Command::new(crate::support::armsnap())
         .args(["decode", "--level", "instructions", "--format", "jsonl"])
         .arg(snapshot)
         .output()

@@ -147,7 +147,7 @@ fn gdb(program: &str) -> Command {
 /// In `armsnap gdb`, which finds the libraries in the snapshot.
 fn of_snapshot(guest: &Guest, name: &str) -> Vec<String> {
     let snapshot = guest.directory.path().join(name);
-    let mut gdb = gdb(env!("CARGO_BIN_EXE_armsnap"));
+    let mut gdb = gdb(crate::support::armsnap());
     gdb.arg("gdb").arg(&snapshot);
     gdb.args(["--", "-batch", "-nx", "-ex", "set width 0"]);
     let libraries = format!("{}/libraries", snapshot.display());

@@ -195,7 +195,7 @@ fn a_crash_has_the_same_back_trace_as_the_live_program() {
         let snapshot = guest.directory.path().join("crash");
         let saved = gdb(
             &[
-                env!("CARGO_BIN_EXE_armsnap"),
+                crate::support::armsnap(),
                 "gdb",
                 snapshot.to_str().unwrap(),
                 "--",
@@ -282,7 +282,7 @@ fn a_recording_ends_at_until_and_instructions() {
     );
     assert_eq!(addresses, executed[..=third]);
     let (path, elsewhere) = (guest.directory.path(), tempfile::tempdir().unwrap());
-    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let run = Command::new(crate::support::armsnap())
         .args(["record", "-o", "in-path", "program", "--until", "ignored"])
         .env(
             "PATH",
@@ -447,7 +447,7 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     check(&["--count", "2"], 2, "--until");
     check(&["--until", "0x10"], 2, "no memory is mapped there");
     check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");
-    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let run = Command::new(crate::support::armsnap())
         .env("PATH", "/nowhere")
         .args(["record", "-o"])
         .arg(guest.directory.path().join("none"))
@@ -458,7 +458,7 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     let said = String::from_utf8_lossy(&run.stderr).into_owned();
     assert_eq!(run.status.code(), Some(1));
     assert!(said.contains("install the package qemu-user"), "{said}");
-    let no_program = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let no_program = Command::new(crate::support::armsnap())
         .args(["record", "-o"])
         .arg(guest.directory.path().join("none"))
         .args(["--", "/bin/sh"])
@@ -490,7 +490,7 @@ _start: .inst 0x04bf5020    // rdvl x0, #1
         return;
     };
     let said = |options: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut command = Command::new(crate::support::armsnap());
         let snapshot = guest.directory.path().join("snapshot");
         command.args(["record", "--force", "-o"]).arg(snapshot);
         command.args(options).arg("--").arg(&guest.program);

@@ -29,7 +29,7 @@ fn record(program: &Program, output: &Path, options: &[&str]) -> Output {
 
 fn record_image(image: &Path, output: &Path, options: &[String]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_armsnap"), "record"]);
+    command.args(["-k", "5", "120", crate::support::armsnap(), "record"]);
     command.arg("-o").arg(output).args(options);
     command.arg("--").arg(image).stdin(Stdio::null());
     command.output().unwrap()
@@ -37,7 +37,7 @@ fn record_image(image: &Path, output: &Path, options: &[String]) -> Output {
 
 /// The instructions that the trace of each core decodes to, and its exceptions by name.
 fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<CodeAddress>, Vec<String>) {
-    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let run = Command::new(crate::support::armsnap())
         .args(["decode", "--format", "jsonl", "--source", source])
         .arg(snapshot)
         .output()
@@ -285,7 +285,7 @@ fn the_state_equals_the_live_machine() {
                 std::fs::read_to_string(path).unwrap()
             };
             let mut gdb = Command::new("timeout");
-            gdb.args(["-k", "5", "60", env!("CARGO_BIN_EXE_armsnap"), "gdb"]);
+            gdb.args(["-k", "5", "60", crate::support::armsnap(), "gdb"]);
             gdb.arg(&output)
                 .args(["--", "-batch", "-nx", "-ex", "set width 0"]);
             gdb.args(["-ex", &format!("thread apply {thread} -q bt")]);
@@ -438,7 +438,7 @@ fn the_user_can_end_a_recording() {
     let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/virt-a57/program.elf");
     std::fs::copy(saved, &image).unwrap();
     for signal in [Signal::INT, Signal::KILL] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let mut command = Command::new(crate::support::armsnap());
         command.args([
             "record", "--system", "virt", "--smp", "2", "--ram", "16M", "--force", "-o",
         ]);

@@ -64,7 +64,7 @@ fn open_calls_continue_after_a_signal_handler() {
 
 /// The timestamps of a trace, by source.
 fn timestamps(recording: &Recording) -> Vec<(String, u64)> {
-    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let run = Command::new(crate::support::armsnap())
         .args(["decode", "--level", "elements", "--format", "jsonl"])
         .arg(recording.snapshot())
         .output()

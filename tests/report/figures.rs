@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn stats(snapshot: &Path) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let output = Command::new(crate::support::armsnap())
         .arg("decode")
         .arg(snapshot)
         .args(["--format", "none", "--stats"])

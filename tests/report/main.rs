@@ -18,7 +18,7 @@ const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots
 
 /// Runs `armsnap report`.
 fn report(snapshot: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    Command::new(crate::support::armsnap())
         .arg("report")
         .arg(snapshot)
         .args(arguments)

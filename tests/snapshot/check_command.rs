@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn check(arguments: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_armsnap");
+    let program = crate::support::armsnap();
     Command::new(program)
         .arg("check")
         .args(arguments)

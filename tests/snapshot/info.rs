@@ -291,7 +291,7 @@ proptest! {
 
 /// Runs `armsnap info` with more arguments.
 fn armsnap(arguments: &[&str]) -> std::process::Output {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut command = std::process::Command::new(crate::support::armsnap());
     command.arg("info").args(arguments).output().unwrap()
 }
 

@@ -50,7 +50,7 @@ fn cores(directory: &Path) -> Vec<Core> {
 
 /// Runs `armsnap gdb` with some commands; returns the output of each.
 fn session(directory: &Path, commands: &[(String, String)]) -> BTreeMap<String, String> {
-    let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut gdb = Command::new(crate::support::armsnap());
     gdb.arg("gdb").arg(directory).args(["--", "-batch", "-nx"]);
     gdb.args(["-ex", "set width 0", "-ex", "set confirm off"]);
     for (name, command) in commands {

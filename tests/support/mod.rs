@@ -18,3 +18,13 @@ pub mod skip;
 pub mod stream;
 pub mod timeline;
 pub mod translation;
+
+/// The path of the program under test: what cargo built beside the tests, or the optimised one that
+/// `ARMSNAP_UNDER_TEST` names.
+pub fn armsnap() -> &'static str {
+    static PATH: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    PATH.get_or_init(|| {
+        let built = || env!("CARGO_BIN_EXE_armsnap").to_owned();
+        std::env::var("ARMSNAP_UNDER_TEST").unwrap_or_else(|_| built())
+    })
+}

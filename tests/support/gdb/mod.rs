@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
 pub fn armsnap() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    Command::new(crate::support::armsnap())
 }
 
 /// A snapshot in testdata.

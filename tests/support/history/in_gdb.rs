@@ -28,7 +28,7 @@ pub fn walk(with: &str, times: usize) -> String {
 /// The stops of each walk among the commands of a session.
 pub fn walks(snapshot: &Path, options: &[&str], commands: &[&str]) -> Vec<Vec<Shown>> {
     need_gdb();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut command = Command::new(crate::support::armsnap());
     command.arg("gdb").arg(snapshot).args(options);
     command.args(["--", "-nx", "-batch", "-ex"]);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/gdb/walk.py");

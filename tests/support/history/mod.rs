@@ -159,7 +159,7 @@ pub fn monitor(command: &str) -> String {
 
 /// The lines of `armsnap decode` for a source.
 fn lines(snapshot: &Path, source: &str) -> Vec<serde_json::Value> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    let mut command = Command::new(crate::support::armsnap());
     command.arg("decode").arg(snapshot);
     command.args([
         "--source",

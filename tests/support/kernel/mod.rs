@@ -92,7 +92,7 @@ pub fn module(kernel: &Path, name: &str) -> Vec<u8> {
 /// Boots a kernel under `armsnap record` with these further options.
 pub fn boot(kernel: &Path, output: &Path, options: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "900", env!("CARGO_BIN_EXE_armsnap"), "record"]);
+    command.args(["-k", "5", "900", crate::support::armsnap(), "record"]);
     command.args([
         "--system",
         "virt",

@@ -158,7 +158,7 @@ pub fn live<T>(
 
 /// Runs `armsnap record` with a program; the snapshot is the directory `name` beside it.
 pub fn record(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    Command::new(crate::support::armsnap())
         .args(["record", "-o"])
         .arg(guest.directory.path().join(name))
         .args(options)
@@ -179,7 +179,7 @@ pub fn places(witness: &Path) -> BTreeMap<u32, Vec<CodeAddress>> {
 
 /// The instructions that the trace of a snapshot decodes to, by source.
 pub fn decoded(snapshot: &Path) -> BTreeMap<String, Vec<CodeAddress>> {
-    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+    let run = Command::new(crate::support::armsnap())
         .args(["decode", "--level", "instructions", "--format", "jsonl"])
         .arg(snapshot)
         .output()
