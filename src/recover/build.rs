@@ -483,7 +483,7 @@ impl Builder {
     }
 
     /// The node of a location before what was built last.
-    fn node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
+    pub fn node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
         if self.current[location] == NONE {
             self.current[location] = self.new_node(location, sink);
             if location < Location::KEPT {

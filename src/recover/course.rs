@@ -128,16 +128,30 @@ impl Course {
             return begin;
         }
         let end = history.end();
-        let context = history.place(end).and_then(|place| place.context);
-        self.space = AddressSpace::of(context.as_ref());
+        self.space = space_at(history, end);
+        self.begin_with(end);
+        end
+    }
+
+    /// Begins at a place in the middle, as if execution were halted there.
+    pub fn begin_at(&mut self, history: &mut History, position: Position) {
+        let end = history.end();
+        let (mut space, last) = (space_at(history, position), space_at(history, end));
+        self.space = space;
+        if !space.move_to(last) {
+            self.other_space = Some(0);
+        }
+        self.begin_with(position);
+    }
+
+    fn begin_with(&mut self, halted: Position) {
         self.steps.push(HALTED);
         self.pieces.push(Piece {
-            first: end,
+            first: halted,
             step: 0,
             places: 1,
         });
-        self.begin = Some(end);
-        end
+        self.begin = Some(halted);
     }
 
     /// Forgets all, for good: nothing is looked at any more.
@@ -379,6 +393,11 @@ impl Stretch {
         }
         self.positions.push((position, number));
     }
+}
+
+fn space_at(history: &mut History, position: Position) -> AddressSpace {
+    let context = history.place(position).and_then(|place| place.context);
+    AddressSpace::of(context.as_ref())
 }
 
 /// Whether a run ends with an indirect branch that was not taken: its atom is N. Without an atom it

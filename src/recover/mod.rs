@@ -5,6 +5,7 @@
 //! not there. `docs/recovery.md` says what is proved, and what ends proof. Knows no debugger.
 
 mod address_space;
+mod apart;
 mod barriers;
 mod bits;
 mod blocks;
@@ -25,6 +26,7 @@ mod regions;
 mod signals;
 mod sites;
 mod solver;
+mod stack_walk;
 mod status;
 mod system_calls;
 mod template;

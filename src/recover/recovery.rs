@@ -1,5 +1,6 @@
 //! Past values of one core, on demand.
 
+use super::apart::Apart;
 use super::final_state::{FinalState, Others};
 use super::origin::{End, Way, What};
 use super::status::{Known, Level, Limit, Registers};
@@ -10,6 +11,11 @@ use crate::stop::Cancel;
 use crate::timeline::{Direction, History, Position};
 use std::ops::Range;
 
+/// The memory for what is before all that the rest suffices for: a part of the whole, but at least these
+/// bytes, which one window takes.
+const APART: usize = 8;
+const APART_BYTES: usize = 24 << 20;
+
 /// Bounds of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -17,6 +23,14 @@ pub struct Options {
     pub most_bytes: usize,
     /// Which values are shown.
     pub level: Level,
+}
+
+impl Options {
+    /// The bytes for positions before all that the rest suffices for.
+    fn apart(self) -> usize {
+        let least = APART_BYTES.min(self.most_bytes / 2);
+        least.max(self.most_bytes / APART)
+    }
 }
 
 impl Default for Options {
@@ -38,6 +52,8 @@ pub struct Recovery {
     facts: FinalState,
     options: Options,
     window: Window,
+    /// What was asked for before all that memory suffices for.
+    apart: Apart,
 }
 
 impl Recovery {
@@ -48,6 +64,7 @@ impl Recovery {
             facts,
             options,
             window: Window::default(),
+            apart: Apart::default(),
         }
     }
 
@@ -62,10 +79,11 @@ impl Recovery {
         self.options.level = level;
     }
 
-    /// Returns the number of steps that were looked at: as it grows, more is known of each.
+    /// Returns a number for what was looked at: where it is another one, more may be known.
     #[must_use]
-    pub fn steps(&self) -> u32 {
-        self.window.course.len()
+    pub fn looked_at(&self) -> (u32, u32, u32) {
+        let (count, steps) = self.apart.steps();
+        (self.window.course.len(), count, steps)
     }
 
     /// The step of a position; `None` inside where it is not reached or nothing is to be shown.
@@ -78,9 +96,44 @@ impl Recovery {
         if self.options.level == Level::Off {
             return Some(None);
         }
-        let most = self.options.most_bytes;
+        let most = self.options.most_bytes - self.options.apart();
         self.window
             .reach(history, &self.facts, position, most, cancel)
+    }
+
+    /// The window that has a position, the main one or the one apart, with what it rests on and the step.
+    /// `None` inside where nothing is to be shown.
+    fn find(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<Option<(&mut Window, &FinalState, u32)>> {
+        Some(match self.reach(history, position, cancel)? {
+            Some(step) => Some((&mut self.window, &self.facts, step)),
+            None if self.options.level == Level::Off => None,
+            None => {
+                let found = self.apart.find(position);
+                found.map(|(window, step)| (window, &self.facts, step))
+            }
+        })
+    }
+
+    /// Looks at what is around a position that memory does not suffice to reach from the end. Of such
+    /// positions nothing is known otherwise; this keeps what was found around the last one.
+    pub fn look_around(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        if self.options.level == Level::Off || self.reach(history, position, cancel)?.is_some() {
+            return Some(());
+        }
+        let most = self.options.apart();
+        let main = &mut self.window;
+        self.apart
+            .reach(history, &self.facts, main, position, most, cancel)
     }
 
     /// The registers before the instruction at a position is executed.
@@ -90,12 +143,13 @@ impl Recovery {
         position: Position,
         cancel: &Cancel,
     ) -> Option<Registers> {
-        let Some(step) = self.reach(history, position, cancel)? else {
+        let level = self.options.level;
+        let Some((window, facts, step)) = self.find(history, position, cancel)? else {
             return Some(Registers::unknown());
         };
-        let mut found = self.window.registers(&self.facts, step);
+        let mut found = window.registers(facts, step);
         for slot in &mut found.0 {
-            *slot = slot.filter(|known| self.options.level.shows(known.status));
+            *slot = slot.filter(|known| level.shows(known.status));
         }
         Some(found)
     }
@@ -110,12 +164,13 @@ impl Recovery {
         cancel: &Cancel,
     ) -> Option<()> {
         out.fill(None);
-        let Some(step) = self.reach(history, position, cancel)? else {
+        let level = self.options.level;
+        let Some((window, facts, step)) = self.find(history, position, cancel)? else {
             return Some(());
         };
-        self.window.memory(&self.facts, step, address, out);
+        window.memory(facts, step, address, out);
         for slot in out {
-            *slot = slot.filter(|known| self.options.level.shows(known.status));
+            *slot = slot.filter(|known| level.shows(known.status));
         }
         Some(())
     }
@@ -164,14 +219,15 @@ impl Recovery {
         most: usize,
         cancel: &Cancel,
     ) -> Option<Way> {
+        self.look_around(history, position, cancel)?;
         loop {
-            let Some(step) = self.reach(history, position, cancel)? else {
+            let shown = (self.options.level, most);
+            let Some((window, facts, step)) = self.find(history, position, cancel)? else {
                 return Some(Way::nowhere());
             };
-            let level = self.options.level;
-            let shown = (level, most);
-            let way = self.window.origin(&self.facts, step, what, shown, cancel)?;
-            if way.end != End::Older || !self.grow(history, cancel)? {
+            let way = window.origin(facts, step, what, shown, cancel)?;
+            let is_apart = self.window.course.find(position).is_none();
+            if way.end != End::Older || is_apart || !self.grow(history, cancel)? {
                 return Some(way);
             }
         }
@@ -198,7 +254,7 @@ impl Recovery {
     fn grow(&mut self, history: &mut History, cancel: &Cancel) -> Option<bool> {
         let most = self.options.most_bytes;
         let more = self.window.grow(history, most, cancel)?;
-        self.window.work(&self.facts, cancel)?;
+        self.window.solve(history, &self.facts, cancel)?;
         Some(more)
     }
 

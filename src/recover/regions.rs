@@ -72,13 +72,14 @@ impl Regions {
         });
     }
 
-    /// Finds the stack: what accesses by the stack pointer reached.
+    /// Finds the stack: what accesses by the stack pointer reached, and what is below the stack pointers of
+    /// some nodes, whose accesses are not known yet.
     pub fn find_stack(
         &mut self,
         accesses: &[Access],
-        cells: &Cells,
-        graph: &Graph,
+        (cells, graph): (&Cells, &Graph),
         templates: &Templates,
+        hinted: &[(u32, u64)],
     ) {
         /// Callers' frames beyond what was reached, in granules.
         const BEYOND: u64 = 1 << 13;
@@ -90,6 +91,17 @@ impl Regions {
             (low.saturating_sub(APART)..=high.saturating_add(APART)).contains(&granule)
         };
         let mut stacks: Vec<(u64, u64)> = Vec::new();
+        let mut reach = |granule: u64| {
+            if let Some((low, high)) = stacks.iter_mut().find(|stack| near(**stack, granule)) {
+                (*low, *high) = ((*low).min(granule), (*high).max(granule));
+            } else if stacks.len() < MOST {
+                stacks.push((granule, granule));
+            }
+        };
+        for (_, stack_pointer) in hinted {
+            reach(stack_pointer >> 3);
+            reach((stack_pointer >> 3).saturating_sub(BEYOND));
+        }
         for access in accesses {
             let Place::Cells(event, _) = access.place else {
                 continue;
@@ -102,11 +114,7 @@ impl Regions {
             if op.operands[0] == stack[usize::from(op.narrow)] {
                 let cell = cells.events[event as usize].cell;
                 let granule = cells.all[cell as usize].granule;
-                if let Some((low, high)) = stacks.iter_mut().find(|stack| near(**stack, granule)) {
-                    (*low, *high) = ((*low).min(granule), (*high).max(granule));
-                } else if stacks.len() < MOST {
-                    stacks.push((granule, granule));
-                }
+                reach(granule);
             }
         }
         stacks.sort_unstable();

@@ -123,6 +123,8 @@ pub(super) struct Solver {
     pub cut: Vec<u32>,
     /// Recorded addresses, by access.
     pub recorded: Vec<(u32, u64)>,
+    /// Nodes of the stack pointer with values that are inferred otherwise.
+    pub hinted: Vec<(u32, u64)>,
     /// Nodes whose bits 63:56 may be a tag as far as is proved: in the second layer they are not.
     pub tagged: Vec<u32>,
 }
@@ -195,6 +197,12 @@ impl Solver {
         self.class_barriers(known);
         self.relink_blocked(known);
         self.ask_again(|op| matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL | SIGNAL_FRAME));
+        for at in 0..self.hinted.len() {
+            let (node, value) = self.hinted[at];
+            if node != NONE {
+                self.learn(node, Bits::known(value), NONE);
+            }
+        }
         for at in 0..self.tagged.len() {
             let node = self.tagged[at];
             let bits = self.graph.bits(node);
@@ -261,8 +269,9 @@ impl Solver {
 
     fn find_regions(&mut self, known: &Known<'_>) {
         self.regions.find_statics(known.memory);
+        let (cells, hinted) = ((&self.cells, &self.graph), &self.hinted);
         self.regions
-            .find_stack(&self.accesses, &self.cells, &self.graph, known.templates);
+            .find_stack(&self.accesses, cells, known.templates, hinted);
         if let Some(frame) = known.frame.filter(|_| known.is_final) {
             self.regions.find_records(frame, known.memory);
         }

@@ -46,15 +46,15 @@ impl Op {
         }
     }
 
+    /// The stack pointer of its instruction set.
+    pub fn stack_pointer(&self) -> Location {
+        stack_pointer(self.narrow)
+    }
+
     /// Whether it may move the stack pointer up by what is not a constant: a function leaves what it
     /// allocated, or the frames of functions are left.
     pub fn frees_stack(&self) -> bool {
-        let stack = if self.narrow {
-            Location::general(13)
-        } else {
-            Location::SP
-        };
-        self.destination == stack
+        self.destination == self.stack_pointer()
             && match (self.operation, self.operands) {
                 (Operation::Copy, [Operand::Location(from), ..]) => from.is_kept(),
                 (Operation::Add(_), [_, Operand::Location(_), _]) => !self.narrow,
@@ -76,6 +76,15 @@ impl Op {
 
     pub fn is_store(&self) -> bool {
         matches!(self.operation, Operation::Store { .. })
+    }
+}
+
+/// The stack pointer of AArch32 or AArch64.
+pub(super) const fn stack_pointer(narrow: bool) -> Location {
+    if narrow {
+        Location::general(13)
+    } else {
+        Location::SP
     }
 }
 

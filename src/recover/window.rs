@@ -10,7 +10,8 @@ use super::graph::{NONE, RESULT};
 use super::queries::Nearby;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
-use super::template::{SYSTEM_CALL, Template, Templates};
+use super::stack_walk::{Noted, StackWalk};
+use super::template::{SYSTEM_CALL, Template, Templates, stack_pointer};
 use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
 use crate::semantics::Location;
@@ -67,6 +68,10 @@ pub(super) struct Window {
     doubts: u32,
     /// A position that memory does not suffice for, and no earlier one.
     beyond: Option<Position>,
+    /// The stack pointer before all that is solved.
+    pub stack: Option<StackWalk>,
+    /// Places with stack pointers that are inferred without solving, towards the past.
+    hints: Vec<Noted>,
 }
 
 impl Default for Window {
@@ -88,6 +93,8 @@ impl Default for Window {
             nearby: RefCell::default(),
             doubts: 0,
             beyond: None,
+            stack: None,
+            hints: Vec::new(),
         }
     }
 }
@@ -204,6 +211,25 @@ impl Window {
         self.stage = Stage::Build;
     }
 
+    /// A window that ends in the middle of history, as if execution were halted there: of the registers
+    /// only the stack pointer may be inferred, of memory only what is constant is known.
+    pub fn in_the_middle(
+        history: &mut History,
+        facts: &FinalState,
+        end: Position,
+        hints: Vec<Noted>,
+    ) -> Self {
+        let mut window = Self {
+            started: true,
+            hints,
+            ..Self::default()
+        };
+        window.templates.architecture = facts.architecture;
+        window.templates.without_model = facts.has_no_model();
+        window.course.begin_at(history, end);
+        window
+    }
+
     pub fn bytes(&self) -> usize {
         self.solver.bytes() + self.course.bytes()
     }
@@ -227,6 +253,7 @@ impl Window {
         };
         self.ends = true;
         self.halted = Some(halted.0 | u64::from(facts.is_thumb()));
+        self.stack = StackWalk::new(history, facts, &mut self.templates);
         // What is left of the last straight line was executed too.
         let end = self.course.begin(history);
         let context = history.place(end).and_then(|place| place.context);
@@ -262,7 +289,7 @@ impl Window {
                 return Some(None);
             }
             if behind >= BEFORE || self.course.is_complete() {
-                self.work(facts, cancel)?;
+                self.solve(history, facts, cancel)?;
                 return Some(self.course.find(position));
             }
             let room = self.room(most_bytes);
@@ -277,12 +304,55 @@ impl Window {
             if self.each == 0 && count > ESTIMATED {
                 // How much memory a step takes is known then.
                 self.grow_by(history, FIRST, most_bytes, cancel)?;
-                self.work(facts, cancel)?;
+                self.solve(history, facts, cancel)?;
             } else if !self.grow_by(history, count, most_bytes, cancel)? {
-                self.work(facts, cancel)?;
+                self.solve(history, facts, cancel)?;
                 return Some(self.course.find(position));
             }
         }
+    }
+
+    /// Infers stack pointers from the end back to a position. `None` if it was cancelled.
+    pub fn walk_stack(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        let Some(walk) = self.stack.as_mut().filter(|_| self.ends) else {
+            return Some(());
+        };
+        walk.reach(history, &mut self.templates, position, cancel)
+    }
+
+    /// Builds and solves what was looked at, with stack pointers that are inferred without.
+    pub fn solve(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        if self.stage == Stage::Build && self.ends {
+            let (begin, end) = (self.course.begin(history), history.end());
+            self.walk_stack(history, begin, cancel)?;
+            if let Some(walk) = &self.stack {
+                self.hints = walk.forward(begin, end).collect();
+            }
+        }
+        self.work(facts, cancel)
+    }
+
+    /// Whether a position before those looked at can be reached within some bytes.
+    pub fn is_near(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        most_bytes: usize,
+        cancel: &Cancel,
+    ) -> Option<bool> {
+        let room = self.room(most_bytes);
+        let found = self.course.distance(history, position, room, cancel)?;
+        Some(found.is_ok())
     }
 
     /// Looks at more history; returns whether there is more within the limit.
@@ -445,9 +515,20 @@ impl Window {
             template: None,
             recorded: &[],
         };
+        let narrow = templates.is_narrow();
         let builder = self
             .builder
-            .get_or_insert_with(|| Builder::new(values, templates.is_narrow(), &mut sink));
+            .get_or_insert_with(|| Builder::new(values, narrow, &mut sink));
+        let stack = stack_pointer(narrow).index();
+        let end = self.hints.first().map(|noted| noted.position);
+        if self.built == 0 && !self.ends && end == self.course.position(0) {
+            builder.node(stack, &mut sink);
+        }
+        let of_step =
+            |noted: &Noted| Some((self.course.find(noted.position)?, noted.stack_pointer));
+        let hints = self.hints.iter().filter_map(of_step);
+        let built = self.built;
+        let mut hints = hints.skip_while(|(step, _)| *step < built).peekable();
         let mut known_until = self.built;
         while self.built < self.course.len() {
             let step = self.built;
@@ -475,6 +556,9 @@ impl Window {
                 }
             }
             builder.step(&through, step, &mut sink);
+            if let Some((_, value)) = hints.next_if(|(hinted, _)| *hinted == step) {
+                solver.hinted.push((builder.current()[stack], value));
+            }
             self.built += 1;
         }
         Some(true)

@@ -39,8 +39,8 @@ const INFERRED: &str = "values shown at past positions include inferred ones: `m
 struct Asked {
     thread: Tid,
     position: Position,
-    /// The number of steps that were looked at for them.
-    steps: u32,
+    /// What was looked at for them.
+    looked_at: (u32, u32, u32),
     registers: Registers,
 }
 
@@ -169,16 +169,20 @@ impl PastValues {
     ) -> Option<Registers> {
         if let Some(asked) = &self.last
             && (asked.thread, asked.position) == (thread, position)
-            && self.cores.get(&thread).map(Recovery::steps) == Some(asked.steps)
+            && self.cores.get(&thread).map(Recovery::looked_at) == Some(asked.looked_at)
         {
             return Some(asked.registers.clone());
         }
+        let is_here = past_position(positions, thread) == Some(position);
         let (recovery, history) = self.of(endpoint, positions, thread)?;
+        if is_here {
+            recovery.look_around(history, position, cancel)?;
+        }
         let registers = recovery.registers(history, position, cancel)?;
         self.last = Some(Asked {
             thread,
             position,
-            steps: recovery.steps(),
+            looked_at: recovery.looked_at(),
             registers: registers.clone(),
         });
         Some(registers)

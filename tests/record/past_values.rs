@@ -135,10 +135,11 @@ impl Recorded {
         all.extend(options);
         let run = record(&guest, "snapshot", &all, &[]);
         assert!(run.status.success(), "{run:?}");
-        Some(Self::open(guest, &file))
+        Some(Self::open(guest, Some(&file)))
     }
 
-    fn open(guest: Guest, file: &Path) -> Self {
+    /// Opens a recording, with the log of its states if there is one.
+    pub(super) fn open(guest: Guest, file: Option<&Path>) -> Self {
         let directory = guest.directory.path().join("snapshot");
         let loaded = Snapshot::open(&directory, &OpenOptions::default()).unwrap();
         let memory = Arc::new(CoreMemory::new(&loaded, &loaded.snapshot.devices[0]));
@@ -148,7 +149,7 @@ impl Recorded {
         };
         let timeline = Timeline::open(&loaded, &[core]);
         Self {
-            states: witness(file),
+            states: file.map_or_else(Vec::new, witness),
             samples: 300,
             guest,
             loaded,
@@ -157,7 +158,7 @@ impl Recorded {
         }
     }
 
-    fn facts(&self) -> FinalState {
+    pub(super) fn facts(&self) -> FinalState {
         let device = &self.loaded.snapshot.devices[0];
         let elf = Elf::open(&self.guest.program).unwrap();
         let addresses = self.loaded.data_addresses(&device.name);
@@ -186,7 +187,7 @@ impl Recorded {
     }
 
     /// The general registers without the stack pointer, which comes second.
-    fn locations(&self) -> (Vec<u8>, Location) {
+    pub(super) fn locations(&self) -> (Vec<u8>, Location) {
         match self.architecture() {
             Architecture::AArch64 => ((0..31).collect(), Location::SP),
             _ => ((0..13).chain([14]).collect(), Location::general(13)),
@@ -197,7 +198,7 @@ impl Recorded {
         Recovery::new(self.facts(), Options::default())
     }
 
-    fn history(&mut self) -> &mut History {
+    pub(super) fn history(&mut self) -> &mut History {
         self.timeline.history(0).unwrap()
     }
 
@@ -237,7 +238,7 @@ impl Recorded {
 
     /// Samples positions, each with its number of instructions before the end: the last 60, and about
     /// 300 at regular intervals.
-    fn some(&mut self) -> Vec<(usize, Position)> {
+    pub(super) fn some(&mut self) -> Vec<(usize, Position)> {
         let all = self.positions();
         let every = all.len() / self.samples + 1;
         let some = all.into_iter().enumerate();
@@ -287,6 +288,9 @@ pub(super) fn compare(recorded: &mut Recorded, recovery: &mut Recovery) -> [Scor
         if let Some(pc) = history.place(position).and_then(|place| place.pc()) {
             assert_eq!(pc, Address(truth[32]), "{back} back");
         }
+        recovery
+            .look_around(history, position, &Cancel::default())
+            .unwrap();
         let found = recovery
             .registers(history, position, &Cancel::default())
             .unwrap();
@@ -445,7 +449,7 @@ fn without_the_final_state_the_trace_alone_counts() {
     });
     std::fs::write(&core, lines.collect::<String>()).unwrap();
     let file = recorded.guest.directory.path().join("registers");
-    recorded = Recorded::open(recorded.guest, &file);
+    recorded = Recorded::open(recorded.guest, Some(&file));
     let mut recovery = recorded.recovery();
     let [registers, ..] = compare(&mut recorded, &mut recovery);
     assert!(registers.proved > 0, "{registers:?}");
@@ -463,9 +467,9 @@ fn nothing_is_solved_for_a_position_that_memory_does_not_reach() {
         return;
     };
     let positions = recorded.positions();
-    // A step takes some 100 bytes or more.
+    // A step takes some 100 bytes or more. Half is for what is solved apart.
     let options = Options {
-        most_bytes: 20 * positions.len(),
+        most_bytes: 40 * positions.len(),
         ..Options::default()
     };
     let mut recovery = Recovery::new(recorded.facts(), options);
@@ -473,7 +477,7 @@ fn nothing_is_solved_for_a_position_that_memory_does_not_reach() {
         let history = recorded.history();
         let found = recovery.registers(history, position, &Cancel::default());
         let known = found.unwrap().0.iter().flatten().count();
-        (known, recovery.steps())
+        (known, recovery.looked_at().0)
     };
     let (near, first) = (positions[10], positions[positions.len() - 1]);
     let (none, steps) = known(first);
