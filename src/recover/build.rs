@@ -395,7 +395,9 @@ impl Builder {
         let taken = &through.course.taken;
         let passed = self.counts.taken.checked_sub(1);
         let passed = passed.map(|last| taken[last]);
-        if let Some(last) = passed.filter(|last| last.step == behind) {
+        // The final state is the one in which the last one was taken.
+        let ends = behind == 0 && through.halted.is_some();
+        if let Some(last) = passed.filter(|last| last.step == behind && !ends) {
             match self.signal(through, last) {
                 Some(Signal::Delivered(from)) => return Some(from),
                 Some(Signal::Returned) => {}

@@ -6,6 +6,7 @@ use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, HistoryPoint, Poin
 use super::part::SegmentPart;
 use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
+use super::signal_return;
 use super::track::{PartKey, Placed, Start, Track};
 use crate::element::Context;
 use crate::flow::{CodeImage, InstructionKind, Range, View};
@@ -30,9 +31,18 @@ pub struct History {
     source: String,
     pub(super) sessions: Vec<Session>,
     code: Code,
-    halted: Option<Address>,
+    state: FinalState,
+}
+
+/// What is known of the state behind the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FinalState {
+    /// The halted pc.
+    pub halted: Option<Address>,
     /// It is of a thread that ended.
-    ended: bool,
+    pub ended: bool,
+    /// It is of a Linux program that was traced without the kernel.
+    pub linux_program: bool,
 }
 
 /// A part of one of the tracks.
@@ -68,15 +78,14 @@ impl History {
         source: String,
         sessions: Vec<Session>,
         code: Code,
-        (halted, ended): (Option<Address>, bool),
+        state: FinalState,
     ) -> Self {
         Self {
             device,
             source,
             sessions,
             code,
-            halted,
-            ended,
+            state,
         }
     }
 
@@ -150,7 +159,7 @@ impl History {
     /// Returns the straight line behind the end of the trace if the halted pc is inside it: what is
     /// before that pc was executed too.
     pub fn rest(&mut self) -> Option<Range> {
-        let halted = self.halted?;
+        let halted = self.state.halted?;
         let session = self.sessions.len() - 1;
         let ahead = self.sessions[session].track.end().ahead?;
         (ahead.start < halted && halted < ahead.end).then_some(ahead)
@@ -159,11 +168,33 @@ impl History {
     /// Returns whether the end of the trace agrees with the halted state.
     pub fn end_agrees(&mut self) -> EndAgrees {
         let session = self.sessions.len() - 1;
-        if self.ended {
+        if self.state.ended {
             return EndAgrees::Ended;
         }
-        let halted = self.halted;
-        self.sessions[session].track.end().agrees(halted)
+        let agrees = self.sessions[session].track.end().agrees(self.state.halted);
+        match agrees {
+            // The program goes on where the signal interrupted it.
+            EndAgrees::No { .. } if self.returns_from_signal() == Some(true) => EndAgrees::Yes,
+            _ => agrees,
+        }
+    }
+
+    /// Returns whether the trace ends with the return of the handler of a signal to a Linux program, whose
+    /// kernel was not traced: a fault that is not mended ends the program at the instruction that faulted.
+    fn returns_from_signal(&mut self) -> Option<bool> {
+        if !self.state.linux_program {
+            return None;
+        }
+        let end = self.end();
+        let last = self.step(end, Direction::Backward)?;
+        let place = self.place(last)?;
+        let PointKind::Instruction { pc, isa, .. } = place.kind else {
+            return None;
+        };
+        let view = self.view(place.context.as_ref());
+        let size = if isa == Isa::T32 { 2 } else { 4 };
+        let code = self.code(view, Address(pc.0.checked_sub(size)?));
+        Some(signal_return::is_call(isa, code))
     }
 
     /// Returns the part after or before another one; it may have no places.
@@ -545,7 +576,7 @@ impl History {
 
     /// Returns the pc of the halted state, if it is known.
     pub fn halted(&self) -> Option<Address> {
-        self.halted
+        self.state.halted
     }
 
     /// Returns the view of memory in a context; without one, the widest view.

@@ -41,6 +41,7 @@ mod saved;
 mod scan;
 mod search;
 mod segments;
+mod signal_return;
 mod trace;
 mod track;
 mod transitions;
@@ -67,7 +68,7 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Note;
 use crate::snapshot::recording::Recording;
 use code::Code;
-use history::Session;
+use history::{FinalState, Session};
 use index::Store;
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -276,6 +277,10 @@ fn open_core(
     // Placeholder registers contain no halted state.
     let real = check::placeholder(&loaded.snapshot, core.device).is_none();
     let halted = registers.pc().filter(|_| real).map(Address);
-    let halted = (halted, recording.has_ended(&device.name));
-    Some(History::new(core.device, name?, sessions, code, halted))
+    let state = FinalState {
+        halted,
+        ended: recording.has_ended(&device.name),
+        linux_program: recording.linux_program,
+    };
+    Some(History::new(core.device, name?, sessions, code, state))
 }

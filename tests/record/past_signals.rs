@@ -16,6 +16,7 @@ fn what_is_known_across_signals_is_true() {
         (&[addresses], &["-O0"], 100),
         // Frames of handlers that returned are overwritten.
         (&[], &["-O0", "-DINSIDE"], 85),
+        (&[], &["-O2", "-DDIES"], 85),
     ] {
         let mut flags = vec!["-nostdlib", "-ffreestanding", "-fno-builtin"];
         flags.extend(compiler);

@@ -221,7 +221,10 @@ impl Recorded {
         let mut left = self.states.len();
         let mut numbers = Vec::new();
         for position in positions {
-            let pc = self.history().place(position).and_then(|place| place.pc());
+            let history = self.history();
+            let pc = history.place(position).and_then(|place| place.pc());
+            let halted = (position == history.end()).then(|| history.halted());
+            let pc = pc.or(halted.flatten());
             let same = |at: &usize| pc.is_none_or(|pc| pc == Address(self.states[*at].0[32]));
             let found = (left.saturating_sub(2)..left).rev().find(same);
             left = found.unwrap_or(left);

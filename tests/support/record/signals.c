@@ -1,5 +1,6 @@
 /* Signals of Linux in A64 without libc: from tgkill, and from a fault, whose handler goes on behind the
-   instruction that faulted. With INSIDE the program ends in a handler. */
+   instruction that faulted. With INSIDE the program ends in a handler; with DIES a handler lets the next
+   fault end the program, and returns to the instruction that faulted, as Rust's does. */
 typedef unsigned long word;
 struct action { void (*handler)(int, word *, word *); word flags; void (*restorer)(void); word mask; };
 enum { SIGINFO = 4, RESTORER = 0x04000000, USR1 = 10, SEGV = 11, ALRM = 14 };
@@ -39,6 +40,11 @@ static void on_alarm(int number, word *information, word *context)
     (void)context;
     count += deep((word)number);
 }
+static void install(int number, void (*handler)(int, word *, word *), word flags, void (*restorer)(void))
+{
+    struct action action = { handler, flags, restorer, 0 };
+    call(134, number, (long)&action, 0, 8);
+}
 static void on_fault(int number, word *information, word *context)
 {
 #ifdef INSIDE
@@ -46,13 +52,13 @@ static void on_fault(int number, word *information, word *context)
 #endif
     (void)information;
     count += deep((word)number);
+#ifdef DIES
+    (void)context;
+    install(number, 0, RESTORER, restore);
+    return;
+#endif
     context[0xb8 / 8 + 9] = 77;
     context[0x1b8 / 8] += 4;
-}
-static void install(int number, void (*handler)(int, word *, word *), word flags, void (*restorer)(void))
-{
-    struct action action = { handler, flags, restorer, 0 };
-    call(134, number, (long)&action, 0, 8);
 }
 static void send(int number)
 {
