@@ -19,6 +19,11 @@ pub mod stream;
 pub mod timeline;
 pub mod translation;
 
+/// Whether the program under test is optimised.
+pub fn is_optimised() -> bool {
+    !cfg!(debug_assertions) || std::env::var_os("ARMSNAP_UNDER_TEST").is_some()
+}
+
 /// The path of the program under test: what cargo built beside the tests, or the optimised one that
 /// `ARMSNAP_UNDER_TEST` names.
 pub fn armsnap() -> &'static str {
