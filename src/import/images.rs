@@ -23,6 +23,8 @@ const MAX_MISSING: usize = 40;
 pub struct Images<'o> {
     options: &'o Options,
     named: Vec<(&'o NamedProgram, Elf, Option<BuildId>)>,
+    /// By index in `named`: whether it was used, or a note says why not.
+    explained: Vec<bool>,
     /// The entries of [`Options::symfs`] that are archives, with their paths.
     archives: Vec<(&'o Path, Archive)>,
     found: HashMap<Wanted, Option<Elf>>,
@@ -49,6 +51,7 @@ impl<'o> Images<'o> {
         Ok(Self {
             options,
             named: named.collect::<Result<_, ImportError>>()?,
+            explained: vec![false; options.elf.len()],
             archives: archives.collect::<Result<_, ImportError>>()?,
             found: HashMap::new(),
             notes: Vec::new(),
@@ -56,9 +59,20 @@ impl<'o> Images<'o> {
         })
     }
 
-    /// Reports files that do not fit or are missing.
+    /// The programs that the user named are used by their addresses: the input does not list files.
+    pub fn use_all(&mut self) {
+        self.explained.fill(true);
+    }
+
+    /// Reports files that do not fit or are missing, and those of the user that nothing names.
     pub fn report(&mut self, notes: &mut Vec<Note>) {
         let mut own = std::mem::take(&mut self.notes);
+        for ((named, ..), explained) in self.named.iter().zip(&mut self.explained) {
+            if !std::mem::replace(explained, true) {
+                let path = named.path.clone();
+                own.push(ImageNote::Unused { path });
+            }
+        }
         let missing = std::mem::take(&mut self.missing);
         let count = missing.len();
         let named = missing.into_iter().take(MAX_MISSING);
@@ -111,20 +125,24 @@ impl<'o> Images<'o> {
 
     fn search(&mut self, wanted: &Wanted) -> Option<Elf> {
         let name = wanted.path.rsplit('/').next().unwrap_or_default();
-        let named = self
-            .named
-            .iter()
-            .find(|(named, _, id)| match (&wanted.build_id, id) {
-                (Some(wanted), Some(id)) => wanted.is_same(id),
-                _ => named.path.file_name().is_some_and(|own| {
-                    let module = || kernel_module(&own.to_string_lossy());
-                    own == name || module().is_some_and(|own| kernel_module(name) == Some(own))
-                }),
-            });
-        if let Some((_, elf, _)) = named {
-            return Some(elf.clone());
-        }
         let mut unlike = None;
+        for (index, (named, elf, id)) in self.named.iter().enumerate() {
+            let is_named = named.path.file_name().is_some_and(|own| {
+                let module = || kernel_module(&own.to_string_lossy());
+                own == name || module().is_some_and(|own| kernel_module(name) == Some(own))
+            });
+            let is_it = match (&wanted.build_id, id) {
+                (Some(wanted), Some(id)) => wanted.is_same(id),
+                _ => is_named,
+            };
+            self.explained[index] |= is_it || is_named;
+            if is_it {
+                return Some(elf.clone());
+            }
+            if is_named {
+                unlike = unlike.or_else(|| Some(named.path.clone()));
+            }
+        }
         for path in self.candidates(wanted) {
             let Some(elf) = self.open(&path) else {
                 continue;

@@ -187,3 +187,26 @@ fn what_is_missing_is_listed() {
     let said = text(&run(armsnap().arg("info").arg(&core)));
     assert!(said.contains("1 parts of the memory are cut off"), "{said}");
 }
+
+#[test]
+fn a_program_that_no_mapping_names_is_reported() {
+    let scratch = tempfile::tempdir().unwrap();
+    let core = core_file(scratch.path());
+    let program = testdata("recorded/etmv4/program.elf");
+    let renamed = scratch.path().join("renamed.elf");
+    fs::copy(&program, &renamed).unwrap();
+    let said = |elf: &Path| {
+        let into = scratch.path().join("snapshot");
+        let mut import = armsnap();
+        import.args(["import", "--force"]).arg(&core).arg(into);
+        text(&run(import.arg("--elf").arg(elf)))
+    };
+    let note = "no mapping of the threads in the snapshot has its name or its build-id";
+    assert!(!said(&program).contains(note));
+    let said = said(&renamed);
+    assert!(
+        said.contains(&format!("{}: {note}", renamed.display())),
+        "{said}"
+    );
+    assert!(said.contains("missing image: /opt/program.elf"), "{said}");
+}

@@ -215,11 +215,15 @@ pub fn import_bytes(
         true => programs::dumps(&placed(&options.elf, notes.entry, &mut out)?, &mut out)?,
         false => Vec::new(),
     };
+    let mut images = Images::new(options)?;
+    if notes.files.is_empty() {
+        images.use_all();
+    }
     let core = CoreFile {
         bytes,
         layout,
         notes,
-        images: Images::new(options)?,
+        images,
         out,
         memory: BTreeMap::new(),
         programs,

@@ -194,6 +194,11 @@ pub enum ImageNote {
         /// The one that was mapped.
         wanted: Wanted,
     },
+    /// No mapping is of a program that the user named.
+    Unused {
+        /// The program.
+        path: PathBuf,
+    },
 }
 
 impl fmt::Display for ImageNote {
@@ -214,6 +219,13 @@ impl fmt::Display for ImageNote {
             Self::OtherFile { path, wanted } => write!(
                 f,
                 "{}: is not the file that was mapped as {wanted}: it is not used",
+                path.display()
+            ),
+            Self::Unused { path } => write!(
+                f,
+                "{}: no mapping of the threads in the snapshot has its name or its build-id, so that \
+                 the input does not say where it was loaded; --elf takes a copy or a link with the \
+                 name of the file that was mapped",
                 path.display()
             ),
         }
