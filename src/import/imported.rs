@@ -77,7 +77,7 @@ impl Imported {
     ///
     /// If the model cannot be expressed as a snapshot.
     pub fn open(self, path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, ImportError> {
-        let mut files = InMemory(write::texts(&self.snapshot)?);
+        let mut files = InMemory(write::texts_of(self.snapshot)?);
         files.0.extend(self.files);
         let files = ImportedFiles {
             files,

@@ -244,6 +244,26 @@ fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), Wr
 ///
 /// If the format cannot represent the snapshot.
 pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
+    texts_of(snapshot.clone())
+}
+
+/// [`texts`] of a snapshot that is not needed any more: with many buffers, a copy of it is large.
+pub(crate) fn texts_of(mut snapshot: Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
+    let files = unchecked_texts(&snapshot)?;
+    make_canonical(&mut snapshot);
+    let back = OpenSnapshot::from_files(Arc::new(Texts(InMemory(files.clone()))), "snapshot.ini");
+    let mut back = back
+        .map_err(|error| WriteError::Changed(error.to_string()))?
+        .snapshot;
+    make_canonical(&mut back);
+    match difference(&snapshot, &back) {
+        None => Ok(files),
+        Some(what) => Err(WriteError::Changed(what)),
+    }
+}
+
+/// The .ini files, before they are read back.
+fn unchecked_texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     let mut files = BTreeMap::new();
     add_text(&mut files, "snapshot.ini", &head(snapshot))?;
     for device in &snapshot.devices {
@@ -252,15 +272,7 @@ pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError
     if let Some(trace) = &snapshot.trace {
         add_text(&mut files, &trace.file, &trace_document(trace))?;
     }
-    let back = OpenSnapshot::from_files(Arc::new(Texts(InMemory(files.clone()))), "snapshot.ini");
-    let mut back = back
-        .map_err(|error| WriteError::Changed(error.to_string()))?
-        .snapshot;
-    make_canonical(&mut back);
-    match difference(&canonical(snapshot), &back) {
-        None => Ok(files),
-        Some(what) => Err(WriteError::Changed(what)),
-    }
+    Ok(files)
 }
 
 /// The .ini files of a snapshot. Every other file is empty, so that reading them back does not note

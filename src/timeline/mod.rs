@@ -60,7 +60,7 @@ pub use transitions::{How, Taken, Transition, Transitions};
 
 use crate::arch::{Architecture, RegisterFile};
 use crate::cache::Cache;
-use crate::capture::{Capture, CaptureBuffer, CaptureSource};
+use crate::capture::{Capture, CaptureSource};
 use crate::check;
 use crate::quantity::Address;
 use crate::snapshot::OpenSnapshot;
@@ -163,10 +163,14 @@ impl Timeline {
         };
         let (capture, notes) = Capture::open(loaded);
         out.notes.extend(notes);
-        let chunks: Vec<Arc<Chunks>> = capture
+        // By buffer: a recording may have one for each of many thousand runs of its trace unit.
+        let chunks: HashMap<usize, Arc<Chunks>> = capture
             .buffers
             .iter()
-            .map(|buffer| Arc::new(Chunks::new(buffer, options.chunk_bytes)))
+            .map(|buffer| {
+                let chunks = Chunks::new(buffer, options.chunk_bytes);
+                (buffer.index, Arc::new(chunks))
+            })
             .collect();
         let traced: Vec<_> = cores
             .iter()
@@ -175,14 +179,10 @@ impl Timeline {
         let tracks = traced.iter().map(|(_, (sources, _))| sources.len()).sum();
         for (core, (sources, notes)) in traced {
             out.notes.extend(notes);
-            let chunks_of = |buffer: &CaptureBuffer| {
-                let mut all = capture.buffers.iter().zip(&chunks);
-                let (_, chunks) = all.find(|(other, _)| other.index == buffer.index)?;
-                Some(Arc::clone(chunks))
-            };
-            let sources = sources
-                .into_iter()
-                .filter_map(|(buffer, source)| Some((chunks_of(buffer)?, buffer.index, source)));
+            let sources = sources.into_iter().filter_map(|(buffer, source)| {
+                let chunks = chunks.get(&buffer.index)?;
+                Some((Arc::clone(chunks), buffer.index, source))
+            });
             let history = open_core(loaded, core, sources.collect(), (options, store), tracks);
             out.histories.extend(history);
         }

@@ -3,7 +3,7 @@
 use super::{Ini, Reader, list, other_sections};
 use crate::snapshot::files::beside;
 use crate::snapshot::ini::{Entry, Section, quote};
-use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, FileLine, SourceBuffers, Trace};
+use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, SourceBuffers, Trace};
 use crate::snapshot::registers::parse_u64;
 use crate::snapshot::topology::Names;
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ impl Reader<'_> {
                 self.error(place, "", text);
             }
         }
-        let mut ids: Vec<(String, FileLine)> = Vec::new();
+        let mut ids: Vec<(String, u32)> = Vec::new();
         match self.section(&ini, "trace_buffers", false) {
             None => {
                 let text = "expected a section [trace_buffers], found none".into();
@@ -44,26 +44,26 @@ impl Reader<'_> {
             }
             Some(entries) => {
                 for entry in entries {
-                    let place = ini.at(entry.line);
                     if entry.key.eq_ignore_ascii_case("buffers") {
                         let names = list(&entry.value).into_iter();
-                        ids.extend(names.map(|id| (id, place.clone())));
+                        ids.extend(names.map(|id| (id, entry.line)));
                     } else {
                         let text = format!("unknown key {}: ignored", entry.key);
-                        self.odd(place, "3.3.1", text);
+                        self.odd(ini.at(entry.line), "3.3.1", text);
                     }
                 }
             }
         }
         let names = Names::new(ini.document.sections.iter().map(|s| s.name.as_str()));
         let mut seen = HashSet::new();
-        for (id, place) in &ids {
+        out.buffers.reserve_exact(ids.len());
+        for (id, line) in &ids {
             if seen.insert(id) {
                 let section = names.find(id).map(|at| &ini.document.sections[at]);
-                out.buffers.extend(self.buffer(&ini, section, id, place));
+                out.buffers.extend(self.buffer(&ini, section, id, *line));
             } else {
                 let text = format!("buffer ID {id} again: ignored");
-                self.error(place.clone(), "3.3.1", text);
+                self.error(ini.at(*line), "3.3.1", text);
             }
         }
         for entry in self
@@ -102,12 +102,12 @@ impl Reader<'_> {
         ini: &Ini,
         section: Option<&Section>,
         id: &str,
-        listed: &FileLine,
+        listed: u32,
     ) -> Option<Buffer> {
         const SECTION: &str = "3.3.2";
         let Some(section) = section else {
             let text = format!("buffer {id} has no section [{id}]");
-            self.error(listed.clone(), "3.3.1", text);
+            self.error(ini.at(listed), "3.3.1", text);
             return None;
         };
         let mut entries: Vec<&Entry> = section.entries.iter().collect();
