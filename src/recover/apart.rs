@@ -18,7 +18,8 @@ const HINTS: usize = 1 << 8;
 /// What is known of one part of a history, apart from its end.
 #[derive(Debug, Default)]
 pub(super) struct Apart {
-    window: Option<Window>,
+    /// The window, and where it ends.
+    window: Option<(Window, Position)>,
     /// A position to which the way is too long for a walk of the stack pointer, and no earlier one.
     beyond: Option<Position>,
     /// How many windows there were.
@@ -28,14 +29,15 @@ pub(super) struct Apart {
 impl Apart {
     /// The step of a position in the window, if that has it.
     pub fn find(&mut self, position: Position) -> Option<(&mut Window, u32)> {
-        let window = self.window.as_mut()?;
+        let (window, _) = self.window.as_mut()?;
         let step = window.course.find(position)?;
         Some((window, step))
     }
 
     /// As [`Recovery::steps`](super::Recovery::steps).
     pub fn steps(&self) -> (u32, u32) {
-        let steps = self.window.as_ref().map_or(0, |window| window.course.len());
+        let window = self.window.as_ref();
+        let steps = window.map_or(0, |(window, _)| window.course.len());
         (self.count, steps)
     }
 
@@ -49,11 +51,15 @@ impl Apart {
         most_bytes: usize,
         cancel: &Cancel,
     ) -> Option<()> {
-        if let Some(window) = &mut self.window {
-            let end = window.course.position(0);
-            let near = window.course.find(position).is_some_and(|s| s >= ENOUGH)
-                || window.is_near(history, position, most_bytes, cancel)?;
-            if near && end.is_some_and(|end| position < end) {
+        if let Some((window, end)) = &mut self.window
+            && position < *end
+        {
+            let near = match window.course.find(position) {
+                Some(step) => step >= ENOUGH,
+                // One that contradicted itself has no steps, and is not tried again.
+                None => window.is_near(history, position, most_bytes, cancel)?,
+            };
+            if near {
                 return window
                     .reach(history, facts, position, most_bytes, cancel)
                     .map(|_| ());
@@ -96,7 +102,7 @@ impl Apart {
     ) -> &mut Window {
         self.count += 1;
         let window = Window::in_the_middle(history, facts, end, hints);
-        self.window.insert(window)
+        &mut self.window.insert((window, end)).0
     }
 }
 

@@ -127,7 +127,10 @@ impl Recovery {
         position: Position,
         cancel: &Cancel,
     ) -> Option<()> {
-        if self.options.level == Level::Off || self.reach(history, position, cancel)?.is_some() {
+        let is_found = self.reach(history, position, cancel)?.is_some();
+        // What contradicts itself has no values nearby either.
+        let is_beyond = self.options.level != Level::Off && self.window.is_beyond(position);
+        if is_found || !is_beyond {
             return Some(());
         }
         let most = self.options.apart();

@@ -284,8 +284,7 @@ impl Window {
         loop {
             let found = self.course.find(position);
             let behind = found.map_or(0, |step| self.course.len() - step);
-            let is_beyond = || self.beyond.is_some_and(|beyond| position <= beyond);
-            if found.is_none() && is_beyond() {
+            if found.is_none() && self.is_beyond(position) {
                 return Some(None);
             }
             if behind >= BEFORE || self.course.is_complete() {
@@ -340,6 +339,11 @@ impl Window {
             }
         }
         self.work(facts, cancel)
+    }
+
+    /// Whether memory was seen not to suffice for a position.
+    pub fn is_beyond(&self, position: Position) -> bool {
+        self.beyond.is_some_and(|beyond| position <= beyond)
     }
 
     /// Whether a position before those looked at can be reached within some bytes.
