@@ -17,6 +17,8 @@ const PACIASP: u32 = 0xd503_233f;
 const AUTIASP: u32 = 0xd503_23bf;
 /// The most instructions that a compiler leaves room for at the start of a function; Linux has four.
 const MAX_NOPS: u64 = 8;
+/// Of these, those in the function (arch/arm64/Makefile: `-fpatchable-function-entry=2`, or 4 with 2 before it).
+const IN_FUNCTION: usize = 2;
 /// The size of `struct alt_instr` (Linux, arch/arm64/include/asm/alternative.h).
 const ALTERNATIVE: usize = 12;
 
@@ -141,12 +143,22 @@ impl Patched {
                 }
                 Place::Call => code.mark(offset, length, Word::Straight),
                 Place::Tracer => {
+                    let mut nops = Vec::new();
                     for at in (offset..).step_by(4).take(MAX_NOPS as usize) {
                         match code.word(at) {
-                            Some(NOP) => code.mark(at, 4, Word::Straight),
+                            Some(NOP) => nops.push(at),
                             Some(word) if word & !BTI_VARIANTS == BTI => {}
                             _ => break,
                         }
+                    }
+                    // Those before the last two are before the function: an address is put there.
+                    let before = nops.len().saturating_sub(IN_FUNCTION);
+                    for (number, at) in nops.into_iter().enumerate() {
+                        let what = match number < before {
+                            true => Word::Unknown,
+                            false => Word::Straight,
+                        };
+                        code.mark(at, 4, what);
                     }
                 }
             }
