@@ -401,19 +401,29 @@ pub enum Mark {
     End,
 }
 
+/// A packet of one byte that consists of atoms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomPacket {
+    /// [`Element::WaypointAtoms`].
+    Waypoints(Atoms),
+    /// [`Element::InstructionAtoms`], or [`Element::TimedInstructions`] if there are cycles: those of
+    /// the first atom and of each other one. Without atoms, the first number is [`Mark::Cycles`].
+    Instructions(Atoms, Option<[u8; 2]>),
+}
+
 /// Receives elements. `at` is the offset of the packet that caused the element.
 pub trait ElementSink {
     /// Receives the next element.
     fn element(&mut self, at: BufferOffset, element: Element);
 
-    /// Receives [`Element::WaypointAtoms`] at the start of `bytes`, one byte each, as far as that is
-    /// faster than [`element`](Self::element), and returns their number. `atoms` decodes a byte;
-    /// `locate` returns its offset, in ascending order.
+    /// Receives packets of atoms at the start of `bytes`, one byte each, as far as that is faster than
+    /// [`element`](Self::element), and returns their number. `atoms` decodes a byte; `locate`
+    /// returns its offset, in ascending order.
     #[inline(always)]
     fn atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
         let _ = (bytes, atoms, locate);

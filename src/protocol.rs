@@ -29,7 +29,7 @@
 //!
 //! Independent of memory, buffers and output formats.
 
-use crate::element::{Atoms, ElementSink};
+use crate::element::{AtomPacket, Atoms, ElementSink};
 use crate::quantity::BufferOffset;
 use std::ops::Range;
 
@@ -64,12 +64,12 @@ pub trait PacketDecoder {
         None
     }
 
-    /// Returns the atoms of `byte` if it is a complete packet that contains nothing else and does
-    /// not change the decoder's state.
+    /// Returns a function that returns the atoms of a byte if it is a complete packet that contains
+    /// nothing else but cycles and does not change the decoder's state. The function is valid as long
+    /// as that state is.
     #[inline(always)]
-    fn atoms(&self, byte: u8) -> Option<Atoms> {
-        let _ = byte;
-        None
+    fn atoms(&self) -> impl Fn(u8) -> Option<AtomPacket> + use<Self> {
+        |_| None
     }
 
     /// Decodes packets from index `at` of `bytes` on, as far as a fast path of [`next`](Self::next)
@@ -135,10 +135,8 @@ pub trait ElementDecoder {
         false
     }
 
-    /// Returns whether the next packets of [atoms](PacketDecoder::atoms) are
-    /// [`Element::WaypointAtoms`] as they are, up to a packet of another kind.
-    ///
-    /// [`Element::WaypointAtoms`]: crate::element::Element::WaypointAtoms
+    /// Returns whether the next packets of [atoms](PacketDecoder::atoms) are elements as they are, up
+    /// to a packet of another kind.
     fn passes_atoms(&self) -> bool;
 
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
@@ -183,7 +181,7 @@ pub trait PacketSink<P> {
     fn atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
         let _ = (bytes, atoms, locate);

@@ -3,7 +3,7 @@
 //! The protocol is chosen once, when the source is made; the code that runs per packet is compiled
 //! for it. [`Decoding`] is the only dynamic call, one per piece of the buffer.
 
-use crate::element::{Atoms, ElementSink};
+use crate::element::{AtomPacket, ElementSink};
 use crate::flow::{CodeImage, Flow, FlowDriver, FlowSink};
 use crate::formatter::Stream;
 use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
@@ -56,7 +56,7 @@ impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
     fn atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
         let count = self.sink.atoms(bytes, atoms, locate);
@@ -133,7 +133,7 @@ impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E
     fn atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
         if !self.elements.passes_atoms() {

@@ -7,7 +7,7 @@ use super::config::Config;
 use super::packet::{
     Branch, DataAddress, DataValue, ISync, Information, Packet, SyncAddress, Timing,
 };
-use crate::element::Atoms;
+use crate::element::{AtomPacket, Atoms};
 use crate::etm::decode::{
     AddressBytes, Addresses, SyncInformation, Synchronisation, Timestamps, context_id,
     little_endian, thumb_address,
@@ -119,6 +119,50 @@ const P_HEADERS: [[Option<(u16, u8, Timing)>; 64]; 2] = {
         }
         if let Some((atoms, timing)) = timed_p_header(header) {
             tables[1][index] = Some((atoms.bits as u16, atoms.count, timing));
+        }
+        index += 1;
+    }
+    tables
+};
+
+/// A header as [`AtomPacket::Instructions`], in a form that is read without branches.
+#[derive(Clone, Copy)]
+struct AtomHeader {
+    bits: u16,
+    count: u8,
+    cycles: [u8; 2],
+    is_valid: bool,
+}
+
+/// No headers.
+static NO_ATOMS: [AtomHeader; 256] = [AtomHeader {
+    bits: 0,
+    count: 0,
+    cycles: [0; 2],
+    is_valid: false,
+}; 256];
+
+/// All headers that are packets of atoms or cycles: plain and cycle-accurate.
+static ATOMS: [[AtomHeader; 256]; 2] = {
+    let mut tables = [NO_ATOMS; 2];
+    let mut index = 0;
+    while index < 64 {
+        let mut timed = 0;
+        while timed < 2 {
+            if let Some((bits, count, timing)) = P_HEADERS[timed][index] {
+                let cycles = match timing {
+                    Timing::None => [0, 0],
+                    Timing::Each => [1, 1],
+                    Timing::Before(cycles) => [cycles, 0],
+                };
+                tables[timed][0x80 | index << 1] = AtomHeader {
+                    bits,
+                    count,
+                    cycles,
+                    is_valid: count > 0 || timed == 1,
+                };
+            }
+            timed += 1;
         }
         index += 1;
     }
@@ -365,6 +409,26 @@ impl Decoder {
 
 impl PacketDecoder for Decoder {
     type Packet = Packet;
+
+    #[inline(always)]
+    fn atoms(&self) -> impl Fn(u8) -> Option<AtomPacket> + use<> {
+        let is_timed = self.config.cycle_accurate;
+        let table = match self.sync.is_reached() {
+            true => &ATOMS[usize::from(is_timed)],
+            false => &NO_ATOMS,
+        };
+        move |byte| {
+            let header = &table[usize::from(byte)];
+            let atoms = Atoms {
+                bits: u32::from(header.bits),
+                count: header.count,
+            };
+            header.is_valid.then_some(AtomPacket::Instructions(
+                atoms,
+                is_timed.then_some(header.cycles),
+            ))
+        }
+    }
 
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Packet> {

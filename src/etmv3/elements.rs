@@ -272,8 +272,9 @@ impl ElementDecoder for Elements {
         self.state == State::Decoding && self.returning.is_none()
     }
 
+    #[inline(always)]
     fn passes_atoms(&self) -> bool {
-        false
+        self.is_settled()
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {

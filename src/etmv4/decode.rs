@@ -8,7 +8,7 @@ use super::packet::{
     Packet, TraceInfo,
 };
 use super::payload::{self, Payload, Stop};
-use crate::element::Atoms;
+use crate::element::{AtomPacket, Atoms};
 use crate::protocol::{PacketDecoder, RangeSink};
 use crate::quantity::ExceptionLevel;
 
@@ -395,8 +395,12 @@ impl PacketDecoder for Decoder {
     }
 
     #[inline(always)]
-    fn atoms(&self, byte: u8) -> Option<Atoms> {
-        (byte >= 0xc0 && self.sync == Sync::Yes).then(|| ATOMS[usize::from(byte & 0x3f)].0)
+    fn atoms(&self) -> impl Fn(u8) -> Option<AtomPacket> + use<> {
+        let least = if self.sync == Sync::Yes { 0xc0 } else { 0x100 };
+        move |byte| {
+            (u16::from(byte) >= least)
+                .then(|| AtomPacket::Waypoints(ATOMS[usize::from(byte & 0x3f)].0))
+        }
     }
 
     /// Decodes one address, without a copy of its packet.

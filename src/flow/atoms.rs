@@ -3,15 +3,15 @@
 //! The hot path takes the link of a single atom, and recalls where the same sequence of atoms led
 //! before ([`super::memo`]). A new sequence is followed as long as each link leads directly to the next
 //! block;
-//! [`Flow::atom`] handles everything else.
+//! [`Flow::atom`] handles everything else. Instruction atoms are in [`super::instructions`].
 
-use super::blocks::{AWAIT, AWAIT_AND_PUSH, AtomUnit, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
+use super::blocks::{AWAIT, AWAIT_AND_PUSH, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::memo::{Draft, Entry, MAX_PUSHES};
-use super::output::{Held, LostAt};
+use super::output::LostAt;
 use super::sink::{FlowSink, Gap};
-use crate::element::{Atoms, Mark};
+use crate::element::{AtomPacket, Atoms, Mark};
 use crate::quantity::BufferOffset;
 
 /// The maximum number of blocks without a waypoint that one atom passes: 256 KiB of A64 code.
@@ -21,7 +21,7 @@ impl<C: CodeImage> Flow<C> {
     /// Follows waypoint atoms. With these, no block is held back.
     #[inline(always)]
     pub(super) fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
-        self.current = self.after(self.current, at, atoms, sink);
+        self.current = self.after(self.current, || at, atoms, sink);
     }
 
     /// Follows packets of waypoint atoms at the start of `bytes`, one byte each; returns their
@@ -30,18 +30,19 @@ impl<C: CodeImage> Flow<C> {
     pub(super) fn packets_of_atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         mut locate: impl FnMut(usize) -> BufferOffset,
         sink: &mut impl FlowSink,
     ) -> usize {
-        if self.space.unit != AtomUnit::Waypoint {
-            return 0;
-        }
+        let waypoints = |byte| match atoms(byte) {
+            Some(AtomPacket::Waypoints(atoms)) => Some(atoms),
+            _ => None,
+        };
         let mut done = 0;
         let mut current = self.current;
         if current == NOWHERE || self.arrived.lacks_code && current == self.arrived.block {
             // Atoms are dropped up to the next address.
-            let of_atoms = |byte: &&u8| atoms(**byte).is_some();
+            let of_atoms = |byte: &&u8| waypoints(**byte).is_some();
             done = bytes.iter().take_while(of_atoms).count();
             if done > 0 {
                 self.is_lost(locate(0), current, sink);
@@ -49,25 +50,30 @@ impl<C: CodeImage> Flow<C> {
             return done;
         }
         for &byte in bytes {
-            let Some(atoms) = atoms(byte) else {
+            let Some(atoms) = waypoints(byte) else {
                 break;
             };
-            current = self.after(current, locate(done), atoms, sink);
+            current = self.after(current, || locate(done), atoms, sink);
             done += 1;
         }
         self.current = current;
         done
     }
 
-    /// Follows waypoint atoms from a block on; returns the block after them.
+    /// Follows waypoint atoms from a block on; returns the block after them. `locate` returns their
+    /// offset.
     #[inline(always)]
-    fn after(
+    fn after<S: FlowSink>(
         &mut self,
         mut current: u32,
-        at: BufferOffset,
+        mut locate: impl FnMut() -> BufferOffset,
         mut atoms: Atoms,
-        sink: &mut impl FlowSink,
+        sink: &mut S,
     ) -> u32 {
+        let mut at_block = || match S::LOCATES_BLOCKS {
+            true => locate(),
+            false => BufferOffset(0),
+        };
         loop {
             if current == AWAIT
                 && let Some(next) = self.pop_linked()
@@ -78,10 +84,10 @@ impl<C: CodeImage> Flow<C> {
                 let taken = atoms.bits & 1 == 1;
                 let link = self.blocks.link(current, taken);
                 if link != SLOW {
-                    return self.pass(at, current, link, taken, sink);
+                    return self.pass(at_block(), current, link, taken, sink);
                 }
             } else if let Some(&entry) = self.memo.find(current, atoms) {
-                current = self.recall(at, &entry, sink);
+                current = self.recall(at_block(), &entry, sink);
                 if entry.count == atoms.count {
                     return current;
                 }
@@ -89,6 +95,7 @@ impl<C: CodeImage> Flow<C> {
                 continue;
             }
             self.current = current;
+            let at = locate();
             if !self.is_lost(at, current, sink) {
                 self.follow(at, atoms, sink);
             }
@@ -226,94 +233,6 @@ impl<C: CodeImage> Flow<C> {
         } else {
             self.q = None;
             self.current = self.atom(at, block, taken, Some(cycles), sink);
-        }
-    }
-
-    /// Fast path of instruction atoms: follows resolved links, and returns the number of atoms
-    /// consumed.
-    #[inline]
-    pub(super) fn linked_instructions(
-        &mut self,
-        at: BufferOffset,
-        atoms: Atoms,
-        cycles: Option<[u8; 2]>,
-        sink: &mut impl FlowSink,
-    ) -> u8 {
-        let passed = |index: u8| cycles.map(|cycles| cycles[usize::from(index > 0)].into());
-        let mut bits = atoms.bits;
-        let mut block = self.current;
-        let mut next = self.blocks.link(block, bits & 1 == 1);
-        if !leads_on(next) {
-            return 0;
-        }
-        self.release(sink);
-        self.q = None;
-        let mut done = 1;
-        while done < atoms.count {
-            let after = self.blocks.link(next, bits >> 1 & 1 == 1);
-            if !leads_on(after) {
-                break;
-            }
-            let taken = bits & 1 == 1;
-            sink.block(at, &self.blocks, BlockId(block), taken, passed(done - 1));
-            (block, next) = (next, after);
-            bits >>= 1;
-            done += 1;
-        }
-        self.held = Some(Held {
-            at,
-            block,
-            taken: bits & 1 == 1,
-            cycles: passed(done - 1),
-            exception_return: None,
-        });
-        self.left = block;
-        self.current = next;
-        done
-    }
-
-    /// Follows instruction atoms from index `begin` on.
-    #[inline(never)]
-    pub(super) fn instructions(
-        &mut self,
-        at: BufferOffset,
-        atoms: Atoms,
-        begin: u8,
-        sink: &mut impl FlowSink,
-    ) {
-        self.q = None;
-        for index in begin..atoms.count {
-            self.current = self.atom(at, self.current, atoms.is_e(index), None, sink);
-        }
-    }
-
-    /// Follows instruction atoms with cycles: `cycles[0]` of the first atom, `cycles[1]` of each
-    /// other. Where they cannot be followed, emits the cycles alone.
-    #[inline(never)]
-    pub(super) fn timed_instructions(
-        &mut self,
-        at: BufferOffset,
-        atoms: Atoms,
-        begin: u8,
-        cycles: [u8; 2],
-        sink: &mut impl FlowSink,
-    ) {
-        let cycles = |index: u8| u32::from(cycles[usize::from(index > 0)]);
-        self.q = None;
-        for index in begin..atoms.count {
-            if self.current == AWAIT {
-                self.current = self.pop_for_atom(at, sink);
-            }
-            if self.current == NOWHERE {
-                self.release(sink);
-                let rest = (index..atoms.count).map(cycles).sum();
-                return sink.mark(at, &Mark::Cycles(rest));
-            }
-            let passed = atoms.is_e(index);
-            self.current = self.atom(at, self.current, passed, Some(cycles(index)), sink);
-            if self.current == NOWHERE {
-                sink.mark(at, &Mark::Cycles(cycles(index)));
-            }
         }
     }
 

@@ -5,13 +5,14 @@
 
 use super::blocks::{AWAIT, AtomUnit, BlockId, Blocks, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
+use super::instructions::Steps;
 use super::lines::{KnownLines, PendingQ};
 use super::memo::Memo;
 use super::output::{Held, LostAt};
 use super::return_stack::ReturnStack;
 use super::sink::{FlowSink, Range};
 use super::walk::Waypoints;
-use crate::element::{Atoms, Context, Element, ElementSink, Mark};
+use crate::element::{AtomPacket, Context, Element, ElementSink, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Properties of the trace source that the flow depends on.
@@ -73,6 +74,8 @@ pub struct Flow<C> {
     /// the pop.
     pub(super) linking: Option<u32>,
     pub(super) held: Option<Held>,
+    /// Empty between two calls.
+    pub(super) steps: Box<Steps>,
     pub(super) q: Option<PendingQ>,
     /// The last block executed by an atom.
     pub(super) left: u32,
@@ -99,6 +102,7 @@ impl<C: CodeImage> Flow<C> {
             stack: ReturnStack::default(),
             linking: None,
             held: None,
+            steps: Box::default(),
             q: None,
             left: NOWHERE,
             arrived: Arrival::default(),
@@ -336,10 +340,17 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
     fn atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
-        self.flow
-            .packets_of_atoms(bytes, atoms, locate, &mut self.sink)
+        match self.flow.space.unit {
+            AtomUnit::Waypoint => self
+                .flow
+                .packets_of_atoms(bytes, atoms, locate, &mut self.sink),
+            AtomUnit::Instruction => {
+                self.flow
+                    .packets_of_instructions(bytes, atoms, locate, &mut self.sink)
+            }
+        }
     }
 }

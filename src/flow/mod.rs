@@ -39,6 +39,8 @@ mod atoms;
 mod blocks;
 mod code;
 mod follow;
+mod instruction_run;
+mod instructions;
 mod lines;
 mod memo;
 mod output;
@@ -55,7 +57,10 @@ pub use blocks::{BlockId, Blocks};
 pub use code::{CodeImage, ContextKey, Pieces, View};
 pub(crate) use code::{fetch, instruction, instruction_bytes, next};
 pub use follow::{Flow, FlowConfig, FlowDriver};
+pub use instruction_run::{InstructionRun, InstructionStep};
 pub use memo::Run;
-pub use sink::{FlowSink, Gap, InstructionKind, LastInstruction, QRange, Range};
+pub use sink::{
+    FlowSink, Gap, InstructionKind, LastInstruction, QRange, Range, instructions_one_by_one,
+};
 pub use state::{Below, FlowState};
 pub use walk::Waypoints;

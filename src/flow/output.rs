@@ -23,7 +23,7 @@ pub(super) struct Held {
 
 impl Held {
     #[inline]
-    fn emit(&self, blocks: &Blocks, sink: &mut impl FlowSink) {
+    pub(super) fn emit(&self, blocks: &Blocks, sink: &mut impl FlowSink) {
         sink.block(
             self.at,
             blocks,

@@ -1,6 +1,7 @@
 //! The output of the flow: ranges, exceptions, gaps, marks.
 
 use super::blocks::{BlockId, Blocks};
+use super::instruction_run::{InstructionRun, InstructionStep};
 use super::memo::Run;
 use crate::element::{Exception, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
@@ -126,6 +127,10 @@ pub enum Gap {
 
 /// Receives the output of the flow. `at` is the buffer offset of the packet that caused it.
 pub trait FlowSink {
+    /// Whether it uses the offsets of blocks and of runs: if not, any offset is passed to
+    /// [`block`](Self::block) and [`run`](Self::run), because locating packets takes time.
+    const LOCATES_BLOCKS: bool = true;
+
     /// Instructions were executed in a straight line: a whole block, or part of one up to an
     /// exception, missing memory, or a traced address. `cycles` is the number of cycles they took,
     /// if counted.
@@ -154,6 +159,18 @@ pub trait FlowSink {
         }
     }
 
+    /// Instructions were executed one after another, each a block of its own. `locate` returns the
+    /// offset of a packet, in ascending order. Override this for sinks that need their number only.
+    #[inline]
+    fn instructions(
+        &mut self,
+        blocks: &Blocks,
+        run: &InstructionRun<'_>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) {
+        instructions_one_by_one(self, blocks, run, locate);
+    }
+
     /// Instructions were executed on an unknown path.
     fn q_range(&mut self, at: BufferOffset, range: &QRange);
 
@@ -170,6 +187,25 @@ pub trait FlowSink {
     /// [`BlockId`] so far.
     fn forget(&mut self, blocks: &Blocks) {
         let _ = blocks;
+    }
+}
+
+/// Passes the instructions of a run on as blocks, and its cycles as marks.
+#[inline]
+pub fn instructions_one_by_one(
+    sink: &mut (impl FlowSink + ?Sized),
+    blocks: &Blocks,
+    run: &InstructionRun<'_>,
+    mut locate: impl FnMut(usize) -> BufferOffset,
+) {
+    for (packet, step) in run.steps() {
+        let at = locate(packet);
+        match step {
+            InstructionStep::Executed(id, taken, cycles) => {
+                sink.block(at, blocks, id, taken, cycles);
+            }
+            InstructionStep::Cycles(cycles) => sink.mark(at, &Mark::Cycles(cycles)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod atoms;
 mod code;
 mod equal;
+mod instructions;
 mod lines;
 mod memo;
 mod returns;

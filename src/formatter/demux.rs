@@ -149,11 +149,9 @@ impl Stream {
             while at < end {
                 let rest = &self.payload[at..end];
                 let start = self.consumed + at as u64;
-                let taken = sink.atoms(
-                    rest,
-                    |byte| decoder.atoms(byte),
-                    |index| locator.locate_position(start + index as u64),
-                );
+                let taken = sink.atoms(rest, decoder.atoms(), |index| {
+                    locator.locate_position(start + index as u64)
+                });
                 at += taken;
                 let rest = &self.payload[at..end];
                 if rest.is_empty() {

@@ -4,7 +4,7 @@
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
-use crate::element::Atoms;
+use crate::element::{AtomPacket, Atoms};
 use crate::etm::config::AddressEncoding;
 use crate::etm::decode::{
     AddressBytes, Addresses, SyncInformation, Synchronisation, Timestamps, context_id,
@@ -179,6 +179,26 @@ impl Decoder {
         };
         Some((Packet::Timestamp(stamp), length))
     }
+
+    /// Returns the bits of a byte that are 0x80 if it is a packet of atoms without cycle count; none
+    /// where no byte is.
+    #[inline(always)]
+    fn atom_bits(&self) -> u8 {
+        match self.sync.is_reached() && !self.config.cycle_accurate {
+            true => 0x81,
+            false => 0,
+        }
+    }
+}
+
+/// Returns the atoms of a packet without cycle count.
+#[inline(always)]
+fn plain_atoms(byte: u8, atom_bits: u8) -> Option<Atoms> {
+    if byte & atom_bits != 0x80 {
+        return None;
+    }
+    let atoms = ATOMS[usize::from(byte & 0x7f)];
+    (atoms.count > 0).then_some(atoms)
 }
 
 impl PacketDecoder for Decoder {
@@ -186,16 +206,13 @@ impl PacketDecoder for Decoder {
 
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Packet> {
-        self.atoms(byte).map(Packet::Atoms)
+        plain_atoms(byte, self.atom_bits()).map(Packet::Atoms)
     }
 
     #[inline(always)]
-    fn atoms(&self, byte: u8) -> Option<Atoms> {
-        if byte & 0x81 != 0x80 || !self.sync.is_reached() || self.config.cycle_accurate {
-            return None;
-        }
-        let atoms = ATOMS[usize::from(byte & 0x7f)];
-        (atoms.count > 0).then_some(atoms)
+    fn atoms(&self) -> impl Fn(u8) -> Option<AtomPacket> + use<> {
+        let atom_bits = self.atom_bits();
+        move |byte| plain_atoms(byte, atom_bits).map(AtomPacket::Waypoints)
     }
 
     /// Decodes one branch without further information, without a copy of its packet.

@@ -1,7 +1,7 @@
 //! Repeated sequences of atoms: recalled, they lead where they led before.
 
 use super::*;
-use crate::element::ElementSink;
+use crate::element::{AtomPacket, ElementSink};
 use proptest::prelude::*;
 
 /// A loop with a call, whose callee has two ways to its return, and a call within it.
@@ -32,6 +32,10 @@ fn decoded(byte: u8) -> Option<Atoms> {
     })
 }
 
+fn packet(byte: u8) -> Option<AtomPacket> {
+    decoded(byte).map(AtomPacket::Waypoints)
+}
+
 /// The output for packets of one byte each: as many as possible at once, or atom by atom.
 fn output(packets: &[u8], at_once: bool) -> Vec<(BufferOffset, Out)> {
     let mut driver = FlowDriver {
@@ -44,7 +48,7 @@ fn output(packets: &[u8], at_once: bool) -> Vec<(BufferOffset, Out)> {
         let at = |index: usize| BufferOffset(index as u64);
         if at_once {
             let rest = &packets[index..];
-            index += driver.atoms(rest, decoded, |more| at(index + more));
+            index += driver.atoms(rest, packet, |more| at(index + more));
             if index == packets.len() {
                 break;
             }
@@ -93,5 +97,5 @@ fn a_loop_without_returns_is_recalled_whole() {
         driver.element(BufferOffset(0), Element::WaypointAtoms(atoms));
     }
     let at = |index| BufferOffset(index as u64);
-    assert_eq!(driver.atoms(&packets[4..], decoded, at), packets.len() - 4);
+    assert_eq!(driver.atoms(&packets[4..], packet, at), packets.len() - 4);
 }

@@ -5,7 +5,9 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::{SourceSinks, Stage};
 use crate::element::{Element, ElementSink, Exception, Mark};
-use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range, Run};
+use crate::flow::{
+    BlockId, Blocks, FlowSink, Gap, InstructionRun, QRange, Range, Run, instructions_one_by_one,
+};
 use crate::quantity::BufferOffset;
 
 /// Lists the elements of one source.
@@ -53,6 +55,8 @@ impl<L: Lines> ElementListing<L> {
 }
 
 impl<L: Lines> FlowSink for ElementListing<L> {
+    const LOCATES_BLOCKS: bool = !L::SILENT;
+
     #[inline]
     fn block(
         &mut self,
@@ -73,6 +77,20 @@ impl<L: Lines> FlowSink for ElementListing<L> {
             for (id, taken) in run.blocks() {
                 self.block_line(at, blocks, id, taken, None);
             }
+        }
+    }
+
+    #[inline]
+    fn instructions(
+        &mut self,
+        blocks: &Blocks,
+        run: &InstructionRun<'_>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) {
+        if L::SILENT {
+            self.counts.executed_instructions(run);
+        } else {
+            instructions_one_by_one(self, blocks, run, locate);
         }
     }
 

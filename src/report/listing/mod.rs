@@ -14,7 +14,7 @@ pub mod text;
 pub mod text_buffer;
 
 use crate::element::{Atoms, Exception, Mark};
-use crate::flow::{Gap, QRange, Range, Run};
+use crate::flow::{Gap, InstructionRun, QRange, Range, Run};
 use crate::protocol::Describe;
 use crate::quantity::{Address, BufferOffset};
 use instructions::Instruction;
@@ -100,6 +100,13 @@ impl Counts {
         self.ranges += run.len() as u64;
         self.elements += run.len() as u64;
         self.instructions += u64::from(run.instructions());
+    }
+
+    #[inline]
+    fn executed_instructions(&mut self, run: &InstructionRun<'_>) {
+        self.ranges += run.executed() as u64;
+        self.instructions += run.executed() as u64;
+        self.elements += (run.executed() + run.cycle_counts()) as u64;
     }
 }
 

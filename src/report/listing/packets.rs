@@ -3,7 +3,7 @@
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
 use crate::decode::{SourceSinks, Stage};
-use crate::element::Atoms;
+use crate::element::AtomPacket;
 use crate::protocol::{Describe, PacketSink};
 use crate::quantity::BufferOffset;
 
@@ -28,7 +28,7 @@ impl<P: Describe, L: Lines> PacketSink<P> for PacketListing<L> {
     fn atoms(
         &mut self,
         bytes: &[u8],
-        atoms: impl Fn(u8) -> Option<Atoms>,
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
         _: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
         if !L::SILENT {
