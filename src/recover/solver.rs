@@ -518,7 +518,7 @@ impl Solver {
                 self.resolved(number, known);
             }
             // More is known of which memory it is.
-            Effect::Layout(_) => self.wake(number, known),
+            Effect::Layout(_) | Effect::Fills(_) => self.wake(number, known),
             Effect::Unknown => {}
         }
     }
@@ -528,8 +528,8 @@ impl Solver {
         let call = self.graph.relations[relation as usize].nodes[BASE];
         match (self.graph.bits(call).whole(), narrow) {
             (None, _) => Effect::Unknown,
-            (Some(call), true) => system_calls::of_arm(call),
-            (Some(call), false) => system_calls::of_a64(call),
+            (Some(call), true) => system_calls::of_arm(call, self.arguments(relation)),
+            (Some(call), false) => system_calls::of_a64(call, self.arguments(relation)),
         }
     }
 
@@ -551,19 +551,22 @@ impl Solver {
         }
     }
 
-    /// Whether a system call that changes which memory there is kept the contents of a granule: proved,
-    /// or inferred as long as its arguments are not known, because few calls take away what is used
-    /// again.
+    /// Whether a system call kept the contents of a granule. That one which changes which memory there is
+    /// did is also inferred as long as its arguments are not known, because few calls take away what is
+    /// used again.
     pub fn spares(&self, number: u32, (class, granule): (Class, u64), narrow: bool) -> bool {
         let Access { kind, relation, .. } = self.accesses[number as usize];
         if kind != AccessKind::SystemCall {
             return false;
         }
-        let Effect::Layout(change) = self.effect(relation, narrow) else {
-            return false;
+        let arguments = || self.arguments(relation);
+        let change = match self.effect(relation, narrow) {
+            Effect::Layout(change) => change,
+            Effect::Fills(buffer) => return buffer.spares(arguments(), granule << 3),
+            Effect::Nothing | Effect::Unknown => return false,
         };
         let inferred = self.layer == Some(Layer::Inferred) && class != Class::Anything;
-        match change.takes(self.arguments(relation), granule << 3) {
+        match change.takes(arguments(), granule << 3) {
             Some(takes) => !takes,
             None => inferred,
         }

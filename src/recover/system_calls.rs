@@ -7,6 +7,8 @@ pub(super) enum Effect {
     Nothing,
     /// Which memory there is changes, not what is in the memory that stays.
     Layout(Change),
+    /// A buffer of the program.
+    Fills(Buffer),
     /// Anything.
     Unknown,
 }
@@ -21,6 +23,28 @@ pub(super) enum Change {
     Advise,
 }
 
+/// The buffer that a system call fills, or part of it; none if its address is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Buffer {
+    /// The argument with its address.
+    address: Argument,
+    size: Size,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Argument {
+    First,
+    Second,
+    Third,
+}
+
+/// The size of a buffer: at most so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Fixed(u64),
+    Argument(Argument),
+}
+
 /// Arguments of a system call, and its result, as far as known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arguments {
@@ -28,6 +52,54 @@ pub(super) struct Arguments {
     pub second: Option<u64>,
     pub third: Option<u64>,
     pub result: Option<u64>,
+}
+
+impl Arguments {
+    fn get(self, argument: Argument) -> Option<u64> {
+        match argument {
+            Argument::First => self.first,
+            Argument::Second => self.second,
+            Argument::Third => self.third,
+        }
+    }
+}
+
+impl Effect {
+    /// A structure of the kernel, whose address is an argument.
+    fn structure(address: Argument, bytes: u64) -> Self {
+        let size = Size::Fixed(bytes);
+        Self::Fills(Buffer { address, size })
+    }
+
+    /// A buffer, whose address and size are arguments.
+    fn buffer(address: Argument, size: Argument) -> Self {
+        let size = Size::Argument(size);
+        Self::Fills(Buffer { address, size })
+    }
+
+    /// Of a call with a command: nothing, if it is one of these.
+    fn nothing_if(command: Option<u64>, is_harmless: impl FnOnce(u64) -> bool) -> Self {
+        match command.is_some_and(is_harmless) {
+            true => Self::Nothing,
+            false => Self::Unknown,
+        }
+    }
+}
+
+impl Buffer {
+    /// Whether it leaves the eight bytes at an address alone; `false` if that is not known.
+    pub fn spares(self, arguments: Arguments, address: u64) -> bool {
+        let Some(start) = arguments.get(self.address) else {
+            return false;
+        };
+        let size = match self.size {
+            Size::Fixed(bytes) => Some(bytes),
+            Size::Argument(argument) => arguments.get(argument),
+        };
+        let end = size.and_then(|size| start.checked_add(size));
+        let is_before = address.checked_add(8).is_some_and(|after| after <= start);
+        start == 0 || is_before || end.is_some_and(|end| end <= address)
+    }
 }
 
 impl Change {
@@ -70,9 +142,55 @@ impl Change {
     }
 }
 
+/// Commands of `futex` that only wait and wake: wait, wake, requeue, cmp_requeue, wait_bitset,
+/// wake_bitset (uapi/linux/futex.h), private or with another clock.
+fn only_waits(command: u64) -> bool {
+    matches!(command & 0x7f, 0 | 1 | 3 | 4 | 9 | 10)
+}
+
+/// Commands of `fcntl` that take and return numbers: dupfd to setfl, dupfd_cloexec
+/// (uapi/asm-generic/fcntl.h).
+fn only_numbers(command: u64) -> bool {
+    matches!(command, 0..=4 | 1030)
+}
+
+/// The effect of `ioctl`: only the settings of a terminal are known (TCGETS, `struct termios`).
+fn of_ioctl(command: Option<u64>) -> Effect {
+    match command {
+        Some(0x5401) => Effect::structure(Argument::Third, 36),
+        _ => Effect::Unknown,
+    }
+}
+
 /// The effect of a system call of A64 (asm-generic/unistd.h).
-pub(super) fn of_a64(number: u64) -> Effect {
+pub(super) fn of_a64(number: u64, arguments: Arguments) -> Effect {
+    use Argument::{First, Second, Third};
     match number {
+        25 => Effect::nothing_if(arguments.second, only_numbers),
+        98 => Effect::nothing_if(arguments.second, only_waits),
+        29 => of_ioctl(arguments.second),
+        // getcwd, getrandom.
+        17 | 278 => Effect::buffer(First, Second),
+        // getdents64, read, pread64.
+        61 | 63 | 67 => Effect::buffer(Second, Third),
+        // sched_getaffinity.
+        123 => Effect::buffer(Third, Second),
+        // pipe2, times, uname, sysinfo.
+        59 => Effect::structure(First, 8),
+        153 => Effect::structure(First, 32),
+        160 => Effect::structure(First, 390),
+        179 => Effect::structure(First, 112),
+        // statfs, fstatfs; fstat; nanosleep, clock_gettime, clock_getres, getrlimit; sigaltstack;
+        // getrusage.
+        43 | 44 => Effect::structure(Second, 120),
+        80 => Effect::structure(Second, 128),
+        101 | 113 | 114 | 163 => Effect::structure(Second, 16),
+        132 => Effect::structure(Second, 24),
+        165 => Effect::structure(Second, 144),
+        // newfstatat, rt_sigaction, rt_sigprocmask.
+        79 => Effect::structure(Third, 128),
+        134 => Effect::structure(Third, 32),
+        135 => Effect::structure(Third, 8),
         // setxattr to lremovexattr without the readers; dup to dup3; mknodat to renameat;
         // ftruncate to fchown; openat, close; lseek; write; writev; pwrite64; pwritev.
         5..=7 | 23 | 24 | 33..=38 | 45..=55 | 56 | 57 | 62 | 64 | 66 | 68 | 70 => Effect::Nothing,
@@ -96,8 +214,35 @@ pub(super) fn of_a64(number: u64) -> Effect {
 }
 
 /// The effect of a system call of the EABI of AArch32 (arch/arm/tools/syscall.tbl).
-pub(super) fn of_arm(number: u64) -> Effect {
+pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
+    use Argument::{First, Second, Third};
     match number {
+        // fcntl, fcntl64; futex, futex_time64; ioctl.
+        55 | 221 => Effect::nothing_if(arguments.second, only_numbers),
+        240 | 422 => Effect::nothing_if(arguments.second, only_waits),
+        54 => of_ioctl(arguments.second),
+        // getcwd, getrandom.
+        183 | 384 => Effect::buffer(First, Second),
+        // read, getdents64. (pread64 passes its offset in registers that matter to no buffer.)
+        3 | 180 | 217 => Effect::buffer(Second, Third),
+        // sched_getaffinity.
+        242 => Effect::buffer(Third, Second),
+        // pipe, pipe2, times, uname, sysinfo.
+        42 | 359 => Effect::structure(First, 8),
+        43 => Effect::structure(First, 16),
+        122 => Effect::structure(First, 390),
+        116 => Effect::structure(First, 64),
+        // stat64, lstat64, fstat64; nanosleep, clock_gettime, ugetrlimit, clock_gettime64; sigaltstack;
+        // getrusage.
+        195..=197 => Effect::structure(Second, 104),
+        162 | 263 | 191 => Effect::structure(Second, 8),
+        403 => Effect::structure(Second, 16),
+        186 => Effect::structure(Second, 12),
+        77 => Effect::structure(Second, 72),
+        // fstatat64, rt_sigaction, rt_sigprocmask.
+        327 => Effect::structure(Third, 104),
+        174 => Effect::structure(Third, 20),
+        175 => Effect::structure(Third, 8),
         // exit, write, open, close, creat, link, unlink, chdir, mknod, chmod, lchown, lseek, getpid.
         1 | 4..=6 | 8..=10 | 12 | 14..=16 | 19 | 20 => Effect::Nothing,
         // setuid, getuid, access, sync, kill, rename, mkdir, rmdir, dup, setgid to getegid.
@@ -124,5 +269,80 @@ pub(super) fn of_arm(number: u64) -> Effect {
         192 => Effect::Layout(Change::Map),
         220 => Effect::Layout(Change::Advise),
         _ => Effect::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNKNOWN: Arguments = Arguments {
+        first: None,
+        second: None,
+        third: None,
+        result: None,
+    };
+
+    fn spares(effect: Effect, arguments: Arguments, address: u64) -> bool {
+        match effect {
+            Effect::Fills(buffer) => buffer.spares(arguments, address),
+            Effect::Nothing => true,
+            Effect::Layout(_) | Effect::Unknown => false,
+        }
+    }
+
+    #[test]
+    fn what_is_outside_of_a_buffer_stays() {
+        let read = Arguments {
+            second: Some(0x1004),
+            third: Some(0x10),
+            ..UNKNOWN
+        };
+        for (number, of) in [(63, of_a64 as fn(_, _) -> _), (3, of_arm)] {
+            let kept = |address| spares(of(number, read), read, address);
+            assert_eq!(
+                [0xff8, 0x1000, 0x1010, 0x1018].map(kept),
+                [true, false, false, true]
+            );
+            // Its size alone is known, or its address alone.
+            let size = Arguments {
+                second: None,
+                ..read
+            };
+            assert!(!spares(of(number, size), size, 0xff8));
+            let address = Arguments {
+                third: None,
+                ..read
+            };
+            assert!(spares(of(number, address), address, 0xff8));
+            assert!(!spares(of(number, address), address, 0x8000));
+        }
+    }
+
+    #[test]
+    fn a_structure_that_is_not_wanted_is_not_written() {
+        let sigaction = |old| Arguments {
+            third: Some(old),
+            ..UNKNOWN
+        };
+        let kept = |old, address| spares(of_a64(134, sigaction(old)), sigaction(old), address);
+        assert!(kept(0, 0) && kept(0, 0x1000));
+        assert!(!kept(0x1000, 0x1018) && kept(0x1000, 0x1020));
+        assert!(kept(u64::MAX - 3, 0x1000), "up to the last address");
+        assert!(!kept(u64::MAX - 3, !7));
+    }
+
+    #[test]
+    fn commands_decide() {
+        let with = |second| Arguments {
+            second: Some(second),
+            ..UNKNOWN
+        };
+        // futex: a private wait, and one that writes; fcntl: F_GETFL, F_GETLK; ioctl: TCGETS, another.
+        for (number, harmless, other) in [(98, 128, 5), (25, 3, 5), (29, 0x5401, 0x5413)] {
+            assert_ne!(of_a64(number, with(harmless)), Effect::Unknown, "{number}");
+            assert_eq!(of_a64(number, with(other)), Effect::Unknown, "{number}");
+            assert_eq!(of_a64(number, UNKNOWN), Effect::Unknown, "{number}");
+        }
     }
 }
