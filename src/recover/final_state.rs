@@ -18,6 +18,11 @@ pub trait FinalMemory: Send {
     /// Fills `out` from an address; returns how many bytes are known before the first that is not.
     fn read(&self, address: u64, out: &mut [u8]) -> usize;
 
+    /// An address after `address` before which no more memory is known, if more is known at all.
+    fn next(&self, _address: u64) -> Option<u64> {
+        None
+    }
+
     /// Whether a byte is the same at every time: read-only sections of programs.
     fn is_constant(&self, address: u64) -> bool;
 
@@ -128,6 +133,11 @@ impl FinalMemory for SnapshotMemory {
             false => 0,
             true => self.memory.read(Address(address), self.space, out),
         }
+    }
+
+    fn next(&self, address: u64) -> Option<u64> {
+        let next = self.memory.next(Address(address), self.space)?;
+        self.is_unique().then_some(next.0)
     }
 
     fn statics(&self) -> [&[Range<u64>]; 2] {

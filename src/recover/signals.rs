@@ -154,15 +154,74 @@ pub(super) fn sigreturn() -> Semantics {
     list.semantics()
 }
 
-/// Where the frame of a signal is that was delivered on the same stack with this stack pointer, if
-/// memory still holds it.
-pub(super) fn frame_below(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
-    let frame = (stack_pointer & !15).checked_sub(SIZE + 16)?;
-    let word = |offset: u64| {
-        let mut bytes = [0; 8];
-        let read = memory.read(frame.checked_add(offset)?, &mut bytes);
-        (read == 8).then(|| u64::from_le_bytes(bytes))
-    };
-    let agrees = word(STACK_POINTER)? == stack_pointer && word(FLOATING)? == FLOATING_HEAD;
-    agrees.then_some(frame)
+/// Bytes of memory that are searched for a frame, and bytes read at once.
+const MAX_SEARCHED: usize = 64 << 20;
+const PIECE: usize = 64 << 10;
+
+/// Where the frame of a signal is that was delivered with this stack pointer, if memory still holds it:
+/// on the same stack, or else the only one on another (sigaltstack).
+pub(super) fn frame(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
+    let below = (stack_pointer & !15).checked_sub(SIZE + 16);
+    below
+        .filter(|&frame| is_frame(frame, stack_pointer, memory))
+        .or_else(|| frame_elsewhere(stack_pointer, memory))
+}
+
+fn word(address: Option<u64>, memory: &dyn FinalMemory) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let read = memory.read(address?, &mut bytes);
+    (read == 8).then(|| u64::from_le_bytes(bytes))
+}
+
+fn is_frame(frame: u64, stack_pointer: u64, memory: &dyn FinalMemory) -> bool {
+    let word = |offset| word(frame.checked_add(offset), memory);
+    word(STACK_POINTER) == Some(stack_pointer) && word(FLOATING) == Some(FLOATING_HEAD)
+}
+
+/// Searches all memory for the only frame with a stack pointer.
+fn frame_elsewhere(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
+    let wanted = stack_pointer.to_le_bytes();
+    let mut found = None;
+    let mut piece = vec![0; PIECE];
+    let mut next = memory.next(0);
+    let mut searched = 0;
+    while let Some(at) = next
+        && searched < MAX_SEARCHED
+    {
+        // Frames are aligned to 16 bytes, and so is the place of the stack pointer.
+        let at = at.checked_next_multiple_of(16)?;
+        let read = memory.read(at, &mut piece);
+        let words = piece[..read].as_chunks::<16>().0.iter().enumerate();
+        for (index, _) in words.filter(|(_, word)| word[..8] == wanted) {
+            let frame = (at + 16 * index as u64).wrapping_sub(STACK_POINTER);
+            if is_frame(frame, stack_pointer, memory) && found.replace(frame).is_some() {
+                return None;
+            }
+        }
+        searched += read;
+        next = match read {
+            0 => memory.next(at),
+            read => at.checked_add(read as u64),
+        };
+    }
+    found
+}
+
+/// The first three arguments of a handler, if the frame describes a signal (`siginfo_t`): its number,
+/// that description, and the context. A handler without SA_SIGINFO gets only the number, and the kernel
+/// describes nothing.
+pub(super) fn arguments(frame: u64, memory: &dyn FinalMemory) -> Option<[u64; 3]> {
+    /// Where `ucontext` is in the frame, after `siginfo_t`.
+    const CONTEXT: u64 = 128;
+    let half = |word: u64, high| (word >> if high { 32 } else { 0 }) as u32;
+    let (first, second) = (
+        word(Some(frame), memory)?,
+        word(frame.checked_add(8), memory)?,
+    );
+    let (number, error) = (half(first, false), half(first, true));
+    // Negative codes are of signals that processes send; the kernel's own have few values.
+    let (code, padding) = (half(second, false) as i32, half(second, true));
+    let is_signal = (1..=64).contains(&number) && error == 0;
+    let is_sent = (-64..=128).contains(&code) && padding == 0;
+    (is_signal && is_sent).then(|| [number.into(), frame, frame.wrapping_add(CONTEXT)])
 }

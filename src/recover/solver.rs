@@ -17,7 +17,9 @@ use super::signals;
 use super::sites::Sites;
 use super::status::Level;
 use super::system_calls::{self, Arguments, Effect};
-use super::template::{ARGUMENTS, Op, SAME_BY_CONVENTION, SIGNAL_FRAME, SYSTEM_CALL, Templates};
+use super::template::{
+    ARGUMENTS, Op, SAME_BY_CONVENTION, SIGNAL_ARGUMENTS, SIGNAL_FRAME, SYSTEM_CALL, Templates,
+};
 use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
@@ -196,7 +198,10 @@ impl Solver {
         self.find_regions(known);
         self.class_barriers(known);
         self.relink_blocked(known);
-        self.ask_again(|op| matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL | SIGNAL_FRAME));
+        self.ask_again(|op| {
+            let signal = matches!(op, SIGNAL_FRAME | SIGNAL_ARGUMENTS);
+            signal || matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL)
+        });
         for at in 0..self.hinted.len() {
             let (node, value) = self.hinted[at];
             if node != NONE {
@@ -322,6 +327,7 @@ impl Solver {
             SAME_BY_CONVENTION if self.layer == Some(Layer::Proved) => return,
             SYSTEM_CALL => return self.system_call(number, known),
             SIGNAL_FRAME => return self.signal_frame(number, known),
+            SIGNAL_ARGUMENTS => return self.signal_arguments(number, known),
             ARGUMENTS => {
                 let call = self.graph.relations.get(number as usize + 1);
                 if call.is_some_and(|call| call.op == SYSTEM_CALL) {
@@ -580,9 +586,23 @@ impl Solver {
             && known.is_final
             && is_open
             && let Some(stack_pointer) = self.graph.bits(before).whole()
-            && let Some(frame) = signals::frame_below(stack_pointer, known.memory)
+            && let Some(frame) = signals::frame(stack_pointer, known.memory)
         {
             self.learn(handler, Bits::known(frame), relation);
+        }
+    }
+
+    /// What the kernel passes to a handler, if the frame still describes a signal.
+    fn signal_arguments(&mut self, relation: u32, known: &Known<'_>) {
+        let [registers @ .., handler] = self.graph.relations[relation as usize].nodes;
+        if self.layer == Some(Layer::Inferred)
+            && known.is_final
+            && let Some(frame) = self.graph.bits(handler).whole()
+            && let Some(arguments) = signals::arguments(frame, known.memory)
+        {
+            for (node, value) in registers.into_iter().zip(arguments) {
+                self.learn(node, Bits::known(value), relation);
+            }
         }
     }
 

@@ -19,6 +19,9 @@ pub(super) const SYSTEM_CALL: u32 = 1;
 /// The operation of signals: the stack pointer of the handler, and that of the program before.
 pub(super) const SIGNAL_FRAME: u32 = 2;
 
+/// The operation of what the handler of a signal gets: its first three arguments, and its stack pointer.
+pub(super) const SIGNAL_ARGUMENTS: u32 = 4;
+
 /// The operation of the first and third argument of a system call, whose relation comes next.
 pub(super) const ARGUMENTS: u32 = 3;
 
@@ -153,7 +156,7 @@ impl Default for Templates {
             operation: Operation::Unknown,
             ..own
         };
-        let mut ops = vec![own, unknown, own, unknown];
+        let mut ops = vec![own, unknown, own, unknown, unknown];
         let [delivery, sigreturn] = [signals::delivery(), signals::sigreturn()].map(|semantics| {
             let template = put(&mut ops, 0, Isa::A64, &semantics);
             // Handlers also reach the frame through a pointer.

@@ -104,3 +104,75 @@ fn handlers_have_callers() {
     let shown: Vec<_> = shown.into_iter().filter(|name| *name != SIGNAL).collect();
     assert_eq!(shown, called);
 }
+
+/// A program that dies of a fault, whose handler first ran on a stack of its own.
+const OTHER_STACK: &str = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stddef.h>
+#include <ucontext.h>
+
+static char stack[65536] __attribute__((aligned(16)));
+volatile int code, nothing;
+
+__attribute__((noinline)) static int inner(const siginfo_t *info) {
+    return code = info->si_code + nothing;
+}
+
+static void handler(int number, siginfo_t *info, void *context) {
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    inner(info);
+    sigaction(number, &action, NULL);
+}
+
+int main(void) {
+    stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigaltstack(&other, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    return *(volatile int *)(long)nothing;
+}
+"#;
+
+#[test]
+fn a_handler_has_a_stack_of_its_own() {
+    let Some(guest) = build("aarch64", "program.c", OTHER_STACK, &["-O1", "-static"]) else {
+        return;
+    };
+    let recorded = record(&guest, "recorded", &[], &[]);
+    assert!(
+        guest.directory.path().join("recorded").exists(),
+        "{recorded:?}"
+    );
+    let recorded = guest.directory.path().join("recorded");
+    let values =
+        ["$sp", "$x0", "$x1", "$x2", "$x30", "*(int *)$x1"].map(|value| format!("print/x {value}"));
+    for function in ["handler", "inner"] {
+        let at = format!("break {function}");
+        let truth = live(&guest, &CPU, &[], |socket| {
+            let mut gdb = Command::new("gdb-multiarch");
+            gdb.args(["-nx", "-batch"]).arg(&guest.program);
+            gdb.args(["-ex", &format!("target remote {}", socket.display())]);
+            for command in ["handle SIGSEGV nostop noprint pass", &at, "continue"] {
+                gdb.args(["-ex", command]);
+            }
+            gdb.args(values.iter().flat_map(|value| ["-ex", value]));
+            text(&run(&mut gdb))
+        });
+        let mut commands = vec![at.as_str(), "reverse-continue"];
+        commands.extend(values.iter().map(String::as_str));
+        let shown = session(&recorded, &[], &commands);
+        let printed = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| line.starts_with('$'));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(printed(&truth).len(), values.len(), "{truth}");
+        let (shown, truth) = (printed(&shown), printed(&truth));
+        let [known, right] = [&shown, &truth].map(|lines| match function {
+            // Its own registers are those that it was called with.
+            "inner" => [&lines[..2], &lines[4..5]].concat(),
+            _ => lines.clone(),
+        });
+        assert_eq!(known, right, "{function}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::super::course::Taken;
 use super::super::graph::NONE;
-use super::super::template::{SIGNAL_FRAME, Template};
+use super::super::template::{SIGNAL_ARGUMENTS, SIGNAL_FRAME, Template};
 use super::{Builder, CALL, DEBUG_HALT, PRESERVED_MOST, RESET, Sink, Through};
 use crate::quantity::Isa;
 use crate::semantics::Location;
@@ -64,6 +64,9 @@ impl Builder {
         // What it did comes before the state in which the handler starts.
         let step = taken.step + 1;
         let handler = self.node(Location::SP.index(), sink);
+        let [number, information, context] = [0, 1, 2].map(|register| self.node(register, sink));
+        self.counts.relations += 1;
+        sink.relation(SIGNAL_ARGUMENTS, [number, information, context, handler]);
         self.kernel(through, &through.templates.delivery, step, sink);
         let before = self.node(Location::SP.index(), sink);
         self.frame(handler, before, sink);
