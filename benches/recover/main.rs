@@ -4,7 +4,7 @@
 //! `scripts/bench-recover` builds the programs and runs this.
 //!
 //! ```text
-//! cargo bench --bench recover -- DIRECTORY [NAME] [--holes]    # programs whose names contain NAME
+//! cargo bench --bench recover -- DIRECTORY [NAME] [--holes] [--whole]
 //! ```
 
 mod compare;
