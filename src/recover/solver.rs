@@ -592,11 +592,18 @@ impl Solver {
         }
     }
 
-    /// What the kernel passes to a handler, if the frame still describes a signal.
+    /// What the kernel passes to a handler, if the frame still describes a signal. It may be an earlier
+    /// one: a handler without SA_SIGINFO gets no description, and does not read it either.
     fn signal_arguments(&mut self, relation: u32, known: &Known<'_>) {
         let [registers @ .., handler] = self.graph.relations[relation as usize].nodes;
+        let is_base = |&(relation, index): &(u32, usize)| {
+            let op = self.graph.relations[relation as usize].op;
+            index == BASE && known.templates.op(op).access().is_some()
+        };
+        let reads = |node: u32| node != NONE && self.graph.places(node).any(|at| is_base(&at));
         if self.layer == Some(Layer::Inferred)
             && known.is_final
+            && reads(registers[1])
             && let Some(frame) = self.graph.bits(handler).whole()
             && let Some(arguments) = signals::arguments(frame, known.memory)
         {
