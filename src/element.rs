@@ -411,6 +411,23 @@ pub enum AtomPacket {
     Instructions(Atoms, Option<[u8; 2]>),
 }
 
+#[cfg(test)]
+impl AtomPacket {
+    /// Returns the element that it stands for.
+    pub(crate) fn element(self) -> Element {
+        match self {
+            Self::Waypoints(atoms) => Element::WaypointAtoms(atoms),
+            Self::Instructions(atoms, None) => Element::InstructionAtoms(atoms),
+            Self::Instructions(Atoms { count: 0, .. }, Some([first, _])) => {
+                Element::Mark(Mark::Cycles(first.into()))
+            }
+            Self::Instructions(atoms, Some([first, each])) => {
+                Element::TimedInstructions { atoms, first, each }
+            }
+        }
+    }
+}
+
 /// Receives elements. `at` is the offset of the packet that caused the element.
 pub trait ElementSink {
     /// Receives the next element.

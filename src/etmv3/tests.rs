@@ -4,7 +4,7 @@ use super::*;
 use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::etm::tests::{A_SYNC, address, any_bytes_are_packets, traces};
 use crate::protocol::tests::{flipped, packets, packets_in_pieces};
-use crate::protocol::{self, Core};
+use crate::protocol::{self, Core, PacketDecoder};
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
 
@@ -251,6 +251,46 @@ fn decoding_resumes_at_the_next_a_sync_after_a_bad_header() {
         got[6],
         Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter))
     );
+}
+
+#[test]
+fn packets_of_atoms_are_their_elements() {
+    for etmcr in [0, 0x1000] {
+        let config = config(etmcr);
+        let start = with_sync(&[]);
+        let before = all_elements(config, &start).len();
+        let mut decoder = Decoder::new(&config);
+        packets(&mut decoder, &start);
+        let atoms = decoder.atoms();
+        let mut count = 0;
+        for byte in 0..=u8::MAX {
+            let elements = all_elements(config, &[&start[..], &[byte]].concat());
+            let elements = &elements[before..];
+            if let Some(packet) = atoms(byte) {
+                assert_eq!(elements, [packet.element()], "{byte:#x}");
+                count += 1;
+            } else {
+                let is_of_atoms = |element: &Element| {
+                    matches!(
+                        element,
+                        Element::InstructionAtoms(_)
+                            | Element::TimedInstructions { .. }
+                            | Element::Mark(Mark::Cycles(_))
+                    )
+                };
+                assert!(!elements.iter().any(is_of_atoms), "{byte:#x}");
+            }
+        }
+        // Tables 7.2 and 7.3: 0b1NEEEE00 without 0x80, 0b1000FF10; 0b1N0EEE00, 0b1E1WWW00, 0b1000FF10,
+        // 0b1001x010.
+        let expected = if etmcr == 0 { 31 + 4 } else { 16 + 16 + 4 + 2 };
+        assert_eq!(count, expected);
+        assert_eq!(
+            Decoder::new(&config).atoms()(0x84),
+            None,
+            "not synchronised"
+        );
+    }
 }
 
 const HEADERS: &[u8] = &[

@@ -24,19 +24,6 @@ fn packet(byte: u8, is_timed: bool) -> Option<AtomPacket> {
     (is_timed || count > 0).then_some(AtomPacket::Instructions(Atoms { bits, count }, cycles))
 }
 
-fn element(packet: AtomPacket) -> Element {
-    match packet {
-        AtomPacket::Waypoints(atoms) => Element::WaypointAtoms(atoms),
-        AtomPacket::Instructions(atoms, None) => Element::InstructionAtoms(atoms),
-        AtomPacket::Instructions(atoms, Some([first, _])) if atoms.count == 0 => {
-            Element::Mark(Mark::Cycles(first.into()))
-        }
-        AtomPacket::Instructions(atoms, Some([first, each])) => {
-            Element::TimedInstructions { atoms, first, each }
-        }
-    }
-}
-
 /// What lies between packets of atoms.
 fn other(byte: u8) -> Element {
     match byte % 7 {
@@ -70,7 +57,7 @@ fn output(runs: &[(u8, Vec<u8>)], is_timed: bool, at_once: bool) -> Vec<(BufferO
             }
             if let Some(&byte) = packets.get(index) {
                 if let Some(packet) = packet(byte, is_timed) {
-                    driver.element(at(index), element(packet));
+                    driver.element(at(index), packet.element());
                 }
                 index += 1;
             }
@@ -111,7 +98,7 @@ fn a_loop_is_followed_at_once() {
     };
     driver.element(BufferOffset(0), address(0x1000));
     let decoded = |byte| packet(byte, true);
-    driver.element(BufferOffset(0), element(decoded(0x11).unwrap()));
+    driver.element(BufferOffset(0), decoded(0x11).unwrap().element());
     let packets = [0x11, 0x05, 0x11, 0x22].repeat(300);
     let at = |index| BufferOffset(index as u64);
     assert_eq!(driver.atoms(&packets, decoded, at), packets.len());
