@@ -7,6 +7,7 @@
 
 use super::final_state::FinalMemory;
 use crate::semantics::{Control, Location, Operand, Operation, Relation, Semantics, Width};
+use std::collections::HashMap;
 
 /// `struct rt_sigframe`: siginfo, ucontext, sigcontext. A frame record follows.
 const SIZE: u64 = 0x1250;
@@ -154,57 +155,66 @@ pub(super) fn sigreturn() -> Semantics {
     list.semantics()
 }
 
-/// Bytes of memory that are searched for a frame, and bytes read at once.
-const MAX_SEARCHED: usize = 64 << 20;
-const PIECE: usize = 64 << 10;
-
-/// Where the frame of a signal is that was delivered with this stack pointer, if memory still holds it:
-/// on the same stack, or else the only one on another (sigaltstack).
-pub(super) fn frame(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
-    let below = (stack_pointer & !15).checked_sub(SIZE + 16);
-    below
-        .filter(|&frame| is_frame(frame, stack_pointer, memory))
-        .or_else(|| frame_elsewhere(stack_pointer, memory))
-}
-
 fn word(address: Option<u64>, memory: &dyn FinalMemory) -> Option<u64> {
     let mut bytes = [0; 8];
     let read = memory.read(address?, &mut bytes);
     (read == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-fn is_frame(frame: u64, stack_pointer: u64, memory: &dyn FinalMemory) -> bool {
+/// Where the frame of a signal is that was delivered on the same stack with this stack pointer, if
+/// memory still holds it.
+pub(super) fn frame_below(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
+    let frame = (stack_pointer & !15).checked_sub(SIZE + 16)?;
     let word = |offset| word(frame.checked_add(offset), memory);
-    word(STACK_POINTER) == Some(stack_pointer) && word(FLOATING) == Some(FLOATING_HEAD)
+    let agrees = word(STACK_POINTER)? == stack_pointer && word(FLOATING)? == FLOATING_HEAD;
+    agrees.then_some(frame)
 }
 
-/// Searches all memory for the only frame with a stack pointer.
-fn frame_elsewhere(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
-    let wanted = stack_pointer.to_le_bytes();
-    let mut found = None;
-    let mut piece = vec![0; PIECE];
-    let mut next = memory.next(0);
-    let mut searched = 0;
-    while let Some(at) = next
-        && searched < MAX_SEARCHED
-    {
-        // Frames are aligned to 16 bytes, and so is the place of the stack pointer.
-        let at = at.checked_next_multiple_of(16)?;
-        let read = memory.read(at, &mut piece);
-        let words = piece[..read].as_chunks::<16>().0.iter().enumerate();
-        for (index, _) in words.filter(|(_, word)| word[..8] == wanted) {
-            let frame = (at + 16 * index as u64).wrapping_sub(STACK_POINTER);
-            if is_frame(frame, stack_pointer, memory) && found.replace(frame).is_some() {
-                return None;
+/// The frames of signals that memory holds, by the stack pointer in them; `None` where there are several.
+#[derive(Debug, Default)]
+pub(super) struct Frames(HashMap<u64, Option<u64>>);
+
+impl Frames {
+    /// Searches memory for frames.
+    pub fn find(memory: &dyn FinalMemory) -> Self {
+        /// Bytes that are searched, and read at once; frames that are kept.
+        const MAX_SEARCHED: usize = 64 << 20;
+        const PIECE: usize = 64 << 10;
+        const MAX_FRAMES: usize = 1 << 16;
+        let mut found = HashMap::new();
+        let mut piece = vec![0; PIECE];
+        let mut next = memory.next(0);
+        let mut searched = 0;
+        while searched < MAX_SEARCHED
+            // Frames are aligned to 16 bytes, and so is the place of this head in them.
+            && let Some(at) = next.and_then(|at| at.checked_next_multiple_of(16))
+        {
+            let read = memory.read(at, &mut piece);
+            let heads = (at..).step_by(16).zip(piece[..read].as_chunks::<16>().0);
+            for (head, _) in heads.filter(|(_, bytes)| bytes[..8] == FLOATING_HEAD.to_le_bytes()) {
+                let frame = head.checked_sub(FLOATING);
+                let stack_pointer = frame.and_then(|frame| frame.checked_add(STACK_POINTER));
+                if let Some(stack_pointer) = word(stack_pointer, memory) {
+                    let only = found.entry(stack_pointer).or_insert(frame);
+                    *only = only.filter(|only| Some(*only) == frame);
+                }
             }
+            if found.len() > MAX_FRAMES {
+                return Self::default();
+            }
+            searched += read;
+            next = match read {
+                0 => memory.next(at),
+                read => at.checked_add(read as u64),
+            };
         }
-        searched += read;
-        next = match read {
-            0 => memory.next(at),
-            read => at.checked_add(read as u64),
-        };
+        Self(found)
     }
-    found
+
+    /// The only frame with a stack pointer.
+    pub fn with(&self, stack_pointer: u64) -> Option<u64> {
+        self.0.get(&stack_pointer).copied().flatten()
+    }
 }
 
 /// The first three arguments of a handler, if the frame describes a signal (`siginfo_t`): its number,
@@ -213,15 +223,109 @@ fn frame_elsewhere(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> 
 pub(super) fn arguments(frame: u64, memory: &dyn FinalMemory) -> Option<[u64; 3]> {
     /// Where `ucontext` is in the frame, after `siginfo_t`.
     const CONTEXT: u64 = 128;
-    let half = |word: u64, high| (word >> if high { 32 } else { 0 }) as u32;
-    let (first, second) = (
-        word(Some(frame), memory)?,
-        word(frame.checked_add(8), memory)?,
-    );
-    let (number, error) = (half(first, false), half(first, true));
+    let first = word(Some(frame), memory)?;
+    let second = word(frame.checked_add(8), memory)?;
+    let (number, error) = (first as u32, first >> 32);
     // Negative codes are of signals that processes send; the kernel's own have few values.
-    let (code, padding) = (half(second, false) as i32, half(second, true));
+    let (code, padding) = (second as i32, second >> 32);
     let is_signal = (1..=64).contains(&number) && error == 0;
     let is_sent = (-64..=128).contains(&code) && padding == 0;
     (is_signal && is_sent).then(|| [number.into(), frame, frame.wrapping_add(CONTEXT)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Two regions of words, whose reads are counted.
+    #[derive(Default)]
+    struct Regions {
+        words: [(u64, Vec<u64>); 2],
+        reads: Cell<usize>,
+    }
+
+    impl FinalMemory for Regions {
+        fn read(&self, address: u64, out: &mut [u8]) -> usize {
+            self.reads.set(self.reads.get() + 1);
+            let bytes = self.words.iter().find_map(|(start, words)| {
+                let from = usize::try_from(address.checked_sub(*start)?).ok()?;
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                bytes.get(from..).map(<[u8]>::to_vec)
+            });
+            let bytes = bytes.unwrap_or_default();
+            let count = bytes.len().min(out.len());
+            out[..count].copy_from_slice(&bytes[..count]);
+            count
+        }
+
+        fn next(&self, address: u64) -> Option<u64> {
+            let starts = self.words.iter().map(|(start, _)| *start);
+            starts.filter(|start| *start > address).min()
+        }
+
+        fn is_constant(&self, _: u64) -> bool {
+            false
+        }
+    }
+
+    /// Memory with frames at these addresses, with stack pointers.
+    fn memory(frames: &[(u64, u64)]) -> Regions {
+        // The first ends inside of what is aligned.
+        let mut regions = [(0x1_0008, vec![0; 3]), (0x2_0000, vec![0; 0x4000])];
+        for (frame, stack_pointer) in frames {
+            let words = &mut regions[1].1;
+            let mut put = |offset, word| words[((frame + offset - 0x2_0000) / 8) as usize] = word;
+            put(STACK_POINTER, *stack_pointer);
+            put(FLOATING, FLOATING_HEAD);
+        }
+        Regions {
+            words: regions,
+            ..Regions::default()
+        }
+    }
+
+    #[test]
+    fn frames_are_found_by_the_stack_pointer_in_them() {
+        let all = [(0x2_0000, 0x7000), (0x2_4010, 0x8000), (0x3_2010, 0x9000)];
+        let memory = memory(&all);
+        let found = Frames::find(&memory);
+        for (frame, stack_pointer) in all {
+            assert_eq!(found.with(stack_pointer), Some(frame));
+        }
+        assert_eq!(found.with(0x7008), None);
+        // 128 KiB in pieces of 64 KiB, the end of each region, and each stack pointer.
+        assert!(memory.reads.get() < 12, "{}", memory.reads.get());
+    }
+
+    #[test]
+    fn of_several_frames_with_a_stack_pointer_none_is_taken() {
+        let same = [(0x2_0000, 0x7000), (0x2_4000, 0x7000), (0x2_8000, 0x7000)];
+        assert_eq!(Frames::find(&memory(&same)).with(0x7000), None);
+        // Unaligned, and without its start.
+        let odd = memory(&[(0x2_0008, 0x7000)]);
+        assert_eq!(Frames::find(&odd).with(0x7000), None);
+    }
+
+    #[test]
+    fn arguments_follow_from_a_description_only() {
+        let described = |first, second| {
+            let mut memory = memory(&[]);
+            memory.words[1].1[..2].copy_from_slice(&[first, second]);
+            arguments(0x2_0000, &memory)
+        };
+        // SIGSEGV of the kernel (SEGV_MAPERR), SIGUSR1 of tgkill (SI_TKILL).
+        let all = |number| Some([number, 0x2_0000, 0x2_0080]);
+        assert_eq!(described(11, 1), all(11));
+        assert_eq!(described(10, u64::from((-6_i32).cast_unsigned())), all(10));
+        for (first, second) in [
+            (0, 0),
+            (65, 1),
+            (11 | 1 << 32, 1),
+            (11, 1 << 32),
+            (11, 0x1000),
+        ] {
+            assert_eq!(described(first, second), None, "{first:#x} {second:#x}");
+        }
+    }
 }

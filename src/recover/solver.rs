@@ -13,7 +13,7 @@ use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
-use super::signals;
+use super::signals::{self, Frames};
 use super::sites::Sites;
 use super::status::Level;
 use super::system_calls::{self, Arguments, Effect};
@@ -105,6 +105,8 @@ pub(super) struct Solver {
     /// Stores that were seen to go to addresses that are no multiples of their sizes, by operation.
     pub unaligned: HashSet<u32, BuildHasherDefault<GranuleHasher>>,
     pub regions: Regions,
+    /// Of the final memory, once one is searched for.
+    pub frames: Option<Frames>,
     pub sites: Sites,
     pub bounds: Bounds,
     pub layer: Option<Layer>,
@@ -198,10 +200,13 @@ impl Solver {
         self.find_regions(known);
         self.class_barriers(known);
         self.relink_blocked(known);
-        self.ask_again(|op| {
-            let signal = matches!(op, SIGNAL_FRAME | SIGNAL_ARGUMENTS);
-            signal || matches!(op, SAME_BY_CONVENTION | SYSTEM_CALL)
-        });
+        let rests_on_rules = [
+            SAME_BY_CONVENTION,
+            SYSTEM_CALL,
+            SIGNAL_FRAME,
+            SIGNAL_ARGUMENTS,
+        ];
+        self.ask_again(|op| rests_on_rules.contains(&op));
         for at in 0..self.hinted.len() {
             let (node, value) = self.hinted[at];
             if node != NONE {
@@ -578,7 +583,7 @@ impl Solver {
         }
     }
 
-    /// A signal: its frame is where memory still holds it.
+    /// A signal: its frame is where memory still holds it, on the same stack or another (sigaltstack).
     fn signal_frame(&mut self, relation: u32, known: &Known<'_>) {
         let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
         let is_open = self.graph.bits(handler).whole().is_none();
@@ -586,7 +591,11 @@ impl Solver {
             && known.is_final
             && is_open
             && let Some(stack_pointer) = self.graph.bits(before).whole()
-            && let Some(frame) = signals::frame(stack_pointer, known.memory)
+            && let Some(frame) = signals::frame_below(stack_pointer, known.memory).or_else(|| {
+                let frames = &mut self.frames;
+                let frames = frames.get_or_insert_with(|| Frames::find(known.memory));
+                frames.with(stack_pointer)
+            })
         {
             self.learn(handler, Bits::known(frame), relation);
         }

@@ -38,7 +38,7 @@ enum Argument {
     Third,
 }
 
-/// The size of a buffer: at most so many bytes.
+/// An upper bound of the size of a buffer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
     Fixed(u64),
