@@ -10,7 +10,8 @@ use armsnap::program::elf::{Elf, Machine};
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{
-    FinalState, Known, Options, Others, RecordedAddresses, Recovery, SnapshotMemory,
+    FinalState, Known, Options as RecoveryOptions, Others, RecordedAddresses, Recovery,
+    SnapshotMemory,
 };
 use armsnap::semantics::{Location, Operand, Semantics};
 use armsnap::snapshot::memory::CoreMemory;
@@ -37,6 +38,15 @@ const FRAMES: usize = 64;
 
 /// Recorded addresses, if they are used.
 type Addressed = Option<Box<dyn RecordedAddresses>>;
+
+/// How programs are compared.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// Remarks name what is not known.
+    pub shows_holes: bool,
+    /// All of history is solved first.
+    pub solves_whole: bool,
+}
 
 /// The outcome for a program.
 pub struct Compared {
@@ -66,8 +76,8 @@ struct Recorded {
     decoded: RefCell<HashMap<(u64, u64), Rc<Semantics>>>,
 }
 
-/// Compares a program; its remarks name what is not known, if that is to be shown.
-pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Error>> {
+/// Compares a program.
+pub fn program(program: &Path, options: Options) -> Result<Compared, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let snapshot = directory.path().join("snapshot");
     let mut record = truth::command(env!("CARGO_BIN_EXE_armsnap"));
@@ -125,13 +135,13 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
         decoded: RefCell::default(),
     };
     let mut remarks = format!("{end} instructions");
-    let (plain, said) = recorded.compare(history, None, shows_holes);
+    let (plain, said) = recorded.compare(history, None, options);
     remarks += &said;
     let addresses = recorded
         .loaded
         .data_addresses(&core.name)
         .ok_or("no addresses")??;
-    let (helped, said) = recorded.compare(history, Some(Box::new(addresses)), shows_holes);
+    let (helped, said) = recorded.compare(history, Some(Box::new(addresses)), options);
     remarks += &format!("; with addresses{said}");
     Ok(Compared {
         plain,
@@ -304,10 +314,10 @@ impl Recorded {
         &self,
         history: &mut History,
         addresses: Addressed,
-        shows_holes: bool,
+        options: Options,
     ) -> (Row, String) {
         let began = Instant::now();
-        let mut recovery = Recovery::new(self.facts(addresses), Options::default());
+        let mut recovery = Recovery::new(self.facts(addresses), RecoveryOptions::default());
         let mut row = Row::default();
         let mut wanted: Vec<(usize, usize)> = Vec::new();
         for (distance, states) in self.samples() {
@@ -317,7 +327,7 @@ impl Recorded {
         let mut memory = Memory::new(&self.states, &self.accesses, |state| self.semantics(state));
         let (mut at, mut access) = (0, 0);
         let (mut asked, mut first) = (0.0, None);
-        if std::env::args().any(|word| word == "--whole") {
+        if options.solves_whole {
             let begin = history.begin();
             recovery.registers(history, begin, &Cancel::default());
         }
@@ -346,7 +356,7 @@ impl Recorded {
             began.elapsed().as_secs_f64(),
             first.unwrap_or(0.0),
         );
-        let remarks = match shows_holes {
+        let remarks = match options.shows_holes {
             true => remarks + "\n" + &self.holes(history, &mut recovery).text(),
             false => remarks,
         };

@@ -4,6 +4,7 @@
 //! `scripts/bench-recover` builds the programs and runs this.
 //!
 //! ```text
+//! # Programs whose names contain NAME.
 //! cargo bench --bench recover -- DIRECTORY [NAME] [--holes] [--whole]
 //! ```
 
@@ -17,7 +18,11 @@ use std::path::{Path, PathBuf};
 use table::Row;
 
 fn main() {
-    let shows_holes = std::env::args().any(|word| word == "--holes");
+    let has = |option: &str| std::env::args().any(|word| word == option);
+    let options = compare::Options {
+        shows_holes: has("--holes"),
+        solves_whole: has("--whole"),
+    };
     let mut arguments = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with("--"));
@@ -38,7 +43,7 @@ fn main() {
     let mut plain: Vec<(String, Row)> = Vec::new();
     let mut helped: Vec<(String, Row)> = Vec::new();
     for program in &programs {
-        match compare::program(program, shows_holes) {
+        match compare::program(program, options) {
             Ok(compared) => {
                 plain.push((name(program), compared.plain));
                 helped.push((name(program), compared.helped));
