@@ -1,0 +1,215 @@
+//! The fast paths for what makes up nearly all of a trace against one packet and one atom after another.
+#![no_main]
+
+use armsnap::capture::{Capture, Visitor};
+use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
+use armsnap::element::{Atoms, Element, ElementSink, Exception, Mark};
+use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::quantity::BufferOffset;
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap_fuzz::TYPES;
+use libfuzzer_sys::fuzz_target;
+
+/// A decoder without its fast paths.
+struct Slowly<D>(D);
+
+impl<D: PacketDecoder> PacketDecoder for Slowly<D> {
+    type Packet = D::Packet;
+
+    fn next(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)> {
+        self.0.next(bytes)
+    }
+
+    fn finish(&mut self, bytes: &[u8]) -> Self::Packet {
+        self.0.finish(bytes)
+    }
+
+    fn lost(&mut self) {
+        self.0.lost();
+    }
+
+    fn is_synchronised(&self) -> bool {
+        self.0.is_synchronised()
+    }
+}
+
+impl<E: ElementDecoder> ElementDecoder for Slowly<E> {
+    type Packet = E::Packet;
+
+    fn packet(&mut self, at: BufferOffset, packet: &Self::Packet, out: &mut impl ElementSink) {
+        self.0.packet(at, packet, &mut OneByOne(out));
+    }
+
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        self.0.lost(at, &mut OneByOne(out));
+    }
+
+    fn passes_atoms(&self) -> bool {
+        false
+    }
+
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        self.0.end(at, &mut OneByOne(out));
+    }
+}
+
+/// Passes atoms on one by one.
+struct OneByOne<'a, S>(&'a mut S);
+
+impl<S: ElementSink> ElementSink for OneByOne<'_, S> {
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        let single = |atoms: Atoms, index: u8| Atoms {
+            bits: u32::from(atoms.is_e(index)),
+            count: 1,
+        };
+        match element {
+            Element::WaypointAtoms(atoms) => (0..atoms.count).for_each(|index| {
+                self.0
+                    .element(at, Element::WaypointAtoms(single(atoms, index)));
+            }),
+            Element::InstructionAtoms(atoms) => (0..atoms.count).for_each(|index| {
+                self.0
+                    .element(at, Element::InstructionAtoms(single(atoms, index)));
+            }),
+            // Where execution is not known, cycles of several instructions are one mark.
+            other => self.0.element(at, other),
+        }
+    }
+}
+
+/// What was executed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    Range(Range, Option<u32>),
+    Q(QRange),
+    Exception(Exception),
+    Gap(Gap),
+    Mark(Mark),
+}
+
+/// Events with their offsets. Unless `LOCATES`, those of blocks may be any.
+#[derive(Default)]
+struct Log<const LOCATES: bool>(Vec<(BufferOffset, Event)>);
+
+impl<const LOCATES: bool> FlowSink for Log<LOCATES> {
+    const LOCATES_BLOCKS: bool = LOCATES;
+
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.0.push((at, Event::Range(*range, cycles)));
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.0.push((at, Event::Q(*range)));
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.0.push((at, Event::Exception(*exception)));
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.0.push((at, Event::Gap(gap)));
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.0.push((at, Event::Mark(*mark)));
+    }
+}
+
+type Events = Vec<(BufferOffset, Event)>;
+
+impl<const LOCATES: bool> SourceSinks<Events> for Log<LOCATES> {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut Events {
+        &mut self.0
+    }
+}
+
+/// How a source is decoded.
+#[derive(Clone, Copy, Debug)]
+enum Path {
+    Slow,
+    Fast,
+    FastWithoutOffsets,
+}
+
+struct Make<'a>(Image<'a>, Path);
+
+impl<'a> Visitor for Make<'a> {
+    type Output = Option<Box<dyn Decoding<Events> + 'a>>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let flow = Flow::new(flow?, self.0);
+        Some(match self.1 {
+            Path::Slow => {
+                let (packets, elements) = (Slowly(packets), Slowly(elements));
+                Box::new(Source::with_flow(
+                    packets,
+                    elements,
+                    flow,
+                    Log::<true>::default(),
+                ))
+            }
+            Path::Fast => Box::new(Source::with_flow(
+                packets,
+                elements,
+                flow,
+                Log::<true>::default(),
+            )),
+            Path::FastWithoutOffsets => Box::new(Source::with_flow(
+                packets,
+                elements,
+                flow,
+                Log::<false>::default(),
+            )),
+        })
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some(([kind, code_length, values @ ..], rest)) = armsnap_fuzz::registers::<10>(bytes)
+    else {
+        return;
+    };
+    let types = TYPES[kind as usize % TYPES.len()];
+    let piece = 1 + (kind >> 16) as usize % 1024;
+    let (code, trace) = rest.split_at(code_length as usize % (rest.len() + 1));
+    let loaded = armsnap_fuzz::snapshot(types, values, ("b", kind >> 8), code, trace);
+    let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+    let (capture, _) = Capture::open(&loaded);
+    for buffer in &capture.buffers {
+        let source = &buffer.sources[0];
+        let decoded = |path: Path| {
+            let decoder = source.config.visit(Make(Image(Some(&memory)), path));
+            let mut decoders = vec![(source.trace_id, decoder.unwrap())];
+            let mut all = Events::new();
+            decode_buffer(buffer, &mut decoders, piece, |_, events| {
+                all.append(events);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+            (all, decoders[0].1.packets())
+        };
+        let (slow, packets) = decoded(Path::Slow);
+        let (fast, fast_packets) = decoded(Path::Fast);
+        let differs = slow.iter().zip(&fast).find(|(slow, fast)| slow != fast);
+        assert_eq!(
+            (differs, slow.len(), packets),
+            (None, fast.len(), fast_packets)
+        );
+        let (silent, silent_packets) = decoded(Path::FastWithoutOffsets);
+        let same = |(slow, silent): (&(BufferOffset, Event), &(BufferOffset, Event))| {
+            slow.1 == silent.1 && (slow.0 == silent.0 || matches!(slow.1, Event::Range(..)))
+        };
+        let differs = slow.iter().zip(&silent).find(|(a, b)| !same((a, b)));
+        assert_eq!(
+            (differs, slow.len(), packets),
+            (None, silent.len(), silent_packets)
+        );
+    }
+});
