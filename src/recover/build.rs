@@ -9,7 +9,9 @@ mod signals;
 use super::bits::{Bits, low};
 use super::course::{Course, Step, Taken};
 use super::graph::NONE;
-use super::template::{ARGUMENTS, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
+use super::template::{
+    ARGUMENTS, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates, stack_pointer,
+};
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
@@ -44,6 +46,8 @@ pub(super) trait Sink {
     fn barrier(&mut self, _step: u32, _hard: bool) {}
     /// The node of a location before the step that is built was found.
     fn found(&mut self, _location: usize, _node: u32) {}
+    /// The stack pointer changed: its node from there on, and the access behind it.
+    fn stack_pointer(&mut self, _node: u32, _access: u32) {}
     /// A value of the stack pointer is not above another.
     fn below(&mut self, _node: u32, _bound: u32) {}
     /// An operation left a constant or something unknown in a node.
@@ -257,8 +261,16 @@ impl Builder {
 
     /// What was in a location before is not what is there now.
     fn lose(&mut self, location: usize, sink: &mut impl Sink) {
+        self.changes(location, sink);
         let node = std::mem::replace(&mut self.current[location], NONE);
         sink.lost(location, node);
+    }
+
+    /// A location gets its value here.
+    fn changes(&self, location: usize, sink: &mut impl Sink) {
+        if location == stack_pointer(self.narrow).index() {
+            sink.stack_pointer(self.current[location], self.counts.accesses - 1);
+        }
     }
 
     fn new_node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
@@ -519,6 +531,7 @@ impl Builder {
             }
             self.node(to, sink);
         }
+        self.changes(to, sink);
         let result = std::mem::replace(&mut self.current[to], NONE);
         match (op.operation, op.operands[0]) {
             (Operation::Unknown, _) => sink.left(result, number),

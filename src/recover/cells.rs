@@ -59,8 +59,6 @@ pub(super) struct Cell {
     pub last: Bits,
     /// It is the same at every time.
     pub constant: bool,
-    /// It was also reached by computed addresses.
-    pub indirect: bool,
     /// By access.
     pub events: Order,
 }
@@ -189,7 +187,6 @@ impl Cells {
             granule,
             last,
             constant,
-            indirect: false,
             events: order,
         });
         Some(cell)
@@ -216,7 +213,13 @@ impl Cells {
         let mut kept = Vec::new();
         for (number, event) in (count as u32..).zip(&self.events[count..]) {
             if event.kind == Kind::Final {
-                kept.push((number, *event));
+                // It was connected with events that are forgotten.
+                let event = Event {
+                    barrier: NONE,
+                    link: Link::Blocked,
+                    ..*event
+                };
+                kept.push((number, event));
             }
         }
         self.events.truncate(count);
@@ -334,13 +337,17 @@ mod tests {
         cells.events[1].kind = Kind::Nothing;
         cells.events[1].barrier = 7;
         cells.events[0].link = Link::Joined;
+        let last = cells.events.iter_mut().find(|e| e.cell == second).unwrap();
+        (last.link, last.barrier) = (Link::Joined, 3);
         cells.restore(&before);
         assert_eq!(cells.connections()[..2], before);
         let order = |cell: u32| cells.all[cell as usize].events.from(0).collect::<Vec<_>>();
         assert_eq!(order(first), [0, 1]);
         // The final contents of a cell are kept.
         assert_eq!(order(second), [2]);
-        assert_eq!(cells.events[2].kind, Kind::Final);
+        let last = cells.events[2];
+        assert_eq!((last.kind, last.link), (Kind::Final, Link::Blocked));
+        assert_eq!(last.barrier, NONE);
         assert_eq!(cells.find(9), Some(second));
         assert_eq!(cells.place(1), 1);
     }

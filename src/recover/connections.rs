@@ -73,6 +73,47 @@ impl Solver {
         }
     }
 
+    /// A computed address reached a cell. If it was taken for a slot of the stack that none reaches, other
+    /// stores with unknown addresses may have written it, too.
+    pub(super) fn reached_by_computed(&mut self, access: u32, cell: u32, known: &Known<'_>) {
+        let cell = cell as usize;
+        let granule = self.cells.all[cell].granule;
+        let Some(lifetimes) = &mut self.lifetimes else {
+            return;
+        };
+        if !self.regions.is_stack(granule) {
+            return;
+        }
+        let Some(lifetime) = lifetimes.reach(granule, access) else {
+            return;
+        };
+        // What is connected with the first one of that time, too.
+        let first = self.cells.all[cell].events.place(lifetime.start);
+        for at in first.saturating_sub(1)..self.cells.all[cell].events.len() {
+            let order = &self.cells.all[cell].events;
+            let (Some(number), older) = (order.get(at), order.get(at + 1)) else {
+                return;
+            };
+            let event = &mut self.cells.events[number as usize];
+            if event.access >= lifetime.end {
+                return;
+            }
+            match (event.link, older) {
+                (Link::Joined, Some(older)) => {
+                    let from = event.access + 1;
+                    let older = self.cells.events[older as usize].access;
+                    let narrow = known.templates.is_narrow();
+                    self.overtaken |= self.is_barred((Class::Stack, granule), narrow, from..older);
+                }
+                (Link::Blocked, _) if event.barrier != NONE => {
+                    event.barrier = NONE;
+                    self.pending.push(number);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Connects an event with both neighbours, and passes on what they know.
     pub(super) fn reconnect(&mut self, event: u32, known: &Known<'_>) {
         let at = self.cells.place(event);
@@ -111,7 +152,7 @@ impl Solver {
         if !cell.constant {
             let granule = cell.granule;
             let class = match self.layer {
-                Some(Layer::Inferred) => self.regions.class(cell),
+                Some(Layer::Inferred) => self.regions.class_of(granule),
                 _ => Class::Anything,
             };
             let step = self.accesses[before_access as usize].step;
@@ -120,20 +161,13 @@ impl Solver {
             }
             let mut from = from;
             let mut missed = 0;
-            let mut below = 0;
             let mut contents = None;
-            while let Some(barrier) = self.barriers[class as usize].first(from)
+            let narrow = known.templates.is_narrow();
+            let between = event.access + 1..before_access;
+            let mut search = self.search((class, granule), narrow, &between);
+            while let Some(barrier) = self.next_barrier(&mut search, from)
                 && barrier < before_access
             {
-                if self.spares(barrier, (class, granule), known.templates.is_narrow()) {
-                    from = barrier + 1;
-                    continue;
-                }
-                if class.is_stack() && below < MAX_BELOW && self.is_below(barrier, granule) {
-                    below += 1;
-                    from = barrier + 1;
-                    continue;
-                }
                 let contents = *contents
                     .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, known));
                 missed += 1;

@@ -16,6 +16,7 @@ mod connections;
 mod course;
 mod final_state;
 mod graph;
+mod lifetimes;
 mod order;
 mod origin;
 mod queries;

@@ -344,10 +344,10 @@ impl Window {
                 });
         }
         let end = found.map_or(self.solver.accesses.len() as u32, |event| event.access);
-        if let Some(barrier) =
-            self.solver
-                .first_barrier((class, address >> 3), self.templates.is_narrow(), access)
-            && barrier < end
+        let (narrow, between) = (self.templates.is_narrow(), access..end);
+        if let Some(barrier) = self
+            .solver
+            .first_barrier((class, address >> 3), narrow, between)
         {
             let step = self.solver.accesses[barrier as usize].step;
             if let Some(position) = self.course.position(step) {

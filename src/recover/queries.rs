@@ -258,7 +258,7 @@ impl Window {
                 status: Status::Proved,
             });
         }
-        let class = solver.regions.class(cell);
+        let class = solver.regions.class_of(cell.granule);
         let order = &cell.events;
         let older = order.place(access);
         let newer: Vec<u32> = order.back_from(older).take(MAX_EVENTS).collect();
@@ -378,7 +378,7 @@ impl Solver {
     ) -> bool {
         let others = facts.others != Others::None;
         let narrow = facts.architecture != Architecture::AArch64;
-        !self.is_shared(class, step, others) && !self.is_barred((class, granule), narrow, from, to)
+        !self.is_shared(class, step, others) && !self.is_barred((class, granule), narrow, from..to)
     }
 
     /// How it is known that nothing wrote a granule that no access is known to have reached.
@@ -388,7 +388,7 @@ impl Solver {
         granule: u64,
         (access, step): (u32, u32),
     ) -> Option<Status> {
-        let class = self.regions.class_of_unreached(granule);
+        let class = self.regions.class_of(granule);
         if self.reaches(facts, (Class::Anything, granule, step), 1, access) {
             return Some(Status::Proved);
         }

@@ -3,7 +3,7 @@
 //! A store does not go to stack slots that are only reached by the stack or frame pointer and a
 //! constant, unless it uses these itself.
 
-use super::cells::{Cell, Cells};
+use super::cells::Cells;
 use super::final_state::FinalMemory;
 use super::graph::Graph;
 use super::solver::{Access, AccessKind, Place};
@@ -17,9 +17,9 @@ use std::ops::Range;
 pub(super) enum Class {
     /// Any cell: for what is proved.
     Anything,
-    /// Stack slots that only the stack and frame pointers reach.
+    /// The stack, while only the stack and frame pointers reach a slot.
     Protected,
-    /// Other slots of the stack.
+    /// The stack at other times.
     Stack,
     /// Writable segments of the program.
     Program,
@@ -154,28 +154,29 @@ impl Regions {
         }
     }
 
-    fn is_stack(&self, granule: u64) -> bool {
+    /// Whether a granule is of a stack.
+    pub fn is_stack(&self, granule: u64) -> bool {
         let mut stacks = self.stacks.iter();
         stacks.any(|(low, high)| (low..=high).contains(&&granule))
     }
 
-    /// The class of a granule that no access is known to have reached.
-    pub fn class_of_unreached(&self, granule: u64) -> Class {
-        self.class_of(granule, !self.records.contains(&granule))
+    /// Whether there is one stack only, so that what is above the stack pointer is in use and what is below
+    /// is not.
+    pub fn has_one_stack(&self) -> bool {
+        self.stacks.len() == 1
     }
 
-    /// The class of a cell.
-    pub fn class(&self, cell: &Cell) -> Class {
-        self.class_of(cell.granule, cell.indirect)
+    /// Whether a granule holds a part of a frame record that is open at the end.
+    pub fn is_record(&self, granule: u64) -> bool {
+        self.records.contains(&granule)
     }
 
-    /// The class of a granule, by whether computed addresses reach it.
-    pub fn class_of(&self, granule: u64, indirect: bool) -> Class {
-        match (self.is_stack(granule), indirect) {
-            (true, false) => Class::Protected,
-            (true, true) => Class::Stack,
-            (false, _) => self.static_class(granule).unwrap_or(Class::Other),
+    /// The class of a granule. Whether it is a slot of the stack depends on the time.
+    pub fn class_of(&self, granule: u64) -> Class {
+        if self.is_stack(granule) {
+            return Class::Stack;
         }
+        self.static_class(granule).unwrap_or(Class::Other)
     }
 
     fn static_class(&self, granule: u64) -> Option<Class> {

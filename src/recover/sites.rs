@@ -79,6 +79,7 @@ impl Solver {
         }
         if !spared.is_empty() {
             self.settle();
+            self.find_barred();
         }
         // Not before all barriers are removed: what waits would go from each to the next.
         for &number in &spared {
@@ -118,7 +119,7 @@ impl Solver {
                     let cell = self.cells.events[event as usize].cell;
                     let granule = self.cells.all[cell as usize].granule;
                     seen.times += 1;
-                    seen.classes |= bit(self.regions.class_of(granule, true));
+                    seen.classes |= bit(self.regions.class_of(granule));
                 }
             }
         }

@@ -11,6 +11,7 @@ use super::cells::{Cells, Connection, Event, GranuleHasher, Kind, Link, untagged
 use super::connections::MAX_BELOW;
 use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
+use super::lifetimes::{Lifetimes, Reached};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
 use super::signals::{self, Frames};
@@ -24,6 +25,7 @@ use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 /// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
 pub(super) const BASE: usize = 1;
@@ -71,6 +73,18 @@ pub(super) enum Layer {
     Inferred,
 }
 
+/// A search for what may have written a granule.
+#[derive(Debug)]
+pub(super) struct Search {
+    class: Class,
+    granule: u64,
+    /// As what it may have been written, up to which access.
+    parts: [(Class, u32); 3],
+    narrow: bool,
+    /// Stores below it that were passed.
+    below: usize,
+}
+
 /// What the solver reads.
 pub(super) struct Known<'a> {
     pub templates: &'a Templates,
@@ -109,6 +123,14 @@ pub(super) struct Solver {
     pub frames: Option<Frames>,
     pub sites: Sites,
     pub bounds: Bounds,
+    /// Nodes of the stack pointer, each with the access behind the instruction that left it.
+    pub stack_pointers: Vec<(u32, u32)>,
+    /// Once the stack pointer is known as far as the second layer knows it without memory.
+    pub lifetimes: Option<Lifetimes>,
+    /// What these had found when the layer began.
+    pub reached: Reached,
+    /// Facts were passed across stores that may have written a cell, as was found since.
+    pub overtaken: bool,
     pub layer: Option<Layer>,
     /// By node: what was known when everything proved was.
     pub proved: Vec<u64>,
@@ -142,6 +164,8 @@ impl Solver {
             + self.proved.capacity() * size_of::<u64>()
             + self.proved_connections.capacity() * size_of::<Connection>()
             + self.watchers.bytes()
+            + self.stack_pointers.capacity() * size_of::<(u32, u32)>()
+            + self.lifetimes.as_ref().map_or(0, Lifetimes::bytes)
     }
 
     /// Adds an access; relations that come with it are queued.
@@ -181,6 +205,11 @@ impl Solver {
     /// Starts a layer: what was found in the second one is forgotten.
     pub fn begin(&mut self, layer: Layer, known: &Known<'_>) {
         self.settled = None;
+        self.reached = match self.lifetimes.take() {
+            Some(lifetimes) => lifetimes.reached,
+            None => std::mem::take(&mut self.reached),
+        };
+        self.overtaken = false;
         if self.layer == Some(Layer::Inferred) {
             let (masks, connections) = (
                 std::mem::take(&mut self.proved),
@@ -223,6 +252,36 @@ impl Solver {
         }
     }
 
+    /// Looks when the slots of the stack were free, once nothing else is left to pass on. Returns whether
+    /// more may be passed on since.
+    pub fn find_lifetimes(&mut self, known: &Known<'_>) -> bool {
+        if self.lifetimes.is_some() {
+            return false;
+        }
+        let mut found = Lifetimes::find(&self.graph, &self.stack_pointers);
+        for (granule, accesses) in std::mem::take(&mut self.reached) {
+            for access in accesses {
+                found.reach(granule, access);
+            }
+        }
+        found.find_reached((&self.cells, &self.regions), |access| {
+            let relation = self.accesses[access as usize].relation;
+            let op = self.graph.relations[relation as usize].op;
+            known.templates.op(op).direct
+        });
+        self.lifetimes = Some(found);
+        self.find_barred();
+        self.relink_blocked(known);
+        true
+    }
+
+    /// Looks at which times there are barriers of the stack.
+    pub fn find_barred(&mut self) {
+        if let Some(lifetimes) = &mut self.lifetimes {
+            lifetimes.find_barred(&mut self.barriers[Class::Stack as usize]);
+        }
+    }
+
     /// Keeps what the second layer knows, unless earlier knowledge is kept.
     pub fn settle(&mut self) {
         self.settled.get_or_insert_with(|| Settled {
@@ -240,6 +299,7 @@ impl Solver {
         self.go_back(&settled.masks, &settled.connections, settled.elsewhere);
         self.settled = Some(settled);
         self.class_barriers(known);
+        self.find_barred();
         // Of those that write nothing only the barriers say so.
         self.ask_again(|op| op == SYSTEM_CALL);
         true
@@ -491,6 +551,9 @@ impl Solver {
             let node = self.graph.relations[relation as usize].nodes[data];
             self.accesses[number as usize].place = Place::Cells(first, count as u8);
             for (index, cell) in cells.iter().flatten().enumerate() {
+                if !op.direct {
+                    self.reached_by_computed(number, *cell, known);
+                }
                 let shift = begin as i8 - 8 * index as i8;
                 let at = self.cells.insert(Event {
                     access: number,
@@ -503,7 +566,6 @@ impl Solver {
                     link: Link::Blocked,
                 });
                 debug_assert!(at > 0, "the final contents come first");
-                self.cells.all[*cell as usize].indirect |= !op.direct;
             }
         }
         let place = self.accesses[number as usize].place;
@@ -630,43 +692,136 @@ impl Solver {
         !private && (self.memory_contradicts || others && !alone)
     }
 
+    /// Starts to look for what may have written a granule of a class, among some accesses.
+    pub fn search(
+        &self,
+        (class, granule): (Class, u64),
+        narrow: bool,
+        accesses: &Range<u32>,
+    ) -> Search {
+        Search {
+            class,
+            granule,
+            parts: self.parts((class, granule), accesses),
+            narrow,
+            below: 0,
+        }
+    }
+
+    /// As what a granule of a class may have been written, up to which access.
+    fn parts(&self, (class, granule): (Class, u64), accesses: &Range<u32>) -> [(Class, u32); 3] {
+        let Some(lifetimes) = self.lifetimes.as_ref().filter(|_| class == Class::Stack) else {
+            return [(class, u32::MAX); 3];
+        };
+        let class = |lifetime: &Range<u32>| {
+            if self.is_slot(lifetimes, granule, lifetime) {
+                Class::Protected
+            } else {
+                Class::Stack
+            }
+        };
+        let newer = lifetimes.of(granule, accesses.start.saturating_sub(1));
+        if newer.contains(&accesses.end) {
+            return [(class(&newer), u32::MAX); 3];
+        }
+        let older = lifetimes.of(granule, accesses.end);
+        [
+            (class(&newer), newer.end),
+            (Class::Stack, older.start),
+            (class(&older), u32::MAX),
+        ]
+    }
+
+    /// Whether only the stack and frame pointers are known to reach a granule in a lifetime.
+    fn is_slot(&self, lifetimes: &Lifetimes, granule: u64, lifetime: &Range<u32>) -> bool {
+        let cell = self.cells.find(granule);
+        let is_accessed = cell.is_some_and(|cell| {
+            let events = &self.cells.all[cell as usize].events;
+            let event = events.get(events.place(lifetime.start.max(1)));
+            event.is_some_and(|event| self.cells.events[event as usize].access < lifetime.end)
+        });
+        let is_record = || lifetime.start == 0 && self.regions.is_record(granule);
+        (is_accessed || is_record()) && !lifetimes.is_reached(granule, lifetime)
+    }
+
+    /// The next access from one on, towards the past, that may have written what is looked for, whatever
+    /// it stored.
+    pub fn next_barrier(&mut self, search: &mut Search, from: u32) -> Option<u32> {
+        let mut from = from;
+        loop {
+            let barrier = self.next_in_parts(&search.parts, from)?;
+            from = if let Some(next) = self.next_in_stack(search, barrier) {
+                next
+            } else if self.spares(barrier, (search.class, search.granule), search.narrow) {
+                barrier + 1
+            } else if search.class.is_stack()
+                && search.below < MAX_BELOW
+                && self.is_below(barrier, search.granule)
+            {
+                search.below += 1;
+                barrier + 1
+            } else {
+                return Some(barrier);
+            };
+        }
+    }
+
+    fn next_in_parts(&mut self, parts: &[(Class, u32)], mut from: u32) -> Option<u32> {
+        for &(class, end) in parts {
+            if from < end {
+                let next = self.barriers[class as usize].first(from);
+                if let Some(next) = next.filter(|next| *next < end) {
+                    return Some(next);
+                }
+                from = end;
+            }
+        }
+        None
+    }
+
+    /// If what is looked for was no part of the stack at a barrier: the next access at which it may have
+    /// been, or that may write any slot.
+    fn next_in_stack(&mut self, search: &Search, barrier: u32) -> Option<u32> {
+        let lifetimes = self
+            .lifetimes
+            .as_ref()
+            .filter(|_| search.class.is_stack())?;
+        if !self.regions.has_one_stack() {
+            return None;
+        }
+        let next = lifetimes.outside(search.granule, barrier)?;
+        let slots = &mut self.barriers[Class::Protected as usize];
+        let any = slots.first(barrier).unwrap_or(u32::MAX);
+        (any > barrier).then_some(next.min(any))
+    }
+
     /// Whether accesses from one up to another may have written a class of cells.
     pub fn is_barred(
         &mut self,
         (class, granule): (Class, u64),
         narrow: bool,
-        from: u32,
-        to: u32,
+        accesses: Range<u32>,
     ) -> bool {
-        let first = self.first_barrier((class, granule), narrow, from);
-        first.is_some_and(|first| first < to)
+        let first = self.first_barrier((class, granule), narrow, accesses);
+        first.is_some()
     }
 
-    /// The first access from one on, towards the past, that may have written a granule of a class.
+    /// The first access among some, towards the past, that may have written a granule of a class.
     pub fn first_barrier(
         &mut self,
         (class, granule): (Class, u64),
         narrow: bool,
-        from: u32,
+        accesses: Range<u32>,
     ) -> Option<u32> {
-        let (mut from, mut below) = (from, 0);
-        loop {
-            let first = self.barriers[class as usize].first(from)?;
-            if !self.spares(first, (class, granule), narrow) {
-                if !class.is_stack() || below == MAX_BELOW || !self.is_below(first, granule) {
-                    return Some(first);
-                }
-                below += 1;
-            }
-            from = first + 1;
-        }
+        let mut search = self.search((class, granule), narrow, &accesses);
+        let first = self.next_barrier(&mut search, accesses.start);
+        first.filter(|first| *first < accesses.end)
     }
 
     /// The class of a granule at a level.
     pub fn class_at(&self, granule: u64, level: Level) -> Class {
         match (level, self.cells.find(granule)) {
-            (Level::Inferred, Some(cell)) => self.regions.class(&self.cells.all[cell as usize]),
-            (Level::Inferred, None) => self.regions.class_of_unreached(granule),
+            (Level::Inferred, _) => self.regions.class_of(granule),
             (Level::Proved | Level::Off, _) => Class::Anything,
         }
     }

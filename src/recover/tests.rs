@@ -2,6 +2,7 @@
 
 mod faults;
 mod inferred;
+mod lifetimes;
 mod pieces;
 
 use super::course::{Course, Step, Taken};
@@ -216,7 +217,7 @@ fn an_unknown_system_call_bars_memory_and_its_result() {
         let access = window.access_before(2);
         let first = window
             .solver
-            .first_barrier((Class::Anything, 0x200), false, 1);
+            .first_barrier((Class::Anything, 0x200), false, 1..u32::MAX);
         assert_eq!(
             first.is_none_or(|first| first >= access),
             reaches,
@@ -257,7 +258,9 @@ fn memory_that_a_system_call_takes_away_is_not_followed() {
             (Class::Anything, stays),
             (Class::Other, stays || number == 214),
         ] {
-            let first = window.solver.first_barrier((class, 0x200), false, 1);
+            let first = window
+                .solver
+                .first_barrier((class, 0x200), false, 1..u32::MAX);
             let reaches = first.is_none_or(|first| first >= access);
             assert_eq!(reaches, stays, "{number} {argument:x}");
         }

@@ -128,6 +128,10 @@ impl Sink for Into<'_> {
         }
     }
 
+    fn stack_pointer(&mut self, node: u32, access: u32) {
+        self.solver.stack_pointers.push((node, access));
+    }
+
     fn below(&mut self, node: u32, bound: u32) {
         self.solver.bounds.begin(node, bound);
     }
@@ -438,9 +442,13 @@ impl Window {
                 }
                 Stage::Infer(tries) => {
                     self.solver.run(&known, cancel)?;
+                    if self.solver.find_lifetimes(&known) {
+                        self.solver.run(&known, cancel)?;
+                    }
+                    let overtaken = self.solver.overtaken;
                     let (cut, refuted) = match tries < TRIES {
                         true => (
-                            self.solver.cut_conflicts(),
+                            self.solver.cut_conflicts() | overtaken,
                             self.solver.sites_are_refuted(&known),
                         ),
                         false => (false, false),

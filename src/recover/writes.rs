@@ -168,11 +168,11 @@ impl Window {
         if wanted.writes {
             let class = self.solver.class_at(granule, level);
             let mut at = between.start;
-            while let Some(access) =
-                self.solver
-                    .first_barrier((class, granule), self.templates.is_narrow(), at)
-                && access < between.end
-            {
+            while let Some(access) = self.solver.first_barrier(
+                (class, granule),
+                self.templates.is_narrow(),
+                at..between.end,
+            ) {
                 add(access);
                 at = access + 1;
             }

@@ -1,0 +1,236 @@
+//! The times at which a word of the stack belonged to a frame.
+//!
+//! While it does, and only the stack and frame pointers and a constant reach it, it is a slot that no
+//! other store writes. When the stack pointer was above it, its frame was left: at another time it may be
+//! part of an array, whose accesses need not be known.
+
+use super::barriers::Barriers;
+use super::cells::{Cells, GranuleHasher};
+use super::graph::Graph;
+use super::regions::Regions;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::Range;
+
+/// Accesses by computed addresses, by granule.
+pub(super) type Reached = HashMap<u64, Vec<u32>, BuildHasherDefault<GranuleHasher>>;
+
+/// The values that the stack pointer had, backward in time; 0 where they are not known.
+#[derive(Debug, Default)]
+pub(super) struct Lifetimes {
+    /// By value: the access behind the instruction that left it.
+    accesses: Vec<u32>,
+    values: Tree,
+    /// An access in each lifetime that has one.
+    pub reached: Reached,
+}
+
+impl Lifetimes {
+    /// Takes what is known of the stack pointer now: of its nodes, each with the access behind it.
+    pub fn find(graph: &Graph, nodes: &[(u32, u32)]) -> Self {
+        let value = |node| graph.bits(node).whole().unwrap_or(0);
+        Self {
+            accesses: nodes.iter().map(|&(_, access)| access).collect(),
+            values: Tree::new(nodes.iter().map(|&(node, _)| value(node))),
+            reached: Reached::default(),
+        }
+    }
+
+    /// Takes between which values there are barriers now: before there are more, this is needed again.
+    pub fn find_barred(&mut self, barriers: &mut Barriers) {
+        let mut from = 0;
+        let mut next = barriers.first(from).unwrap_or(u32::MAX);
+        let accesses = self.accesses.iter();
+        self.values.mark(accesses.map(|&last| {
+            if next < from {
+                next = barriers.first(from).unwrap_or(u32::MAX);
+            }
+            from = last + 1;
+            next <= last
+        }));
+    }
+
+    /// Takes the computed addresses that are known now.
+    pub fn find_reached(
+        &mut self,
+        (cells, regions): (&Cells, &Regions),
+        is_direct: impl Fn(u32) -> bool,
+    ) {
+        for cell in cells.all.iter().filter(|c| regions.is_stack(c.granule)) {
+            let mut seen = 0..0;
+            for event in cell.events.from(0) {
+                let access = cells.events[event as usize].access;
+                if access != 0
+                    && !seen.contains(&access)
+                    && !is_direct(access)
+                    && let Some(lifetime) = self.reach(cell.granule, access)
+                {
+                    seen = lifetime;
+                }
+            }
+        }
+    }
+
+    /// Notes an access by a computed address. Returns the accesses of its lifetime, if it is the first one
+    /// of these.
+    pub fn reach(&mut self, granule: u64, access: u32) -> Option<Range<u32>> {
+        let lifetime = self.of(granule, access);
+        if self.is_reached(granule, &lifetime) {
+            return None;
+        }
+        self.reached.entry(granule).or_default().push(access);
+        Some(lifetime)
+    }
+
+    /// Whether a computed address is known to reach a granule in a lifetime.
+    pub fn is_reached(&self, granule: u64, lifetime: &Range<u32>) -> bool {
+        let reached = self.reached.get(&granule);
+        reached.is_some_and(|reached| reached.iter().any(|access| lifetime.contains(access)))
+    }
+
+    /// The accesses around one while which a granule was part of the stack all the time.
+    pub fn of(&self, granule: u64, access: u32) -> Range<u32> {
+        let bound = granule << 3;
+        let here = self.accesses.partition_point(|&behind| behind < access);
+        let newer = self.values.last_above(bound, here);
+        let older = self.values.first_above(bound, here);
+        let start = newer.map_or(0, |at| self.accesses[at] + 1);
+        start..older.map_or(u32::MAX, |at| self.accesses[at] + 1)
+    }
+
+    /// If a granule is known not to have been part of the stack at a barrier: the next access, towards the
+    /// past, from which on it may have been at another one.
+    pub fn outside(&self, granule: u64, barrier: u32) -> Option<u32> {
+        let bound = granule << 3;
+        let here = self.accesses.partition_point(|&behind| behind < barrier);
+        let next = self.values.first_marked_up_to(bound, here)?;
+        (next > here).then(|| self.accesses[next - 1] + 1)
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.accesses.capacity() * size_of::<u32>() + self.values.bytes()
+    }
+}
+
+/// A binary tree over values: the children of `n` are `2n` and `2n + 1`, and the last level has the values.
+#[derive(Debug, Default)]
+struct Tree {
+    highest: Vec<u64>,
+    /// Of those that are marked.
+    lowest: Vec<u64>,
+}
+
+impl Tree {
+    fn new(values: impl ExactSizeIterator<Item = u64>) -> Self {
+        // One place is left, so that there is one behind all values.
+        let leaves = (values.len() + 1).next_power_of_two();
+        let mut highest = vec![0; leaves];
+        highest.extend(values);
+        highest.resize(2 * leaves, 0);
+        for at in (1..leaves).rev() {
+            highest[at] = highest[2 * at].max(highest[2 * at + 1]);
+        }
+        let lowest = Vec::new();
+        Self { highest, lowest }
+    }
+
+    /// Marks some values, and all that are behind the last one.
+    fn mark(&mut self, marks: impl Iterator<Item = bool>) {
+        let leaves = self.leaves();
+        self.lowest = vec![0; 2 * leaves];
+        let values = self.lowest[leaves..]
+            .iter_mut()
+            .zip(&self.highest[leaves..]);
+        for ((lowest, value), marked) in values.zip(marks) {
+            *lowest = if marked { *value } else { u64::MAX };
+        }
+        for at in (1..leaves).rev() {
+            self.lowest[at] = self.lowest[2 * at].min(self.lowest[2 * at + 1]);
+        }
+    }
+
+    fn leaves(&self) -> usize {
+        self.highest.len() / 2
+    }
+
+    /// The first value above a bound, from one on.
+    fn first_above(&self, bound: u64, from: usize) -> Option<usize> {
+        self.first(from, |at| self.highest[at] > bound)
+    }
+
+    /// The first marked value that is not above a bound, from one on; the one behind all values is 0.
+    fn first_marked_up_to(&self, bound: u64, from: usize) -> Option<usize> {
+        self.first(from, |at| self.lowest[at] <= bound)
+    }
+
+    /// The first value, from one on, for which something holds that holds for a subtree if it does for one
+    /// of its values.
+    fn first(&self, from: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut at = self.leaves() + from;
+        while at != 0 {
+            if holds(at) {
+                while at < self.leaves() {
+                    at *= 2;
+                    at += usize::from(!holds(at));
+                }
+                return Some(at - self.leaves());
+            }
+            // The next subtree to the right.
+            at >>= at.trailing_ones();
+            at += usize::from(at != 0);
+        }
+        None
+    }
+
+    /// The last value above a bound, before one.
+    fn last_above(&self, bound: u64, end: usize) -> Option<usize> {
+        let mut at = self.leaves() + end;
+        loop {
+            // The next subtree to the left.
+            at >>= at.trailing_zeros();
+            if at <= 1 {
+                return None;
+            }
+            at -= 1;
+            if self.highest[at] > bound {
+                while at < self.leaves() {
+                    at = 2 * at + 1;
+                    at -= usize::from(self.highest[at] <= bound);
+                }
+                return Some(at - self.leaves());
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        2 * self.highest.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn trees_find_what_a_walk_finds(
+            values in prop::collection::vec(0..12_u64, 0..40),
+            marks in any::<[bool; 32]>(),
+            bound in 0..12_u64,
+            at in 0..40_usize,
+        ) {
+            let mut tree = Tree::new(values.iter().copied());
+            let is_marked = |index: usize| marks[index % 32];
+            tree.mark((0..values.len()).map(is_marked));
+            let at = at.min(values.len());
+            let first = |holds: &dyn Fn(usize) -> bool| (at..values.len()).find(|&index| holds(index));
+            prop_assert_eq!(tree.first_above(bound, at), first(&|index| values[index] > bound));
+            let last = (0..at).rev().find(|&index| values[index] > bound);
+            prop_assert_eq!(tree.last_above(bound, at), last);
+            let up_to = first(&|index| values[index] <= bound && is_marked(index));
+            let up_to = up_to.unwrap_or(values.len());
+            prop_assert_eq!(tree.first_marked_up_to(bound, at), Some(up_to));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Slots of the stack, while they belong to a frame and when they are free.
+
+use super::*;
+
+const SUB_SP_16: u32 = 0xd100_43ff;
+const ADD_SP_16: u32 = 0x9100_43ff;
+const SUB_SP_32: u32 = 0xd100_83ff;
+const ADD_SP_32: u32 = 0x9100_83ff;
+const STR_X3_SP: u32 = 0xf900_03e3;
+const LDR_X4_SP: u32 = 0xf940_03e4;
+const STR_X3_SP_16: u32 = 0xf900_0be3;
+const LDR_X4_SP_16: u32 = 0xf940_0be4;
+const LDR_X7_SP: u32 = 0xf940_03e7;
+const MOV_X7_9: u32 = 0xd280_0127;
+const LDR_X5_X7: u32 = 0xf940_00e5;
+
+/// Memory from 0x1000 on, with a stack pointer at its end of 0x1020.
+fn stack(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
+    let mut all = facts(memory, registers);
+    all.registers[Location::SP.index()] = Some(0x1020);
+    all
+}
+
+#[test]
+fn stores_miss_the_slot_of_a_frame() {
+    // Where x2 points is not known.
+    let code = [SUB_SP_16, STR_X3_SP, STR_X1_X2, LDR_X4_SP, ADD_SP_16];
+    let all = stack(&[0, 0, 0, 0], &[(4, 7)]);
+    let window = solved(&code, &all);
+    let found = before(&window, &all, &code, 1, 3).unwrap();
+    assert_eq!((found.value, found.status), (7, Status::Inferred));
+}
+
+#[test]
+fn stores_may_hit_what_was_a_slot_of_an_earlier_frame() {
+    let code = [
+        SUB_SP_16, STR_X3_SP, ADD_SP_16, // a function that stores to 0x1010
+        SUB_SP_32, STR_X1_X2, ADD_SP_32, // another one, which may store to an array there
+        MOV_X6_9,
+    ];
+    let all = stack(&[0, 0, 7, 0], &[(6, 9)]);
+    let window = solved(&code, &all);
+    assert_eq!(before(&window, &all, &code, 1, 3), None);
+    // Between two frames nothing writes there.
+    let code = [SUB_SP_16, STR_X3_SP, ADD_SP_16, STR_X1_X2, MOV_X6_9];
+    let window = solved(&code, &all);
+    let found = before(&window, &all, &code, 1, 3).unwrap();
+    assert_eq!((found.value, found.status), (7, Status::Inferred));
+    // Without that store the last contents are those.
+    let code = [SUB_SP_16, STR_X3_SP, ADD_SP_16, MOV_X6_9];
+    let window = solved(&code, &all);
+    assert_eq!(before(&window, &all, &code, 1, 3), proved(7));
+}
+
+#[test]
+fn stores_may_hit_a_slot_that_a_computed_address_reaches() {
+    let code = [
+        SUB_SP_32,
+        STR_X3_SP_16,
+        LDR_X7_SP, // known to be a pointer only once the slot is
+        LDR_X5_X7,
+        STR_X1_X2,
+        LDR_X4_SP_16,
+        MOV_X7_9,
+        ADD_SP_32,
+        MOV_X6_9,
+    ];
+    let all = stack(&[0x1010, 0, 7, 0], &[(4, 7)]);
+    let window = solved(&code, &all);
+    let found = before(&window, &all, &code, 3, 7).unwrap();
+    assert_eq!((found.value, found.status), (0x1010, Status::Inferred));
+    assert_eq!(before(&window, &all, &code, 1, 3), None);
+    // It reaches another slot.
+    let all = stack(&[0x1018, 0, 7, 0], &[(4, 7)]);
+    let window = solved(&code, &all);
+    let found = before(&window, &all, &code, 1, 3).unwrap();
+    assert_eq!((found.value, found.status), (7, Status::Inferred));
+}
