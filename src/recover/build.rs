@@ -10,7 +10,8 @@ use super::bits::{Bits, low};
 use super::course::{Course, Step, Taken};
 use super::graph::NONE;
 use super::template::{
-    ARGUMENTS, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates, stack_pointer,
+    ARGUMENTS, CLEARS_BLOCK, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates,
+    stack_pointer,
 };
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
@@ -359,6 +360,10 @@ impl Builder {
         }
         if template.stores_anywhere {
             self.barrier(step, false, sink);
+        }
+        if let Some(location) = template.clears_block {
+            let base = self.node(location.index(), sink);
+            self.access(CLEARS_BLOCK, [NONE, base, NONE, NONE], step, sink);
         }
         let mut result = NONE;
         if template.control == Control::SystemCall {

@@ -200,9 +200,10 @@ impl Regions {
             AccessKind::Load | AccessKind::Signal => false,
             AccessKind::Lost => true,
             AccessKind::Store if direct => true,
-            AccessKind::Store | AccessKind::Unmodelled | AccessKind::SystemCall => {
-                class != Class::Protected
-            }
+            AccessKind::Store
+            | AccessKind::ClearBlock
+            | AccessKind::Unmodelled
+            | AccessKind::SystemCall => class != Class::Protected,
         }
     }
 }

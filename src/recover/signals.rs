@@ -99,6 +99,7 @@ impl List {
             control: Control::Next,
             size: 4,
             may_store_anywhere: false,
+            clears_block: None,
             changes_space: false,
         }
     }

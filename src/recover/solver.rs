@@ -19,7 +19,8 @@ use super::sites::Sites;
 use super::status::Level;
 use super::system_calls::{self, Arguments, Effect};
 use super::template::{
-    ARGUMENTS, Op, SAME_BY_CONVENTION, SIGNAL_ARGUMENTS, SIGNAL_FRAME, SYSTEM_CALL, Templates,
+    ARGUMENTS, CLEARS_BLOCK, Op, SAME_BY_CONVENTION, SIGNAL_ARGUMENTS, SIGNAL_FRAME, SYSTEM_CALL,
+    Templates,
 };
 use crate::semantics::Operand;
 use crate::stop::Cancel;
@@ -48,6 +49,8 @@ pub(super) enum Place {
 pub(super) enum AccessKind {
     Load,
     Store,
+    /// Of a block of memory around an address.
+    ClearBlock,
     SystemCall,
     /// What the kernel writes of a signal beside what is modelled.
     Signal,
@@ -400,6 +403,11 @@ impl Solver {
                 }
                 return;
             }
+            CLEARS_BLOCK => {
+                // More is known of where it is.
+                let cleared = self.graph.tag(number, free_place(AccessKind::ClearBlock));
+                return self.wake(cleared, known);
+            }
             op => known.templates.op(op),
         };
         if op.access().is_some() {
@@ -624,13 +632,15 @@ impl Solver {
         }
     }
 
-    /// Whether a system call kept the contents of a granule. That one which changes which memory there is
-    /// did is also inferred as long as its arguments are not known, because few calls take away what is
-    /// used again.
+    /// Whether a system call, or an instruction that clears a block, kept the contents of a granule. That a
+    /// call which changes which memory there is did is also inferred as long as its arguments are not known,
+    /// because few calls take away what is used again.
     pub fn spares(&self, number: u32, (class, granule): (Class, u64), narrow: bool) -> bool {
         let Access { kind, relation, .. } = self.accesses[number as usize];
-        if kind != AccessKind::SystemCall {
-            return false;
+        match kind {
+            AccessKind::SystemCall => {}
+            AccessKind::ClearBlock => return self.is_outside_block(relation, granule),
+            _ => return false,
         }
         let arguments = || self.arguments(relation);
         let change = match self.effect(relation, narrow) {
@@ -643,6 +653,15 @@ impl Solver {
             Some(takes) => !takes,
             None => inferred,
         }
+    }
+
+    /// Whether a granule is in no block that an instruction may have cleared.
+    fn is_outside_block(&self, relation: u32, granule: u64) -> bool {
+        /// The largest block (DDI 0487, DCZID_EL0), in granules.
+        const LARGEST: u64 = 2048 / 8;
+        let base = self.graph.relations[relation as usize].nodes[BASE];
+        let base = self.graph.bits(base).whole();
+        base.is_some_and(|base| untagged(base) >> 3 & !(LARGEST - 1) != granule & !(LARGEST - 1))
     }
 
     /// A signal: its frame is where memory still holds it, on the same stack or another (sigaltstack).

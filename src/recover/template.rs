@@ -25,6 +25,9 @@ pub(super) const SIGNAL_ARGUMENTS: u32 = 4;
 /// The operation of the first and third argument of a system call, whose relation comes next.
 pub(super) const ARGUMENTS: u32 = 3;
 
+/// The operation of an instruction that clears the block of memory that its base points into.
+pub(super) const CLEARS_BLOCK: u32 = 5;
+
 /// An operation of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
@@ -103,6 +106,8 @@ pub(super) struct Template {
     pub count: u16,
     /// It may write any memory.
     pub stores_anywhere: bool,
+    /// It clears the block of memory that this points into.
+    pub clears_block: Option<Location>,
     /// After it an address may mean other memory.
     pub changes_space: bool,
     /// All locations are unknown behind it.
@@ -156,7 +161,7 @@ impl Default for Templates {
             operation: Operation::Unknown,
             ..own
         };
-        let mut ops = vec![own, unknown, own, unknown, unknown];
+        let mut ops = vec![own, unknown, own, unknown, unknown, unknown];
         let [delivery, sigreturn] = [signals::delivery(), signals::sigreturn()].map(|semantics| {
             let template = put(&mut ops, 0, Isa::A64, &semantics);
             // Handlers also reach the frame through a pointer.
@@ -278,6 +283,7 @@ impl Templates {
             control: Control::Next,
             size: if is_short { 2 } else { 4 },
             may_store_anywhere: true,
+            clears_block: None,
             changes_space: false,
         };
         let number = self.add(pc, isa, &semantics);
@@ -328,6 +334,7 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
         first,
         count: semantics.relations.len() as u16,
         stores_anywhere: semantics.may_store_anywhere,
+        clears_block: semantics.clears_block,
         changes_space: semantics.changes_space,
         opaque: false,
         calls: calls

@@ -267,6 +267,27 @@ fn memory_that_a_system_call_takes_away_is_not_followed() {
     }
 }
 
+#[test]
+fn a_block_that_is_cleared_is_no_larger_than_2_kib() {
+    const DC_ZVA_X3: u32 = 0xd50b_7423;
+    let code = [STR_X1_X2, DC_ZVA_X3, MOV_X6_9];
+    let cleared = |at| facts(&[5], &[(2, 0x1000), (3, at), (6, 9)]);
+    for at in [0x17ff, 0x1000] {
+        let all = cleared(at);
+        let window = solved(&code, &all);
+        assert_eq!(before(&window, &all, &code, 0, 1), None, "{at:x}");
+    }
+    for at in [0x1800, 0xff8, 0xab00_0000_0000_1800] {
+        let all = cleared(at);
+        let mut window = solved(&code, &all);
+        assert_eq!(before(&window, &all, &code, 0, 1), proved(5), "{at:x}");
+        assert_eq!(byte(&mut window, &all, &code, 1), Some(5), "{at:x}");
+    }
+    let unknown = facts(&[5], &[(2, 0x1000), (6, 9)]);
+    let window = solved(&code, &unknown);
+    assert_eq!(before(&window, &unknown, &code, 0, 1), None);
+}
+
 /// The first byte of memory before the instruction with an index.
 fn byte(window: &mut Window, facts: &FinalState, code: &[u32], index: usize) -> Option<u8> {
     let mut out = [None];

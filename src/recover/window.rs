@@ -11,7 +11,7 @@ use super::queries::Nearby;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
 use super::stack_walk::{Noted, StackWalk};
-use super::template::{SYSTEM_CALL, Template, Templates, stack_pointer};
+use super::template::{CLEARS_BLOCK, SYSTEM_CALL, Template, Templates, stack_pointer};
 use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
 use crate::semantics::Location;
@@ -140,12 +140,13 @@ impl Sink for Into<'_> {
         let what = self.templates.op(op);
         let kind = match (op, what.is_store()) {
             (SYSTEM_CALL, _) => AccessKind::SystemCall,
+            (CLEARS_BLOCK, _) => AccessKind::ClearBlock,
             (_, true) => AccessKind::Store,
             (_, false) => AccessKind::Load,
         };
         self.solver.add_access(kind, op, nodes, step);
         debug_assert_eq!(self.solver.accesses.len() as u32, access + 1);
-        if kind != AccessKind::SystemCall {
+        if matches!(kind, AccessKind::Load | AccessKind::Store) {
             self.recorded(op, nodes[BASE], access);
         }
         if kind == AccessKind::Store && what.direct {

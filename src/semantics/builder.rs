@@ -11,6 +11,7 @@ pub(super) struct Builder {
     temporaries: u8,
     pub(super) control: Control,
     pub(super) may_store_anywhere: bool,
+    pub(super) clears_block: Option<Location>,
     pub(super) changes_space: bool,
 }
 
@@ -30,6 +31,7 @@ impl Builder {
             temporaries: 0,
             control: Control::Next,
             may_store_anywhere: false,
+            clears_block: None,
             changes_space: false,
         }
     }
@@ -40,6 +42,7 @@ impl Builder {
             control: self.control,
             size,
             may_store_anywhere: self.may_store_anywhere,
+            clears_block: self.clears_block,
             changes_space: self.changes_space,
         }
     }

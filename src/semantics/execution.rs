@@ -58,7 +58,7 @@ pub fn execute(
             temporaries[index - Location::KEPT] = result;
         }
     }
-    if semantics.may_store_anywhere {
+    if semantics.may_store_anywhere || semantics.clears_block.is_some() {
         machine.may_store_anywhere();
     }
     let value = |operand| read(operand, values, &temporaries);

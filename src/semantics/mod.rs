@@ -97,6 +97,10 @@ pub struct Semantics {
     /// Whether it may write memory anywhere, because it is not modelled: all memory is unknown after
     /// it. The registers that it may write have [`Operation::Unknown`] relations.
     pub may_store_anywhere: bool,
+    /// A general register with an address in a block of memory that it clears (DC ZVA): as
+    /// [`may_store_anywhere`](Self::may_store_anywhere), but only within that block. Its size, a power of two, is
+    /// that of the core, up to 2 KiB (DDI 0487, DCZID_EL0).
+    pub clears_block: Option<Location>,
     /// Whether an address may mean other memory after it: it selects translation tables or a process.
     pub changes_space: bool,
 }

@@ -28,7 +28,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
             (4, _) if word.d() == 31 => process_state(builder, op1, op2),
             _ => return None,
         },
-        (1, false) => operation(builder, op1, crn, crm, op2),
+        (1, false) => operation(builder, word.d(), (op1, crn, crm, op2)),
         (1, true) => {
             builder.unknown(to_x(word.d()));
             builder.may_store_anywhere = crn != 7;
@@ -107,10 +107,13 @@ fn vectors_unknown(builder: &mut Builder) {
 }
 
 /// SYS: DC, IC, AT, TLBI and others.
-fn operation(builder: &mut Builder, op1: u32, crn: u32, crm: u32, op2: u32) {
+fn operation(builder: &mut Builder, number: u8, (op1, crn, crm, op2): (u32, u32, u32, u32)) {
     builder.may_store_anywhere = match (crn, crm) {
-        // DC ZVA, GZVA: clear a block, whose size is in DCZID_EL0.
-        (7, 4) if op1 == 3 => op2 == 1 || op2 == 4,
+        // DC ZVA, GZVA. Register 31 is zero.
+        (7, 4) if op1 == 3 && (op2 == 1 || op2 == 4) => {
+            builder.clears_block = Some(Location::general(number)).filter(|_| number != 31);
+            number == 31
+        }
         // DC IVAC, ISW: cached writes are lost. GCSPUSHM and others write.
         (7, 6 | 7) => true,
         // IC, cleaning of caches, AT, restriction of speculation.
