@@ -28,7 +28,7 @@ const ESTIMATED: u32 = 1 << 18;
 /// The least memory that a step takes, in bytes.
 const LEAST_BYTES: usize = 200;
 /// Times that the second layer is tried again without what contradicted itself.
-const TRIES: u32 = 4;
+const TRIES: u32 = 8;
 
 /// What is done so far with the steps that were looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
