@@ -2,6 +2,7 @@
 //! TTBR1, SCTLR, HCR, HTCR, HTTBR, VTCR, VTTBR).
 
 use super::long::{Granule, Layout, Tables};
+use super::no_regime::NoRegime;
 use super::note::RegimeNote;
 use super::regime::{Half, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
 use super::short::ShortTables;
@@ -52,7 +53,7 @@ impl<'a> Banked<'a> {
 }
 
 /// The regime of PL1 and PL0.
-pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let banked = Banked::new(registers, world);
     let mut out = Regime {
         name: "PL1&0",
@@ -95,14 +96,8 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
         return Ok(out);
     }
     let Some(ttbcr) = banked.value("TTBCR") else {
-        let on = if sctlr.is_some() {
-            ", and stage 1 is on"
-        } else {
-            ""
-        };
-        return Err(format!(
-            "TTBCR of the {world} world is not in the snapshot{on}"
-        ));
+        let on = sctlr.is_some();
+        return Err(NoRegime::Ttbcr { world, on });
     };
     if sctlr.is_none() {
         let register = "SCTLR";
@@ -131,7 +126,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     Ok(out)
 }
 
-fn short(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, String> {
+fn short(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, NoRegime> {
     // ID_MMFR0.VMSA: 4 and more have PXN.
     let features = ["ID_MMFR0", "ID_MMFR0_EL1"].into_iter();
     let features = features
@@ -155,7 +150,7 @@ fn short(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, St
         plain(walked, bits)
     };
     if banked.value("TTBR0").is_none() && banked.value("TTBR1").is_none() {
-        return Err("TTBR0 is not in the snapshot".to_owned());
+        return Err(NoRegime::Register("TTBR0"));
     }
     // TTBCR.N, PD0, PD1.
     let n = field(ttbcr, 0, 3) as u32;
@@ -174,7 +169,7 @@ fn short(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, St
     })
 }
 
-fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, String> {
+fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, NoRegime> {
     let (low_size, high_size) = (field(ttbcr, 0, 3) as u32, field(ttbcr, 16, 3) as u32);
     let half = |name, size: u32, disabled| {
         let walked = match banked.long(name) {
@@ -186,7 +181,7 @@ fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, Str
         plain(walked, 32 - size)
     };
     if banked.long("TTBR0").is_none() && banked.long("TTBR1").is_none() {
-        return Err("TTBR0 is not in the snapshot".to_owned());
+        return Err(NoRegime::Register("TTBR0"));
     }
     let low = half("TTBR0", low_size, bit(ttbcr, 7));
     if low_size == 0 && high_size == 0 {
@@ -209,7 +204,7 @@ fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, Str
 }
 
 /// The regime of Hyp mode.
-pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
+pub fn hyp(registers: &RegisterFile) -> Result<Regime, NoRegime> {
     let value = |name: &str| {
         let aarch64 = name.strip_prefix('H').unwrap_or(name);
         let aarch64 = match aarch64 {
@@ -234,9 +229,8 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
         out.notes.push(RegimeNote::Stage1Off { register: "HSCTLR" });
         return Ok(out);
     }
-    let missing = |name: &str| format!("{name} is not in the snapshot");
-    let control = value("HTCR").ok_or_else(|| missing("HTCR"))?;
-    let base = value("HTTBR").ok_or_else(|| missing("HTTBR"))?;
+    let control = value("HTCR").ok_or(NoRegime::Register("HTCR"))?;
+    let base = value("HTTBR").ok_or(NoRegime::Register("HTTBR"))?;
     let bits = 32 - field(control, 0, 3) as u32;
     let big_endian = sctlr.is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN));
     let walked = tables("HTTBR", base, bits, None, big_endian)
@@ -253,12 +247,11 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
     Ok(out)
 }
 
-fn stage2(registers: &RegisterFile) -> Result<Stage2, String> {
-    let value = |name: &str| {
-        let missing = || format!("{name} is not in the snapshot, and stage 2 is on");
-        let found = registers.value(name);
-        let found = found.or_else(|| registers.value(&format!("{name}_EL2")));
-        found.ok_or_else(missing)
+fn stage2(registers: &RegisterFile) -> Result<Stage2, NoRegime> {
+    let value = |register: &'static str| {
+        let found = registers.value(register);
+        let found = found.or_else(|| registers.value(&format!("{register}_EL2")));
+        found.ok_or(NoRegime::RegisterOfStage { register, stage: 2 })
     };
     let (base, control) = (value("VTTBR")?, value("VTCR")?);
     // T0SZ is a signed number of four bits; SL0 is 0 for level 2, 1 for level 1 (B3.6.4).
@@ -273,7 +266,7 @@ fn stage2(registers: &RegisterFile) -> Result<Stage2, String> {
         .value("HSCTLR")
         .is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN));
     let tables = first.and_then(|first| tables("VTTBR", base, bits, Some(first), big_endian));
-    let tables = tables.ok_or("VTCR contradicts the architecture")?;
+    let tables = tables.ok_or(NoRegime::Vtcr)?;
     Ok(Stage2 {
         non_secure: Stage2Half {
             tables,

@@ -2,6 +2,7 @@
 //! HCR_EL2, VTCR_EL2, VTTBR_EL2).
 
 use super::long::{Granule, Layout, Tables};
+use super::no_regime::NoRegime;
 use super::note::RegimeNote;
 use super::regime::{Half, MAX_BITS, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
 use super::steps::FaultReason;
@@ -83,7 +84,7 @@ impl Hypervisor {
 }
 
 /// The regime of EL1 and EL0.
-pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     // Without secure EL2 (SCR_EL3.EEL2, bit 18), HCR_EL2 has no effect on the secure world.
     let secure_el2 = registers.value("SCR_EL3").is_some_and(|scr| bit(scr, 18));
@@ -117,7 +118,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
 }
 
 /// The regime of EL2, or of a host's EL2 and EL0 (FEAT_VHE).
-pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     let names = match hypervisor {
         Some(hcr) if hcr.e2h() => &HOST,
@@ -127,7 +128,7 @@ pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, String> {
 }
 
 /// The regime of EL3.
-pub fn el3(registers: &RegisterFile) -> Result<Regime, String> {
+pub fn el3(registers: &RegisterFile) -> Result<Regime, NoRegime> {
     regime(registers, &EL3, World::Secure, None)
 }
 
@@ -137,7 +138,7 @@ fn regime(
     names: &Names,
     world: World,
     off: Option<&'static str>,
-) -> Result<Regime, String> {
+) -> Result<Regime, NoRegime> {
     let mut out = Regime {
         name: names.regime,
         world,
@@ -165,19 +166,18 @@ fn regime(
     }
     let tcr = registers.value(names.tcr);
     let Some(tcr) = tcr else {
-        let on = if sctlr.is_some() {
-            ", and stage 1 is on"
-        } else {
-            ""
-        };
-        return Err(format!("{} is not in the snapshot{on}", names.tcr));
+        let register = names.tcr;
+        return Err(match sctlr {
+            Some(_) => NoRegime::RegisterOfStage { register, stage: 1 },
+            None => NoRegime::Register(register),
+        });
     };
     if registers.value(names.low).is_none()
         && names
             .high
             .is_none_or(|high| registers.value(high).is_none())
     {
-        return Err(format!("{} is not in the snapshot", names.low));
+        return Err(NoRegime::Register(names.low));
     }
     if sctlr.is_none() {
         out.notes.push(RegimeNote::AssumedOn {
@@ -319,18 +319,14 @@ fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) 
 }
 
 /// Stage 2 of the regime of EL1 and EL0.
-fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
-    let value = |name: &str| {
-        let missing = || format!("{name} is not in the snapshot, and stage 2 is on");
-        registers.value(name).ok_or_else(missing)
-    };
-    let vtcr = value("VTCR_EL2")?;
+fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, NoRegime> {
+    let vtcr = of_stage2(registers, "VTCR_EL2")?;
     let non_secure = stage2_tables(registers, "VTTBR_EL2", vtcr, vtcr)?;
     // VTCR_EL2.NSW and NSA, VSTCR_EL2.SW and SA: bits 29 and 30.
     let secure = match world {
         World::NonSecure => None,
         World::Secure => {
-            let vstcr = value("VSTCR_EL2")?;
+            let vstcr = of_stage2(registers, "VSTCR_EL2")?;
             let tables = stage2_tables(registers, "VSTTBR_EL2", vstcr, vtcr)?;
             Some(Stage2Half {
                 tables,
@@ -350,6 +346,12 @@ fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
     })
 }
 
+/// A register of stage 2, which is on.
+fn of_stage2(registers: &RegisterFile, register: &'static str) -> Result<u64, NoRegime> {
+    let missing = NoRegime::RegisterOfStage { register, stage: 2 };
+    registers.value(register).ok_or(missing)
+}
+
 /// The tables that `control` (VTCR_EL2 or VSTCR_EL2) describes. `common` (VTCR_EL2) contains the size of
 /// addresses for both worlds.
 fn stage2_tables(
@@ -357,11 +359,10 @@ fn stage2_tables(
     name: &'static str,
     control: u64,
     common: u64,
-) -> Result<Tables, String> {
-    let base = registers.value(name);
-    let base = base.ok_or_else(|| format!("{name} is not in the snapshot, and stage 2 is on"))?;
-    let wrong = || format!("the registers of {name} contradict the architecture");
-    let granule = Granule::of_tg0(field(control, 14, 2)).ok_or_else(wrong)?;
+) -> Result<Tables, NoRegime> {
+    let base = of_stage2(registers, name)?;
+    let wrong = NoRegime::Stage2(name);
+    let granule = Granule::of_tg0(field(control, 14, 2)).ok_or(wrong)?;
     let ds = bit(common, 32) && has_ds(registers, granule);
     // SL2 is bit 33 (FEAT_LPA2 with 4 KiB pages).
     let start = field(control, 6, 2);
@@ -384,5 +385,5 @@ fn stage2_tables(
             .is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN)),
         hierarchical: false,
     })
-    .ok_or_else(wrong)
+    .ok_or(wrong)
 }

@@ -12,6 +12,7 @@ mod aarch64;
 mod attributes;
 mod long;
 mod maps;
+mod no_regime;
 mod note;
 mod regime;
 mod registers;
@@ -22,6 +23,7 @@ mod tests;
 
 pub use attributes::Attributes;
 pub use maps::{MappedRange, Maps};
+pub use no_regime::NoRegime;
 pub use note::RegimeNote;
 pub use regime::{KernelTables, Mapping, Regime};
 pub use registers::Regimes;

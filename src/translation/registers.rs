@@ -1,5 +1,6 @@
 //! The regimes of a core, by the address space in which memory is requested.
 
+use super::no_regime::NoRegime;
 use super::note::RegimeNote;
 use super::regime::{KernelTables, Regime, Stage1};
 use super::{World, aarch32, aarch64};
@@ -9,7 +10,7 @@ use crate::arch::{Architecture, RegisterFile, Space, state};
 #[derive(Clone, Debug)]
 pub struct Regimes {
     /// The regime of each space, or the reason why it has none.
-    by_space: Vec<Result<Regime, String>>,
+    by_space: Vec<Result<Regime, NoRegime>>,
 }
 
 impl Regimes {
@@ -18,12 +19,8 @@ impl Regimes {
     pub fn of(registers: &RegisterFile, has_mpu: bool) -> Self {
         let current = state::current_space(registers).space;
         let of = |space: Space| match space {
-            Space::P | Space::Sp | Space::Np => {
-                Err("addresses of this space are physical".to_owned())
-            }
-            Space::Root | Space::R | Space::El1R | Space::El2R => {
-                Err("snapshots have no names for the physical memory of realms".to_owned())
-            }
+            Space::P | Space::Sp | Space::Np => Err(NoRegime::Physical),
+            Space::Root | Space::R | Space::El1R | Space::El2R => Err(NoRegime::Realm),
             _ if has_mpu || registers.architecture() == Architecture::MProfile => Ok(identity()),
             Space::El2 | Space::El2N | Space::H => match registers.architecture() {
                 Architecture::AArch64 => aarch64::el2(registers, World::NonSecure),
@@ -31,7 +28,7 @@ impl Regimes {
             },
             Space::El2S => match registers.architecture() {
                 Architecture::AArch64 => aarch64::el2(registers, World::Secure),
-                _ => Err("AArch32 has no secure Hyp mode".to_owned()),
+                _ => Err(NoRegime::SecureHyp),
             },
             Space::El3 if registers.architecture() == Architecture::AArch64 => {
                 aarch64::el3(registers)
@@ -51,15 +48,13 @@ impl Regimes {
 
     /// The regimes of a core of which only the tables of its kernel are known.
     pub fn of_kernel(tables: &KernelTables) -> Self {
-        let regime = tables
-            .regime()
-            .ok_or_else(|| "the tables of the kernel contradict the architecture".to_owned());
+        let regime = tables.regime().ok_or(NoRegime::KernelTables);
         let of = |space: Space| match space {
             // With FEAT_VHE a kernel runs at EL2, where it has the same ranges.
             Space::Any | Space::N | Space::El1N | Space::El2 | Space::El2N | Space::H => {
                 regime.clone()
             }
-            _ => Err("only the tables of the kernel are known".to_owned()),
+            _ => Err(NoRegime::NotOfKernel),
         };
         Self {
             by_space: Space::ALL.into_iter().map(of).collect(),
@@ -71,9 +66,8 @@ impl Regimes {
     /// # Errors
     ///
     /// Returns the reason if its registers are not known, or addresses of the space are physical.
-    pub fn get(&self, space: Space) -> Result<&Regime, &str> {
-        let found = self.by_space[space as usize].as_ref();
-        found.map_err(String::as_str)
+    pub fn get(&self, space: Space) -> Result<&Regime, NoRegime> {
+        self.by_space[space as usize].as_ref().map_err(|why| *why)
     }
 
     /// Returns whether no space has a regime.
@@ -95,11 +89,11 @@ impl Regimes {
     /// The same with the regimes of EL1 and EL0 changed; those that `change` refuses are left out.
     pub fn with_changed(&self, change: impl Fn(&Regime) -> Option<Regime>) -> Self {
         let changed = self.by_space.iter().map(|regime| {
-            let regime = regime.as_ref().map_err(Clone::clone)?;
+            let regime = regime.as_ref().map_err(|why| *why)?;
             if !regime.user {
                 return Ok(regime.clone());
             }
-            change(regime).ok_or_else(|| "the table cannot be of this regime".to_owned())
+            change(regime).ok_or(NoRegime::Table)
         });
         Self {
             by_space: changed.collect(),
@@ -107,7 +101,7 @@ impl Regimes {
     }
 }
 
-fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     match registers.architecture() {
         Architecture::AArch64 => aarch64::el1(registers, world),
         _ => aarch32::el1(registers, world),

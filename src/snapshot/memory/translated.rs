@@ -18,7 +18,7 @@ use crate::snapshot::model::{Device, DeviceClass, OtherSection};
 use crate::snapshot::note::MemoryNote;
 use crate::snapshot::registers::parse_u64;
 use crate::translation::{
-    Fault, KernelTables, Mapping, Maps, PhysicalMemory, Regime, Regimes, Step, World,
+    Fault, KernelTables, Mapping, Maps, NoRegime, PhysicalMemory, Regime, Regimes, Step, World,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -149,7 +149,7 @@ impl Translated {
     /// # Errors
     ///
     /// If the space has no regime: the reason.
-    pub fn regime(&self, space: Space) -> Result<&Regime, &str> {
+    pub fn regime(&self, space: Space) -> Result<&Regime, NoRegime> {
         self.regimes[0].get(space)
     }
 

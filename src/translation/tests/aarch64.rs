@@ -244,7 +244,8 @@ fn control_bits() {
     assert_eq!(place(&big, &swapped, 7), Some((0x4000_0007, 30)));
     let missing = a64(&[("SCTLR_EL1", ON)]);
     let why = missing.get(Space::El1N).unwrap_err();
-    assert_eq!(why, "TCR_EL1 is not in the snapshot, and stage 1 is on");
+    let text = "TCR_EL1 is not in the snapshot, and stage 1 is on";
+    assert_eq!(why.to_string(), text);
     let unknown = a64(&[("TCR_EL1", TCR_4K), ("TTBR0_EL1", 0x1000)]);
     let note = &unknown.get(Space::El1N).unwrap().notes()[0];
     let register = "SCTLR_EL1";

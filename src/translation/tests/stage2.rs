@@ -52,7 +52,8 @@ fn stage_two_follows_all_of_stage_one() {
     // Without its registers nothing is translated.
     let regimes = a64(&registers[..4]);
     let why = regimes.get(Space::El1N).unwrap_err();
-    assert_eq!(why, "VTCR_EL2 is not in the snapshot, and stage 2 is on");
+    let text = "VTCR_EL2 is not in the snapshot, and stage 2 is on";
+    assert_eq!(why.to_string(), text);
     // HCR_EL2.DC: stage 1 is off.
     let mut off = registers;
     off[3].1 = 1 << 12;
