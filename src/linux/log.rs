@@ -4,7 +4,7 @@
 //! A ring of descriptors refers to the texts, in a second ring. An array contains the time and length of
 //! each record. VMCOREINFO contains the address and the layout.
 
-use super::vmcoreinfo::Info;
+use super::vmcoreinfo::{Info, NoValue};
 use super::{Memory, bytes, long};
 
 /// The maximum number of descriptors, as a power of two: the largest log that a kernel can be configured
@@ -20,6 +20,36 @@ pub struct Record {
     pub time: u64,
     /// Its text without the prefix; `None` if its memory is unknown.
     pub text: Option<Vec<u8>>,
+}
+
+/// Why the log cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLog {
+    /// VMCOREINFO lacks a value.
+    #[error(transparent)]
+    Value(#[from] NoValue),
+    /// VMCOREINFO does not have the address of the log.
+    #[error("VMCOREINFO has no {0}: kernels before Linux 5.10 keep another log")]
+    Address(&'static str),
+    /// Memory is not known.
+    #[error("the memory at {0:#x} is not in the snapshot")]
+    Memory(u64),
+    /// The sizes of the rings are impossible.
+    #[error("the log has impossible sizes: 2^{count_bits} records, 2^{size_bits} bytes")]
+    Sizes {
+        /// The number of records, as a power of two.
+        count_bits: u64,
+        /// The size of the text, as a power of two.
+        size_bits: u64,
+    },
+    /// The first and the last record are impossible.
+    #[error("the log has impossible ends: records {tail:#x} to {head:#x}")]
+    Ends {
+        /// The first record.
+        tail: u64,
+        /// The last record.
+        head: u64,
+    },
 }
 
 /// The log's rings.
@@ -62,20 +92,15 @@ impl<'m> Log<'m> {
     /// # Errors
     ///
     /// Returns the reason if it cannot be read.
-    pub fn of(info: &Info, memory: &'m dyn Memory) -> Result<Self, String> {
-        let number = |key: String| {
-            let found = info.number(&key);
-            found.ok_or_else(|| format!("VMCOREINFO has no {key}"))
-        };
+    pub fn of(info: &Info, memory: &'m dyn Memory) -> Result<Self, NoLog> {
+        let number = |key: String| info.number(&key).ok_or(NoValue(key));
         let offset = |of: &str| number(format!("OFFSET({of})"));
         let size = |of: &str| number(format!("SIZE({of})"));
         let symbol = "SYMBOL(prb)";
-        let symbol = info.address(symbol).ok_or_else(|| {
-            format!("VMCOREINFO has no {symbol}: kernels before Linux 5.10 keep another log")
-        })?;
+        let symbol = info.address(symbol).ok_or(NoLog::Address(symbol))?;
         let at = |address: u64| {
             let found = long(memory, address);
-            found.ok_or_else(|| format!("the memory at {address:#x} is not in the snapshot"))
+            found.ok_or(NoLog::Memory(address))
         };
         let ring = at(symbol)?;
         let counter = offset("atomic_long_t.counter")?;
@@ -85,9 +110,10 @@ impl<'m> Log<'m> {
         let count_bits = field(descriptors, "prb_desc_ring.count_bits")? & 0xffff_ffff;
         let size_bits = field(texts, "prb_data_ring.size_bits")? & 0xffff_ffff;
         if count_bits > MAX_BITS || size_bits > MAX_SIZE_BITS {
-            return Err(format!(
-                "the log has impossible sizes: 2^{count_bits} records, 2^{size_bits} bytes"
-            ));
+            return Err(NoLog::Sizes {
+                count_bits,
+                size_bits,
+            });
         }
         let id = |of: &str| at(descriptors.wrapping_add(offset(of)?).wrapping_add(counter));
         let (head, tail) = (
@@ -97,9 +123,7 @@ impl<'m> Log<'m> {
         let count = 1 << count_bits;
         let left = (head.wrapping_sub(tail) & ID) + 1;
         if left > count {
-            return Err(format!(
-                "the log has impossible ends: records {tail:#x} to {head:#x}"
-            ));
+            return Err(NoLog::Ends { tail, head });
         }
         Ok(Self {
             memory,

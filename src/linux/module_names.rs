@@ -1,7 +1,7 @@
 //! The names of the functions of a kernel's modules, as an ELF file.
 
 use super::Memory;
-use super::modules;
+use super::modules::{self, NoModules};
 use super::physical::PhysicalKernel;
 use crate::program::kernel_symbols;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl ModuleNames {
         kernel: &PhysicalKernel<'_>,
         symbols: impl Iterator<Item = (&'s str, u64, u64)>,
         signed: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, NoModules> {
         let mut named: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
         for (name, address, size) in symbols {
             if modules::NAMES.contains(&name) {

@@ -70,16 +70,38 @@ pub struct Module {
     pub functions: Vec<Function>,
 }
 
+/// Why the modules of a kernel are not listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoModules {
+    /// The types of the kernel lack a member.
+    #[error("the kernel's types have no {structure}.{path}")]
+    Member {
+        /// The structure.
+        structure: &'static str,
+        /// The names of the member and of those that contain it.
+        path: &'static str,
+    },
+    /// The types of the kernel lack the ranges of code.
+    #[error("the kernel's types have no module.mem or module.core_layout")]
+    Code,
+    /// The types of the kernel are not known.
+    #[error("the kernel's types (BTF) are not in its memory")]
+    Types,
+    /// The list is not found.
+    #[error("the head of the list of modules is not found")]
+    Head,
+}
+
 impl Layout {
     /// Returns the layout in a kernel with these types.
     ///
     /// # Errors
     ///
-    /// Returns a message with its name if a member is missing.
-    pub fn of(types: &Btf<'_>) -> Result<Self, String> {
-        let member = |structure: &str, path: &str| {
+    /// Returns the reason if a member is missing.
+    pub fn of(types: &Btf<'_>) -> Result<Self, NoModules> {
+        let member = |structure: &'static str, path: &'static str| {
             let found = types.offset(structure, path);
-            found.ok_or_else(|| format!("the kernel's types have no {structure}.{path}"))
+            found.ok_or(NoModules::Member { structure, path })
         };
         Ok(Self {
             list: member("module", "list")?,
@@ -90,8 +112,7 @@ impl Layout {
             count: member("mod_kallsyms", "num_symtab")?,
             strings: member("mod_kallsyms", "strtab")?,
             kinds: types.offset("mod_kallsyms", "typetab"),
-            code: code(types)
-                .ok_or("the kernel's types have no module.mem or module.core_layout")?,
+            code: code(types).ok_or(NoModules::Code)?,
         })
     }
 
@@ -256,7 +277,7 @@ struct Left {
 pub fn of_kernel(
     kernel: &PhysicalKernel<'_>,
     symbols: &dyn Fn(&str) -> Vec<(u64, u64)>,
-) -> Result<(Vec<Module>, Option<String>), String> {
+) -> Result<(Vec<Module>, Option<String>), NoModules> {
     let layout = layout(kernel)?;
     let named = symbols(HEAD).into_iter().map(|(head, _)| head);
     let functions = REFERRING.iter().flat_map(|name| symbols(name));
@@ -277,12 +298,12 @@ pub fn of_kernel(
     match heads.next() {
         Some(head) => Ok(layout.all(kernel, head)),
         None if empty => Ok((Vec::new(), None)),
-        None => Err("the head of the list of modules is not found".to_owned()),
+        None => Err(NoModules::Head),
     }
 }
 
 /// The layout of modules, by the types in the kernel's memory.
-fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, String> {
+fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, NoModules> {
     let mut left = TRIED_TYPES;
     let places = kernel.places(btf::START).take(TRIED);
     let found = places.filter_map(|place| {
@@ -299,7 +320,7 @@ fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, String> {
             Err(why) => reason = reason.or(Some(why)),
         }
     }
-    Err(reason.unwrap_or_else(|| "the kernel's types (BTF) are not in its memory".to_owned()))
+    Err(reason.unwrap_or(NoModules::Types))
 }
 
 /// The offsets of the base and size of the ranges of code in `struct module`.

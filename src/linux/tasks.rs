@@ -31,6 +31,11 @@ pub struct Layout {
     on_cpu: Option<u64>,
 }
 
+/// Error for a member of `struct task_struct` that the types of a kernel do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the kernel's types have no task_struct.{0}")]
+pub struct NoMember(&'static str);
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -57,12 +62,12 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Returns a message with its name if a member is missing.
-    pub fn of(types: &Btf<'_>) -> Result<Self, String> {
+    /// Returns its name if a member is missing.
+    pub fn of(types: &Btf<'_>) -> Result<Self, NoMember> {
         let optional = |path: &str| types.offset("task_struct", path);
-        let member = |path: &str| {
+        let member = |path: &'static str| {
             let found = optional(path);
-            found.ok_or_else(|| format!("the kernel's types have no task_struct.{path}"))
+            found.ok_or(NoMember(path))
         };
         // Linux 5.14 renamed it, and made it shorter.
         let (state, state_size) = match optional("__state") {

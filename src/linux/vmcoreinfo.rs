@@ -13,6 +13,11 @@ const HEADER: usize = 12 + 12;
 /// The maximum size of the text: a page, which has at most 64 KiB.
 const MAX_TEXT: usize = 1 << 16;
 
+/// Error for a value that VMCOREINFO does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("VMCOREINFO has no {0}")]
+pub struct NoValue(pub(super) String);
+
 /// The values in VMCOREINFO, by key.
 #[derive(Clone, Debug)]
 pub struct Info(BTreeMap<String, String>);
@@ -64,9 +69,9 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// Returns a message with its name if a value is missing.
-    pub fn tables(&self) -> Result<KernelTables, String> {
-        let missing = |key: &str| format!("VMCOREINFO has no {key}");
+    /// Returns its name if a value is missing.
+    pub fn tables(&self) -> Result<KernelTables, NoValue> {
+        let missing = |key: &str| NoValue(key.to_owned());
         let number = |key: &str| self.number(key).ok_or_else(|| missing(key));
         let table = "SYMBOL(swapper_pg_dir)";
         let table = self.address(table).ok_or_else(|| missing(table))?;
@@ -127,7 +132,10 @@ mod tests {
         assert_eq!(info.address("KERNELOFFSET"), Some(0x1a0_0000));
         let without = Info::read(b"PAGESIZE=4096\nSYMBOL(swapper_pg_dir)=0\n");
         let reason = without.tables().unwrap_err();
-        assert_eq!(reason, "VMCOREINFO has no NUMBER(kimage_voffset)");
+        assert_eq!(
+            reason.to_string(),
+            "VMCOREINFO has no NUMBER(kimage_voffset)"
+        );
     }
 
     #[test]

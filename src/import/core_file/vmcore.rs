@@ -276,7 +276,10 @@ fn modules<'s>(
                 .map(|reason| CoreFileNote::NoModules { reason });
             out.notes.extend(broken.map(Into::into));
         }
-        Err(reason) => out.notes.push(CoreFileNote::NoModules { reason }.into()),
+        Err(reason) => {
+            let reason = reason.to_string();
+            out.notes.push(CoreFileNote::NoModules { reason }.into());
+        }
     }
 }
 

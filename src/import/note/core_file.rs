@@ -1,5 +1,6 @@
 //! Notes on core files.
 
+use crate::linux::vmcoreinfo::NoValue;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -54,7 +55,7 @@ pub enum CoreFileNote {
     /// Virtual addresses are not translated.
     NotTranslated {
         /// The reason.
-        reason: String,
+        reason: NoValue,
     },
     /// The offset of the kernel from its link address.
     KernelOffset {

@@ -4,6 +4,7 @@
 //! Where the kernel is at run time is known once it has relocated itself.
 
 use crate::linux::module_names::ModuleNames;
+use crate::linux::modules::NoModules;
 use crate::linux::physical::PhysicalKernel;
 use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
@@ -92,7 +93,7 @@ impl Kernel {
         ram: &Ram,
         text: u64,
         signed: bool,
-    ) -> Option<Result<ModuleNames, String>> {
+    ) -> Option<Result<ModuleNames, NoModules>> {
         let info = Info::find(&ram.bytes, false)?;
         let kernel = PhysicalKernel::new(ram.pieces(), &info)?;
         let symbols = kernel_symbols::placed(self.symbols.as_ref()?, text)?;

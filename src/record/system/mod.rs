@@ -341,6 +341,7 @@ fn module_names(session: &mut Session, kernel: &Kernel, ram: &Ram, signed: bool)
             names.file.map(Mapped::from)
         }
         Err(reason) => {
+            let reason = reason.to_string();
             note(Note::NoModules { reason });
             None
         }
