@@ -7,7 +7,6 @@
 use super::barriers::Barriers;
 use super::cells::{Cells, GranuleHasher};
 use super::graph::Graph;
-use super::regions::Regions;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
@@ -53,10 +52,11 @@ impl Lifetimes {
     /// Takes the computed addresses that are known now.
     pub fn find_reached(
         &mut self,
-        (cells, regions): (&Cells, &Regions),
+        cells: &Cells,
+        is_stack: impl Fn(u64) -> bool,
         is_direct: impl Fn(u32) -> bool,
     ) {
-        for cell in cells.all.iter().filter(|c| regions.is_stack(c.granule)) {
+        for cell in cells.all.iter().filter(|cell| is_stack(cell.granule)) {
             let mut seen = 0..0;
             for event in cell.events.from(0) {
                 let access = cells.events[event as usize].access;

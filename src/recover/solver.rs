@@ -8,16 +8,13 @@ use super::barriers::{Barriers, Watchers};
 use super::bits::Bits;
 use super::bounds::Bounds;
 use super::cells::{Cells, Connection, Event, GranuleHasher, Kind, Link, untagged};
-use super::connections::MAX_BELOW;
 use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
 use super::lifetimes::{Lifetimes, Reached};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
-use super::signals::{self, Frames};
+use super::signals::Frames;
 use super::sites::Sites;
-use super::status::Level;
-use super::system_calls::{self, Arguments, Effect};
 use super::template::{
     ARGUMENTS, CLEARS_BLOCK, Op, SAME_BY_CONVENTION, SIGNAL_ARGUMENTS, SIGNAL_FRAME, SYSTEM_CALL,
     Templates,
@@ -26,7 +23,6 @@ use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
-use std::ops::Range;
 
 /// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
 pub(super) const BASE: usize = 1;
@@ -74,18 +70,6 @@ pub(super) struct Access {
 pub(super) enum Layer {
     Proved,
     Inferred,
-}
-
-/// A search for what may have written a granule.
-#[derive(Debug)]
-pub(super) struct Search {
-    class: Class,
-    granule: u64,
-    /// As what it may have been written, up to which access.
-    parts: [(Class, u32); 3],
-    narrow: bool,
-    /// Stores below it that were passed.
-    below: usize,
 }
 
 /// What the solver reads.
@@ -252,36 +236,6 @@ impl Solver {
                 let top = Bits::new(!super::bits::low(56), untagged(bits.value));
                 self.learn(node, top, NONE);
             }
-        }
-    }
-
-    /// Looks when the slots of the stack were free, once nothing else is left to pass on. Returns whether
-    /// more may be passed on since.
-    pub fn find_lifetimes(&mut self, known: &Known<'_>) -> bool {
-        if self.lifetimes.is_some() {
-            return false;
-        }
-        let mut found = Lifetimes::find(&self.graph, &self.stack_pointers);
-        for (granule, accesses) in std::mem::take(&mut self.reached) {
-            for access in accesses {
-                found.reach(granule, access);
-            }
-        }
-        found.find_reached((&self.cells, &self.regions), |access| {
-            let relation = self.accesses[access as usize].relation;
-            let op = self.graph.relations[relation as usize].op;
-            known.templates.op(op).direct
-        });
-        self.lifetimes = Some(found);
-        self.find_barred();
-        self.relink_blocked(known);
-        true
-    }
-
-    /// Looks at which times there are barriers of the stack.
-    pub fn find_barred(&mut self) {
-        if let Some(lifetimes) = &mut self.lifetimes {
-            lifetimes.find_barred(&mut self.barriers[Class::Stack as usize]);
         }
     }
 
@@ -582,266 +536,6 @@ impl Solver {
             for event in first..first + u32::from(count) {
                 self.reconnect(event, known);
             }
-        }
-    }
-
-    /// A system call whose number may be known now.
-    fn system_call(&mut self, relation: u32, known: &Known<'_>) {
-        let number = self.graph.tag(relation, free_place(AccessKind::SystemCall));
-        if self.accesses[number as usize].place != Place::Open {
-            return;
-        }
-        match self.effect(relation, known.templates.is_narrow()) {
-            Effect::Nothing => {
-                if self.layer == Some(Layer::Proved) {
-                    self.accesses[number as usize].place = Place::Elsewhere;
-                }
-                self.resolved(number, known);
-            }
-            // More is known of which memory it is.
-            Effect::Layout(_) | Effect::Fills(_) => self.wake(number, known),
-            Effect::Unknown => {}
-        }
-    }
-
-    /// What a system call may write.
-    fn effect(&self, relation: u32, narrow: bool) -> Effect {
-        let call = self.graph.relations[relation as usize].nodes[BASE];
-        match (self.graph.bits(call).whole(), narrow) {
-            (None, _) => Effect::Unknown,
-            (Some(call), true) => system_calls::of_arm(call, self.arguments(relation)),
-            (Some(call), false) => system_calls::of_a64(call, self.arguments(relation)),
-        }
-    }
-
-    fn arguments(&self, relation: u32) -> Arguments {
-        let bits = |node: u32| self.graph.bits(node).whole();
-        let [result, _, second, _] = self.graph.relations[relation as usize].nodes;
-        // Built just before.
-        let before = relation.checked_sub(1);
-        let before = before.map(|before| self.graph.relations[before as usize]);
-        let [_, first, third, _] = match before.filter(|before| before.op == ARGUMENTS) {
-            Some(before) => before.nodes,
-            None => [NONE; 4],
-        };
-        Arguments {
-            first: bits(first),
-            second: bits(second),
-            third: bits(third),
-            result: bits(result),
-        }
-    }
-
-    /// Whether a system call, or an instruction that clears a block, kept the contents of a granule. That a
-    /// call which changes which memory there is did is also inferred as long as its arguments are not known,
-    /// because few calls take away what is used again.
-    pub fn spares(&self, number: u32, (class, granule): (Class, u64), narrow: bool) -> bool {
-        let Access { kind, relation, .. } = self.accesses[number as usize];
-        match kind {
-            AccessKind::SystemCall => {}
-            AccessKind::ClearBlock => return self.is_outside_block(relation, granule),
-            _ => return false,
-        }
-        let arguments = || self.arguments(relation);
-        let change = match self.effect(relation, narrow) {
-            Effect::Layout(change) => change,
-            Effect::Fills(buffer) => return buffer.spares(arguments(), granule << 3),
-            Effect::Nothing | Effect::Unknown => return false,
-        };
-        let inferred = self.layer == Some(Layer::Inferred) && class != Class::Anything;
-        match change.takes(arguments(), granule << 3) {
-            Some(takes) => !takes,
-            None => inferred,
-        }
-    }
-
-    /// Whether a granule is in no block that an instruction may have cleared.
-    fn is_outside_block(&self, relation: u32, granule: u64) -> bool {
-        /// The largest block (DDI 0487, DCZID_EL0), in granules.
-        const LARGEST: u64 = 2048 / 8;
-        let base = self.graph.relations[relation as usize].nodes[BASE];
-        let base = self.graph.bits(base).whole();
-        base.is_some_and(|base| untagged(base) >> 3 & !(LARGEST - 1) != granule & !(LARGEST - 1))
-    }
-
-    /// A signal: its frame is where memory still holds it, on the same stack or another (sigaltstack).
-    fn signal_frame(&mut self, relation: u32, known: &Known<'_>) {
-        let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
-        let is_open = self.graph.bits(handler).whole().is_none();
-        if self.layer == Some(Layer::Inferred)
-            && known.is_final
-            && is_open
-            && let Some(stack_pointer) = self.graph.bits(before).whole()
-            && let Some(frame) = signals::frame_below(stack_pointer, known.memory).or_else(|| {
-                let frames = &mut self.frames;
-                let frames = frames.get_or_insert_with(|| Frames::find(known.memory));
-                frames.with(stack_pointer)
-            })
-        {
-            self.learn(handler, Bits::known(frame), relation);
-        }
-    }
-
-    /// What the kernel passes to a handler, if the frame still describes a signal. It may be an earlier
-    /// one: a handler without SA_SIGINFO gets no description, and does not read it either.
-    fn signal_arguments(&mut self, relation: u32, known: &Known<'_>) {
-        let [registers @ .., handler] = self.graph.relations[relation as usize].nodes;
-        let is_base = |&(relation, index): &(u32, usize)| {
-            let op = self.graph.relations[relation as usize].op;
-            index == BASE && known.templates.op(op).access().is_some()
-        };
-        let reads = |node: u32| node != NONE && self.graph.places(node).any(|at| is_base(&at));
-        if self.layer == Some(Layer::Inferred)
-            && known.is_final
-            && reads(registers[1])
-            && let Some(frame) = self.graph.bits(handler).whole()
-            && let Some(arguments) = signals::arguments(frame, known.memory)
-        {
-            for (node, value) in registers.into_iter().zip(arguments) {
-                self.learn(node, Bits::known(value), relation);
-            }
-        }
-    }
-
-    /// Whether others may have written a class of cells between a step and the end. That they ended is not
-    /// proof: the kernel may write for them afterwards.
-    pub fn is_shared(&self, class: Class, step: u32, others: bool) -> bool {
-        let private = class == Class::Protected || class == Class::Stack;
-        let alone = class != Class::Anything && step <= self.alone_from;
-        !private && (self.memory_contradicts || others && !alone)
-    }
-
-    /// Starts to look for what may have written a granule of a class, among some accesses.
-    pub fn search(
-        &self,
-        (class, granule): (Class, u64),
-        narrow: bool,
-        accesses: &Range<u32>,
-    ) -> Search {
-        Search {
-            class,
-            granule,
-            parts: self.parts((class, granule), accesses),
-            narrow,
-            below: 0,
-        }
-    }
-
-    /// As what a granule of a class may have been written, up to which access.
-    fn parts(&self, (class, granule): (Class, u64), accesses: &Range<u32>) -> [(Class, u32); 3] {
-        let Some(lifetimes) = self.lifetimes.as_ref().filter(|_| class == Class::Stack) else {
-            return [(class, u32::MAX); 3];
-        };
-        let class = |lifetime: &Range<u32>| {
-            if self.is_slot(lifetimes, granule, lifetime) {
-                Class::Protected
-            } else {
-                Class::Stack
-            }
-        };
-        let newer = lifetimes.of(granule, accesses.start.saturating_sub(1));
-        if newer.contains(&accesses.end) {
-            return [(class(&newer), u32::MAX); 3];
-        }
-        let older = lifetimes.of(granule, accesses.end);
-        [
-            (class(&newer), newer.end),
-            (Class::Stack, older.start),
-            (class(&older), u32::MAX),
-        ]
-    }
-
-    /// Whether only the stack and frame pointers are known to reach a granule in a lifetime.
-    fn is_slot(&self, lifetimes: &Lifetimes, granule: u64, lifetime: &Range<u32>) -> bool {
-        let cell = self.cells.find(granule);
-        let is_accessed = cell.is_some_and(|cell| {
-            let events = &self.cells.all[cell as usize].events;
-            let event = events.get(events.place(lifetime.start.max(1)));
-            event.is_some_and(|event| self.cells.events[event as usize].access < lifetime.end)
-        });
-        let is_record = || lifetime.start == 0 && self.regions.is_record(granule);
-        (is_accessed || is_record()) && !lifetimes.is_reached(granule, lifetime)
-    }
-
-    /// The next access from one on, towards the past, that may have written what is looked for, whatever
-    /// it stored.
-    pub fn next_barrier(&mut self, search: &mut Search, from: u32) -> Option<u32> {
-        let mut from = from;
-        loop {
-            let barrier = self.next_in_parts(&search.parts, from)?;
-            from = if let Some(next) = self.next_in_stack(search, barrier) {
-                next
-            } else if self.spares(barrier, (search.class, search.granule), search.narrow) {
-                barrier + 1
-            } else if search.class.is_stack()
-                && search.below < MAX_BELOW
-                && self.is_below(barrier, search.granule)
-            {
-                search.below += 1;
-                barrier + 1
-            } else {
-                return Some(barrier);
-            };
-        }
-    }
-
-    fn next_in_parts(&mut self, parts: &[(Class, u32)], mut from: u32) -> Option<u32> {
-        for &(class, end) in parts {
-            if from < end {
-                let next = self.barriers[class as usize].first(from);
-                if let Some(next) = next.filter(|next| *next < end) {
-                    return Some(next);
-                }
-                from = end;
-            }
-        }
-        None
-    }
-
-    /// If what is looked for was no part of the stack at a barrier: the next access at which it may have
-    /// been, or that may write any slot.
-    fn next_in_stack(&mut self, search: &Search, barrier: u32) -> Option<u32> {
-        let lifetimes = self
-            .lifetimes
-            .as_ref()
-            .filter(|_| search.class.is_stack())?;
-        if !self.regions.has_one_stack() {
-            return None;
-        }
-        let next = lifetimes.outside(search.granule, barrier)?;
-        let slots = &mut self.barriers[Class::Protected as usize];
-        let any = slots.first(barrier).unwrap_or(u32::MAX);
-        (any > barrier).then_some(next.min(any))
-    }
-
-    /// Whether accesses from one up to another may have written a class of cells.
-    pub fn is_barred(
-        &mut self,
-        (class, granule): (Class, u64),
-        narrow: bool,
-        accesses: Range<u32>,
-    ) -> bool {
-        let first = self.first_barrier((class, granule), narrow, accesses);
-        first.is_some()
-    }
-
-    /// The first access among some, towards the past, that may have written a granule of a class.
-    pub fn first_barrier(
-        &mut self,
-        (class, granule): (Class, u64),
-        narrow: bool,
-        accesses: Range<u32>,
-    ) -> Option<u32> {
-        let mut search = self.search((class, granule), narrow, &accesses);
-        let first = self.next_barrier(&mut search, accesses.start);
-        first.filter(|first| *first < accesses.end)
-    }
-
-    /// The class of a granule at a level.
-    pub fn class_at(&self, granule: u64, level: Level) -> Class {
-        match (level, self.cells.find(granule)) {
-            (Level::Inferred, _) => self.regions.class_of(granule),
-            (Level::Proved | Level::Off, _) => Class::Anything,
         }
     }
 

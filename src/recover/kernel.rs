@@ -1,0 +1,96 @@
+//! What the kernel is known to do in system calls and when signals are delivered.
+
+use super::bits::Bits;
+use super::graph::NONE;
+use super::signals::{self, Frames};
+use super::solver::{AccessKind, BASE, Known, Layer, Place, Solver, free_place};
+use super::system_calls::{self, Arguments, Effect};
+use super::template::ARGUMENTS;
+
+impl Solver {
+    /// A system call whose number may be known now.
+    pub(super) fn system_call(&mut self, relation: u32, known: &Known<'_>) {
+        let number = self.graph.tag(relation, free_place(AccessKind::SystemCall));
+        if self.accesses[number as usize].place != Place::Open {
+            return;
+        }
+        match self.effect(relation, known.templates.is_narrow()) {
+            Effect::Nothing => {
+                if self.layer == Some(Layer::Proved) {
+                    self.accesses[number as usize].place = Place::Elsewhere;
+                }
+                self.resolved(number, known);
+            }
+            // More is known of which memory it is.
+            Effect::Layout(_) | Effect::Fills(_) => self.wake(number, known),
+            Effect::Unknown => {}
+        }
+    }
+
+    /// What a system call may write.
+    pub(super) fn effect(&self, relation: u32, narrow: bool) -> Effect {
+        let call = self.graph.relations[relation as usize].nodes[BASE];
+        match (self.graph.bits(call).whole(), narrow) {
+            (None, _) => Effect::Unknown,
+            (Some(call), true) => system_calls::of_arm(call, self.arguments(relation)),
+            (Some(call), false) => system_calls::of_a64(call, self.arguments(relation)),
+        }
+    }
+
+    pub(super) fn arguments(&self, relation: u32) -> Arguments {
+        let bits = |node: u32| self.graph.bits(node).whole();
+        let [result, _, second, _] = self.graph.relations[relation as usize].nodes;
+        // Built just before.
+        let before = relation.checked_sub(1);
+        let before = before.map(|before| self.graph.relations[before as usize]);
+        let [_, first, third, _] = match before.filter(|before| before.op == ARGUMENTS) {
+            Some(before) => before.nodes,
+            None => [NONE; 4],
+        };
+        Arguments {
+            first: bits(first),
+            second: bits(second),
+            third: bits(third),
+            result: bits(result),
+        }
+    }
+
+    /// A signal: its frame is where memory still holds it, on the same stack or another (sigaltstack).
+    pub(super) fn signal_frame(&mut self, relation: u32, known: &Known<'_>) {
+        let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
+        let is_open = self.graph.bits(handler).whole().is_none();
+        if self.layer == Some(Layer::Inferred)
+            && known.is_final
+            && is_open
+            && let Some(stack_pointer) = self.graph.bits(before).whole()
+            && let Some(frame) = signals::frame_below(stack_pointer, known.memory).or_else(|| {
+                let frames = &mut self.frames;
+                let frames = frames.get_or_insert_with(|| Frames::find(known.memory));
+                frames.with(stack_pointer)
+            })
+        {
+            self.learn(handler, Bits::known(frame), relation);
+        }
+    }
+
+    /// What the kernel passes to a handler, if the frame still describes a signal. It may be an earlier
+    /// one: a handler without SA_SIGINFO gets no description, and does not read it either.
+    pub(super) fn signal_arguments(&mut self, relation: u32, known: &Known<'_>) {
+        let [registers @ .., handler] = self.graph.relations[relation as usize].nodes;
+        let is_base = |&(relation, index): &(u32, usize)| {
+            let op = self.graph.relations[relation as usize].op;
+            index == BASE && known.templates.op(op).access().is_some()
+        };
+        let reads = |node: u32| node != NONE && self.graph.places(node).any(|at| is_base(&at));
+        if self.layer == Some(Layer::Inferred)
+            && known.is_final
+            && reads(registers[1])
+            && let Some(frame) = self.graph.bits(handler).whole()
+            && let Some(arguments) = signals::arguments(frame, known.memory)
+        {
+            for (node, value) in registers.into_iter().zip(arguments) {
+                self.learn(node, Bits::known(value), relation);
+            }
+        }
+    }
+}
