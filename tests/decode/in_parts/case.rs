@@ -1,0 +1,348 @@
+//! A buffer of a snapshot, decoded at a level in a form: as a whole, and in parts.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::skip;
+use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Saved, Visitor, traced_core};
+use armsnap::decode::parts::{
+    Decoders, Joiner, Output, Page, Part, PartDecoder, PartError, PartState, Sizes, decode_in_parts,
+};
+use armsnap::decode::{Decoding, Image, Resumable, Source, Totals, Unsaved, decode_buffer};
+use armsnap::flow::{Flow, FlowConfig};
+use armsnap::program::disassembly::Disassembler;
+use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::report::listing::branches::Branches;
+use armsnap::report::listing::elements::ElementListing;
+use armsnap::report::listing::instructions::InstructionListing;
+use armsnap::report::listing::jsonl::JsonLines;
+use armsnap::report::listing::nothing::NoLines;
+use armsnap::report::listing::packets::PacketListing;
+use armsnap::report::listing::text::TextLines;
+use armsnap::report::listing::{Lines, Listed};
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Level {
+    Packets,
+    Elements,
+    Branches,
+    Instructions,
+}
+
+pub(super) const LEVELS: [Level; 4] = [
+    Level::Packets,
+    Level::Elements,
+    Level::Branches,
+    Level::Instructions,
+];
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    Text,
+    Json,
+    Nothing,
+}
+
+struct Make<'a, L> {
+    level: Level,
+    lines: L,
+    image: Image<'a>,
+    m_profile: bool,
+    counts_cycles: bool,
+}
+
+impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
+    type Output = Box<dyn Resumable<dyn Listed + 'a> + 'a>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
+    {
+        let Self { lines, image, .. } = self;
+        match (self.level, flow) {
+            (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(lines))),
+            (Level::Branches, _) => {
+                let branches = Branches::new(lines, self.counts_cycles);
+                Box::new(Source::with_elements(packets, elements, branches))
+            }
+            (Level::Elements, Some(flow)) => {
+                let flow = Flow::new(flow, image);
+                let listing = ElementListing::new(lines);
+                Box::new(Source::with_flow(packets, elements, flow, listing))
+            }
+            (Level::Instructions, Some(flow)) => {
+                let disassembler = Disassembler::new(self.m_profile).unwrap();
+                let listing = InstructionListing::new(lines, image, None, disassembler);
+                let flow = Flow::new(flow, image);
+                Box::new(Source::with_flow(packets, elements, flow, listing))
+            }
+            (_, None) => {
+                let listing = ElementListing::new(lines);
+                Box::new(Source::with_elements(packets, elements, listing))
+            }
+        }
+    }
+}
+
+/// What a source gives for a piece.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) text: String,
+    pub(super) counts: [u64; 3],
+    pub(super) unfollowed: Option<(u64, u64, Option<u64>)>,
+    pub(super) packets: u64,
+}
+
+impl Output for Taken {
+    fn bytes(&self) -> usize {
+        self.text.len()
+    }
+}
+
+fn take(listed: &mut (dyn Listed + '_), packets: u64) -> Taken {
+    let counts = listed.counts();
+    let unfollowed = listed.unfollowed().map(|unfollowed| {
+        let branch = unfollowed.branch.map(|address| address.0);
+        (unfollowed.times, unfollowed.first.0, branch)
+    });
+    listed.reset();
+    Taken {
+        text: String::from_utf8(listed.text().take()).unwrap(),
+        counts: [counts.ranges, counts.instructions, counts.elements],
+        unfollowed,
+        packets,
+    }
+}
+
+/// A snapshot and how it is decoded.
+pub(super) struct Case<'a> {
+    pub(super) loaded: &'a OpenSnapshot,
+    pub(super) memories: &'a [CoreMemory],
+    pub(super) buffer: CaptureBuffer,
+    pub(super) level: Level,
+    pub(super) form: Form,
+    pub(super) piece: usize,
+}
+
+/// The outputs of all sources for each piece, and the bytes of each trace ID.
+pub(super) type Decoded = (Vec<Vec<Taken>>, Totals);
+
+impl Case<'_> {
+    fn make(&self, source: &CaptureSource) -> Box<dyn Resumable<dyn Listed + '_> + '_> {
+        let id = source.trace_id;
+        match self.form {
+            Form::Text => self.with(source, TextLines::new(id, None)),
+            Form::Json => self.with(source, JsonLines::new(&source.name, &self.buffer.name, id)),
+            Form::Nothing => self.with(source, NoLines::default()),
+        }
+    }
+
+    fn with<'a, L: Lines + 'a>(
+        &'a self,
+        source: &CaptureSource,
+        lines: L,
+    ) -> Box<dyn Resumable<dyn Listed + 'a> + 'a> {
+        let devices = &self.loaded.snapshot.devices;
+        let core = source.core.map(|core| traced_core(&devices[core]));
+        source.visit(Make {
+            level: self.level,
+            lines,
+            image: Image(source.core.map(|core| &self.memories[core])),
+            m_profile: core.is_some_and(|core| core.is_microcontroller()),
+            counts_cycles: source.config.counts_cycles(),
+        })
+    }
+
+    fn decoders(&self) -> Decoders<'_, dyn Listed + '_> {
+        let sources = self.buffer.sources.iter();
+        sources
+            .map(|source| (source.trace_id, self.make(source)))
+            .collect()
+    }
+
+    /// Decodes as a whole.
+    pub(super) fn whole(&self) -> Decoded {
+        let mut decoders = Vec::new();
+        for (id, decoder) in self.decoders() {
+            let decoder: Box<dyn Decoding<_>> = decoder;
+            decoders.push((id, decoder));
+        }
+        let mut pieces: Vec<Vec<Taken>> = Vec::new();
+        let count = decoders.len();
+        let totals = decode_buffer(&self.buffer, &mut decoders, self.piece, |index, listed| {
+            if index == 0 {
+                pieces.push(vec![Taken::default(); count]);
+            }
+            pieces.last_mut().unwrap()[index] = take(listed, 0);
+            Ok::<(), ()>(())
+        });
+        // Packets are counted at the end.
+        for (index, (_, decoder)) in decoders.iter().enumerate() {
+            if let Some(last) = pieces.last_mut() {
+                last[index].packets = decoder.packets();
+            }
+        }
+        (pieces, totals.unwrap())
+    }
+
+    /// Decodes each part on its own, and joins them. `remote` sends everything through text.
+    /// Returns also the number of pages that were taken from parts.
+    pub(super) fn joined(&self, parts: &[Part], remote: bool) -> Option<(Decoded, u64)> {
+        let new = PartDecoder::new(&self.buffer, self.decoders(), self.piece, &take);
+        let mut decoder = new.ok()?;
+        let mut joiner = Joiner::new(&self.buffer, self.decoders(), self.piece, &take).unwrap();
+        let mut pieces = Vec::new();
+        let mut give = |outputs, _| {
+            pieces.push(outputs);
+            Ok::<(), PartError>(())
+        };
+        for part in parts {
+            let mut pages: Vec<Page<Taken>> = Vec::new();
+            let part: Part = sent(part, remote);
+            let exit: Result<PartState, Unsaved> = decoder.decode(&part, |page| {
+                pages.push(page);
+                true
+            });
+            joiner.begin(part.start, &mut give).unwrap();
+            for page in pages {
+                joiner.page(sent(&page, remote), &mut give).unwrap();
+            }
+            if let Ok(exit) = exit {
+                joiner.end(&sent(&exit, remote)).unwrap();
+            }
+        }
+        joiner.decode(self.buffer.bytes(), &mut give).unwrap();
+        let taken = joiner.taken();
+        let totals = joiner.totals();
+        Some(((counted_at_end(pieces), totals), taken))
+    }
+
+    /// Decodes on several threads; `None` if that is not worth while.
+    pub(super) fn on_threads(&self, sizes: Sizes, jobs: usize) -> Option<Decoded> {
+        let mut pieces = Vec::new();
+        let make = || Ok::<_, PartError>(self.decoders());
+        let give = |outputs, _| {
+            pieces.push(outputs);
+            Ok::<(), PartError>(())
+        };
+        let totals = decode_in_parts(&self.buffer, sizes, jobs, &make, &take, give).unwrap();
+        Some((counted_at_end(pieces), totals?))
+    }
+
+    pub(super) fn name(&self) -> String {
+        let (level, form, piece) = (self.level, self.form, self.piece);
+        let buffer = &self.buffer.name;
+        format!("{buffer}, {level:?} {form:?}, pieces of {piece}")
+    }
+}
+
+/// Sends a value to another machine and back.
+pub(super) fn sent<T: Serialize + for<'a> Deserialize<'a> + Clone>(value: &T, remote: bool) -> T {
+    match remote {
+        true => serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap(),
+        false => value.clone(),
+    }
+}
+
+/// Moves the packets to the last piece.
+fn counted_at_end(mut pieces: Vec<Vec<Taken>>) -> Vec<Vec<Taken>> {
+    let count = pieces.first().map_or(0, Vec::len);
+    for index in 0..count {
+        let packets = pieces.iter_mut();
+        let packets = packets.map(|piece| std::mem::take(&mut piece[index].packets));
+        let sum = packets.sum();
+        pieces.last_mut().unwrap()[index].packets = sum;
+    }
+    pieces
+}
+
+#[track_caller]
+pub(super) fn assert_same(found: &Decoded, wanted: &Decoded, name: &str) {
+    for (number, (found, wanted)) in found.0.iter().zip(&wanted.0).enumerate() {
+        assert_eq!(found, wanted, "{name}: piece {number}");
+    }
+    assert_eq!(found.0.len(), wanted.0.len(), "{name}");
+    assert!(found.1 == wanted.1, "{name}: totals");
+}
+
+/// Cuts `total` bytes into parts of 1 to 4 pieces with lead-ins of any length.
+pub(super) fn parts(total: u64, piece: usize, mut random: impl FnMut() -> u64) -> Vec<Part> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    while start < total {
+        let end = (start + (random() % 4 + 1) * piece as u64).min(total);
+        let most = [0, 64, 1 << 10, total][random() as usize % 4];
+        parts.push(Part {
+            lead_in: start.saturating_sub(random() % (most + 1)),
+            start,
+            end,
+        });
+        start = end;
+    }
+    parts
+}
+
+pub(super) fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
+    move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed >> 8
+    }
+}
+
+/// The snapshots with trace, here and in ../shared.
+pub(super) fn snapshots() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    for from in [
+        "testdata/recorded",
+        "../shared/snapshots",
+        "../shared/captures",
+    ] {
+        let Ok(entries) = std::fs::read_dir(root.join(from)) else {
+            skip::missing("../shared is not there");
+            continue;
+        };
+        let paths = entries.map(|entry| entry.unwrap().path());
+        found.extend(paths.filter(|path| path.join("snapshot.ini").is_file()));
+    }
+    found.sort();
+    found
+}
+
+/// Calls `each` for all buffers of a snapshot.
+pub(super) fn cases(path: &Path, mut each: impl FnMut(Case<'_>)) {
+    let loaded: OpenSnapshot = Snapshot::open(path, &OpenOptions::default()).unwrap();
+    let (capture, _) = Capture::open(&loaded);
+    let devices = loaded.snapshot.devices.iter();
+    let memories: Vec<CoreMemory> = devices
+        .map(|device| CoreMemory::new(&loaded, device))
+        .collect();
+    for buffer in &capture.buffers {
+        if buffer.sources.is_empty() || buffer.bytes() == 0 {
+            continue;
+        }
+        each(Case {
+            loaded: &loaded,
+            memories: &memories,
+            buffer: buffer.clone(),
+            level: Level::Packets,
+            form: Form::Nothing,
+            piece: 1,
+        });
+    }
+}
+
+pub(super) fn bytes_of(buffer: &CaptureBuffer) -> Vec<u8> {
+    buffer.parts.iter().flat_map(|part| part.to_vec()).collect()
+}
+
+/// The buffer of a snapshot with other bytes.
+pub(super) fn with_bytes(mut case: Case<'_>, bytes: Vec<u8>) -> Case<'_> {
+    case.buffer.parts = vec![bytes.into()];
+    case
+}
