@@ -23,7 +23,8 @@ use std::cell::RefCell;
 const FIRST: u32 = 1 << 16;
 /// Steps before a position that are looked at, too: what they compute may be used after it.
 const BEFORE: u32 = 1 << 14;
-/// The most steps that are solved in one go before it is known how much memory they take.
+/// The most steps that are solved in one go before it is known how much memory they take; those of a
+/// shorter history all are.
 const ESTIMATED: u32 = 1 << 18;
 /// The least memory that a step takes, in bytes.
 const LEAST_BYTES: usize = 200;
@@ -305,6 +306,7 @@ impl Window {
                 }
                 Err(_) => room,
             };
+            let count = count.max(self.short_history(history, room, cancel)?);
             if self.each == 0 && count > ESTIMATED {
                 // How much memory a step takes is known then.
                 self.grow_by(history, FIRST, most_bytes, cancel)?;
@@ -314,6 +316,17 @@ impl Window {
                 return Some(self.course.find(position));
             }
         }
+    }
+
+    /// The number of steps of all history, if it is short and nothing is solved yet: facts of a program's
+    /// start reach far, so all of it is solved together then.
+    fn short_history(&mut self, history: &mut History, room: u32, cancel: &Cancel) -> Option<u32> {
+        if self.each != 0 {
+            return Some(0);
+        }
+        let (begin, most) = (history.begin(), room.min(ESTIMATED));
+        let all = self.course.distance(history, begin, most, cancel)?;
+        Some(all.unwrap_or(0))
     }
 
     /// Infers stack pointers from the end back to a position. `None` if it was cancelled.

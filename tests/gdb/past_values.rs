@@ -604,7 +604,7 @@ const FAR: &str = r#"
 long cell;
 void _start(void)
 {
-    __asm__ volatile("mov x20, #0x1234\n mov x9, #60000\n 0: subs x9, x9, #1\n b.ne 0b\n"
+    __asm__ volatile("mov x20, #0x1234\n mov x9, #0x30000\n 0: subs x9, x9, #1\n b.ne 0b\n"
                      "mov x9, #1\n mov x9, #2\n adrp x10, cell\n str x20, [x10, #:lo12:cell]\n"
                      "mov x20, xzr\n str x20, [x10, #:lo12:cell]\n str x20, [x20]\n"
                      ::: "x9", "x10", "x20", "memory", "cc");
