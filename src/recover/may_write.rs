@@ -22,7 +22,7 @@ pub(super) struct Search {
 }
 
 impl Solver {
-    /// Looks when the slots of the stack were free, once nothing else is left to pass on. Returns whether
+    /// Looks when words of the stack were part of it, once nothing else is left to pass on. Returns whether
     /// more may be passed on since.
     pub(super) fn find_lifetimes(&mut self, known: &Known<'_>) -> bool {
         if self.lifetimes.is_some() {
@@ -55,9 +55,9 @@ impl Solver {
 
     /// The class of a granule at a level.
     pub(super) fn class_at(&self, granule: u64, level: Level) -> Class {
-        match (level, self.cells.find(granule)) {
-            (Level::Inferred, _) => self.regions.class_of(granule),
-            (Level::Proved | Level::Off, _) => Class::Anything,
+        match level {
+            Level::Inferred => self.regions.class_of(granule),
+            Level::Proved | Level::Off => Class::Anything,
         }
     }
 
@@ -76,8 +76,8 @@ impl Solver {
         narrow: bool,
         accesses: Range<u32>,
     ) -> bool {
-        let first = self.first_barrier((class, granule), narrow, accesses);
-        first.is_some()
+        self.first_barrier((class, granule), narrow, accesses)
+            .is_some()
     }
 
     /// The first access among some, towards the past, that may have written a granule of a class.
