@@ -49,6 +49,8 @@ pub(super) trait Sink {
     fn found(&mut self, _location: usize, _node: u32) {}
     /// The stack pointer changed: its node from there on, and the access behind it.
     fn stack_pointer(&mut self, _node: u32, _access: u32) {}
+    /// The stack pointer may be set to another stack.
+    fn switches_stack(&mut self) {}
     /// A value of the stack pointer is not above another.
     fn below(&mut self, _node: u32, _bound: u32) {}
     /// An operation left a constant or something unknown in a node.
@@ -537,6 +539,9 @@ impl Builder {
             self.node(to, sink);
         }
         self.changes(to, sink);
+        if op.switches_stack() {
+            sink.switches_stack();
+        }
         let result = std::mem::replace(&mut self.current[to], NONE);
         match (op.operation, op.operands[0]) {
             (Operation::Unknown, _) => sink.left(result, number),

@@ -2,6 +2,7 @@
 
 use super::bits::Bits;
 use super::graph::NONE;
+use super::regions::Class;
 use super::signals::{self, Frames};
 use super::solver::{AccessKind, BASE, Known, Layer, Place, Solver, free_place};
 use super::system_calls::{self, Arguments, Effect};
@@ -14,7 +15,7 @@ impl Solver {
         if self.accesses[number as usize].place != Place::Open {
             return;
         }
-        match self.effect(relation, known.templates.is_narrow()) {
+        match self.effect(relation, known.templates.is_narrow(), Class::Other) {
             Effect::Nothing => {
                 if self.layer == Some(Layer::Proved) {
                     self.accesses[number as usize].place = Place::Elsewhere;
@@ -27,18 +28,18 @@ impl Solver {
         }
     }
 
-    /// What a system call may write.
-    pub(super) fn effect(&self, relation: u32, narrow: bool) -> Effect {
-        let call = self.graph.relations[relation as usize].nodes[BASE];
-        match (self.graph.bits(call).whole(), narrow) {
+    /// What a system call may write of a class of cells.
+    pub(super) fn effect(&self, relation: u32, narrow: bool, class: Class) -> Effect {
+        let arguments = || self.arguments(relation, class);
+        match (self.known_value(relation, BASE, class), narrow) {
             (None, _) => Effect::Unknown,
-            (Some(call), true) => system_calls::of_arm(call, self.arguments(relation)),
-            (Some(call), false) => system_calls::of_a64(call, self.arguments(relation)),
+            (Some(call), true) => system_calls::of_arm(call, arguments()),
+            (Some(call), false) => system_calls::of_a64(call, arguments()),
         }
     }
 
-    pub(super) fn arguments(&self, relation: u32) -> Arguments {
-        let bits = |node: u32| self.graph.bits(node).whole();
+    pub(super) fn arguments(&self, relation: u32, class: Class) -> Arguments {
+        let bits = |node: u32| self.value_in(node, class);
         let [result, _, second, _] = self.graph.relations[relation as usize].nodes;
         // Built just before.
         let before = relation.checked_sub(1);

@@ -5,19 +5,18 @@
 //! part of an array, whose accesses need not be known.
 
 use super::barriers::Barriers;
-use super::cells::{Cells, GranuleHasher};
+use super::cells::Cells;
 use super::graph::Graph;
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Accesses by computed addresses, by granule.
-pub(super) type Reached = HashMap<u64, Vec<u32>, BuildHasherDefault<GranuleHasher>>;
+/// Accesses by computed addresses: granule, and number.
+pub(super) type Reached = BTreeSet<(u64, u32)>;
 
 /// The values that the stack pointer had, backward in time; 0 where they are not known.
 #[derive(Debug, Default)]
 pub(super) struct Lifetimes {
-    /// By value: the access behind the instruction that left it.
+    /// By value: the earliest access that was executed while the stack pointer had it.
     accesses: Vec<u32>,
     values: Tree,
     /// An access in each lifetime that has one.
@@ -35,7 +34,7 @@ impl Lifetimes {
         }
     }
 
-    /// Takes between which values there are barriers now: before there are more, this is needed again.
+    /// Notes during which values there are barriers. Must be called again when barriers are added.
     pub fn find_barred(&mut self, barriers: &mut Barriers) {
         let mut from = 0;
         let mut next = barriers.first(from).unwrap_or(u32::MAX);
@@ -78,17 +77,18 @@ impl Lifetimes {
         if self.is_reached(granule, &lifetime) {
             return None;
         }
-        self.reached.entry(granule).or_default().push(access);
+        self.reached.insert((granule, access));
         Some(lifetime)
     }
 
     /// Whether a computed address is known to reach a granule in a lifetime.
     pub fn is_reached(&self, granule: u64, lifetime: &Range<u32>) -> bool {
-        let reached = self.reached.get(&granule);
-        reached.is_some_and(|reached| reached.iter().any(|access| lifetime.contains(access)))
+        let range = (granule, lifetime.start)..(granule, lifetime.end);
+        self.reached.range(range).next().is_some()
     }
 
-    /// The accesses around one while which a granule was part of the stack all the time.
+    /// The stretch of accesses around one during which the stack pointer never was above a granule. It includes
+    /// the stretch before, with the stack pointer above: the stores of a push are there.
     pub fn of(&self, granule: u64, access: u32) -> Range<u32> {
         let bound = granule << 3;
         let here = self.accesses.partition_point(|&behind| behind < access);
@@ -101,14 +101,17 @@ impl Lifetimes {
     /// If a granule is known not to have been part of the stack at a barrier: the next access, towards the
     /// past, from which on it may have been at another one.
     pub fn outside(&self, granule: u64, barrier: u32) -> Option<u32> {
-        let bound = granule << 3;
+        // A part of it may have been: in AArch32 the stack is aligned to four bytes.
+        let bound = (granule << 3) + 7;
         let here = self.accesses.partition_point(|&behind| behind < barrier);
         let next = self.values.first_marked_up_to(bound, here)?;
         (next > here).then(|| self.accesses[next - 1] + 1)
     }
 
     pub fn bytes(&self) -> usize {
-        self.accesses.capacity() * size_of::<u32>() + self.values.bytes()
+        self.accesses.capacity() * size_of::<u32>()
+            + self.values.bytes()
+            + self.reached.len() * 2 * size_of::<(u64, u32)>()
     }
 }
 

@@ -14,12 +14,19 @@ use std::ops::Range;
 pub(super) struct Search {
     class: Class,
     granule: u64,
-    /// As what it may have been written, up to which access.
+    /// The class that it has, by stretch: each with the access at which the stretch ends.
     parts: [(Class, u32); 3],
+    /// The access at which the search ends.
+    end: u32,
     narrow: bool,
     /// Stores below it that were passed.
     below: usize,
+    /// What is known to have written elsewhere, and was passed.
+    spared: usize,
 }
+
+/// The most system calls and cleared blocks that a search passes.
+const MAX_SPARED: usize = 4096;
 
 impl Solver {
     /// Looks when words of the stack were part of it, once nothing else is left to pass on. Returns whether
@@ -29,10 +36,8 @@ impl Solver {
             return false;
         }
         let mut found = Lifetimes::find(&self.graph, &self.stack_pointers);
-        for (granule, accesses) in std::mem::take(&mut self.reached) {
-            for access in accesses {
-                found.reach(granule, access);
-            }
+        for (granule, access) in std::mem::take(&mut self.reached) {
+            found.reach(granule, access);
         }
         let is_stack = |granule| self.regions.is_stack(granule);
         found.find_reached(&self.cells, is_stack, |access| {
@@ -88,8 +93,7 @@ impl Solver {
         accesses: Range<u32>,
     ) -> Option<u32> {
         let mut search = self.search((class, granule), narrow, &accesses);
-        let first = self.next_barrier(&mut search, accesses.start);
-        first.filter(|first| *first < accesses.end)
+        self.next_barrier(&mut search, accesses.start)
     }
 
     /// Starts to look for what may have written a granule of a class, among some accesses.
@@ -103,12 +107,14 @@ impl Solver {
             class,
             granule,
             parts: self.parts((class, granule), accesses),
+            end: accesses.end,
             narrow,
             below: 0,
+            spared: 0,
         }
     }
 
-    /// As what a granule of a class may have been written, up to which access.
+    /// The class that a granule has, by stretch.
     fn parts(&self, (class, granule): (Class, u64), accesses: &Range<u32>) -> [(Class, u32); 3] {
         let Some(lifetimes) = self.lifetimes.as_ref().filter(|_| class == Class::Stack) else {
             return [(class, u32::MAX); 3];
@@ -141,7 +147,9 @@ impl Solver {
             event.is_some_and(|event| self.cells.events[event as usize].access < lifetime.end)
         });
         let is_record = || lifetime.start == 0 && self.regions.is_record(granule);
-        (is_accessed || is_record()) && !lifetimes.is_reached(granule, lifetime)
+        !self.without_slots
+            && (is_accessed || is_record())
+            && !lifetimes.is_reached(granule, lifetime)
     }
 
     /// The next access from one on, towards the past, that may have written what is looked for, whatever
@@ -149,10 +157,14 @@ impl Solver {
     pub(super) fn next_barrier(&mut self, search: &mut Search, from: u32) -> Option<u32> {
         let mut from = from;
         loop {
-            let barrier = self.next_in_parts(&search.parts, from)?;
+            let (barrier, class) = self.next_in_parts(&search.parts, from)?;
+            if barrier >= search.end {
+                return None;
+            }
             from = if let Some(next) = self.next_in_stack(search, barrier) {
                 next
-            } else if self.spares(barrier, (search.class, search.granule), search.narrow) {
+            } else if search.spared < MAX_SPARED && self.spared(search, barrier, class) {
+                search.spared += 1;
                 barrier + 1
             } else if search.class.is_stack()
                 && search.below < MAX_BELOW
@@ -166,12 +178,12 @@ impl Solver {
         }
     }
 
-    fn next_in_parts(&mut self, parts: &[(Class, u32)], mut from: u32) -> Option<u32> {
+    fn next_in_parts(&mut self, parts: &[(Class, u32)], mut from: u32) -> Option<(u32, Class)> {
         for &(class, end) in parts {
             if from < end {
                 let next = self.barriers[class as usize].first(from);
                 if let Some(next) = next.filter(|next| *next < end) {
-                    return Some(next);
+                    return Some((next, class));
                 }
                 from = end;
             }
@@ -186,13 +198,56 @@ impl Solver {
             .lifetimes
             .as_ref()
             .filter(|_| search.class.is_stack())?;
-        if !self.regions.has_one_stack() {
+        if self.switches_stack || !self.regions.has_one_stack() {
             return None;
         }
         let next = lifetimes.outside(search.granule, barrier)?;
         let slots = &mut self.barriers[Class::Protected as usize];
         let any = slots.first(barrier).unwrap_or(u32::MAX);
         (any > barrier).then_some(next.min(any))
+    }
+
+    /// Whether a barrier that is no store is passed: a slot is only written by what is known to.
+    fn spared(&self, search: &Search, barrier: u32, class: Class) -> bool {
+        let granule = search.granule;
+        match self.accesses[barrier as usize].kind {
+            AccessKind::SystemCall | AccessKind::ClearBlock if class == Class::Protected => {
+                !self.is_known_to_write(barrier, granule, search.narrow)
+            }
+            _ => self.spares(barrier, (search.class, granule), search.narrow),
+        }
+    }
+
+    /// Whether what a system call fills, or what an instruction clears, is known to have a granule in it.
+    fn is_known_to_write(&self, number: u32, granule: u64, narrow: bool) -> bool {
+        let Access { kind, relation, .. } = self.accesses[number as usize];
+        let spares = self.spares(number, (Class::Stack, granule), narrow);
+        match kind {
+            AccessKind::ClearBlock => {
+                !spares && self.known_value(relation, BASE, Class::Stack).is_some()
+            }
+            _ => match self.effect(relation, narrow, Class::Stack) {
+                Effect::Fills(buffer) => {
+                    !spares && buffer.is_known(self.arguments(relation, Class::Stack))
+                }
+                _ => false,
+            },
+        }
+    }
+
+    /// The value of a node of a relation, if it is known in the layer that a class belongs to.
+    pub(super) fn known_value(&self, relation: u32, place: usize, class: Class) -> Option<u64> {
+        self.value_in(self.graph.relations[relation as usize].nodes[place], class)
+    }
+
+    /// The value of a node, if it is known in the layer that a class belongs to.
+    pub(super) fn value_in(&self, node: u32, class: Class) -> Option<u64> {
+        let only_proved = class == Class::Anything && self.layer == Some(Layer::Inferred);
+        let is_proved = || self.proved.get(node as usize) == Some(&!0);
+        self.graph
+            .bits(node)
+            .whole()
+            .filter(|_| !only_proved || is_proved())
     }
 
     /// Whether a system call, or an instruction that clears a block, kept the contents of a granule. That a
@@ -202,11 +257,11 @@ impl Solver {
         let Access { kind, relation, .. } = self.accesses[number as usize];
         match kind {
             AccessKind::SystemCall => {}
-            AccessKind::ClearBlock => return self.is_outside_block(relation, granule),
+            AccessKind::ClearBlock => return self.is_outside_block(relation, (class, granule)),
             _ => return false,
         }
-        let arguments = || self.arguments(relation);
-        let change = match self.effect(relation, narrow) {
+        let arguments = || self.arguments(relation, class);
+        let change = match self.effect(relation, narrow, class) {
             Effect::Layout(change) => change,
             Effect::Fills(buffer) => return buffer.spares(arguments(), granule << 3),
             Effect::Nothing | Effect::Unknown => return false,
@@ -219,11 +274,10 @@ impl Solver {
     }
 
     /// Whether a granule is in no block that an instruction may have cleared.
-    fn is_outside_block(&self, relation: u32, granule: u64) -> bool {
+    fn is_outside_block(&self, relation: u32, (class, granule): (Class, u64)) -> bool {
         /// The largest block (DDI 0487, DCZID_EL0), in granules.
         const LARGEST: u64 = 2048 / 8;
-        let base = self.graph.relations[relation as usize].nodes[BASE];
-        let base = self.graph.bits(base).whole();
+        let base = self.known_value(relation, BASE, class);
         base.is_some_and(|base| untagged(base) >> 3 & !(LARGEST - 1) != granule & !(LARGEST - 1))
     }
 }

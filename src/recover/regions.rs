@@ -160,8 +160,8 @@ impl Regions {
         stacks.any(|(low, high)| (low..=high).contains(&&granule))
     }
 
-    /// Whether there is one stack only, so that what is above the stack pointer is in use and what is below
-    /// is not.
+    /// Whether there is one stack only, so that what is at or above the stack pointer is in use, and what is
+    /// below is not.
     pub fn has_one_stack(&self) -> bool {
         self.stacks.len() == 1
     }
@@ -200,10 +200,9 @@ impl Regions {
             AccessKind::Load | AccessKind::Signal => false,
             AccessKind::Lost => true,
             AccessKind::Store if direct => true,
-            AccessKind::Store
-            | AccessKind::ClearBlock
-            | AccessKind::Unmodelled
-            | AccessKind::SystemCall => class != Class::Protected,
+            // Where it is known to write is looked at each time.
+            AccessKind::ClearBlock | AccessKind::SystemCall => true,
+            AccessKind::Store | AccessKind::Unmodelled => class != Class::Protected,
         }
     }
 }

@@ -90,6 +90,8 @@ pub(super) struct Settled {
     masks: Vec<u64>,
     connections: Vec<Connection>,
     elsewhere: usize,
+    /// How many words of the stack computed addresses were known to reach.
+    reached: usize,
 }
 
 /// The state of the search for values.
@@ -114,10 +116,14 @@ pub(super) struct Solver {
     pub stack_pointers: Vec<(u32, u32)>,
     /// Once the stack pointer is known as far as the second layer knows it without memory.
     pub lifetimes: Option<Lifetimes>,
-    /// What these had found when the layer began.
+    /// Computed addresses known from earlier tries.
     pub reached: Reached,
-    /// Facts were passed across stores that may have written a cell, as was found since.
+    /// A link was found to lead across a store that may have written its cell.
     pub overtaken: bool,
+    /// No word of the stack is taken for a slot: tries led to contradictions.
+    pub without_slots: bool,
+    /// The stack pointer is set to more than what a function allocates and frees.
+    pub switches_stack: bool,
     pub layer: Option<Layer>,
     /// By node: what was known when everything proved was.
     pub proved: Vec<u64>,
@@ -197,6 +203,7 @@ impl Solver {
             None => std::mem::take(&mut self.reached),
         };
         self.overtaken = false;
+        self.without_slots &= layer == Layer::Inferred;
         if self.layer == Some(Layer::Inferred) {
             let (masks, connections) = (
                 std::mem::take(&mut self.proved),
@@ -245,12 +252,15 @@ impl Solver {
             masks: self.graph.masks(),
             connections: self.cells.connections(),
             elsewhere: self.elsewhere.len(),
+            reached: self.lifetimes.as_ref().map_or(0, |l| l.reached.len()),
         });
     }
 
     /// Goes back to what [`Self::settle`] kept. Returns whether there is such knowledge.
     pub fn go_back_to_settled(&mut self, known: &Known<'_>) -> bool {
-        let Some(settled) = self.settled.take() else {
+        let reached = self.lifetimes.as_ref().map_or(0, |l| l.reached.len());
+        // Otherwise it rests on slots that are none.
+        let Some(settled) = self.settled.take().filter(|s| s.reached == reached) else {
             return false;
         };
         self.go_back(&settled.masks, &settled.connections, settled.elsewhere);

@@ -87,6 +87,15 @@ impl Effect {
 }
 
 impl Buffer {
+    /// Whether its address and size are known.
+    pub fn is_known(self, arguments: Arguments) -> bool {
+        let size = match self.size {
+            Size::Fixed(bytes) => Some(bytes),
+            Size::Argument(argument) => arguments.get(argument),
+        };
+        arguments.get(self.address).is_some() && size.is_some()
+    }
+
     /// Whether it leaves the eight bytes at an address alone; `false` if that is not known.
     pub fn spares(self, arguments: Arguments, address: u64) -> bool {
         let Some(start) = arguments.get(self.address) else {

@@ -68,6 +68,19 @@ impl Op {
             }
     }
 
+    /// Whether it sets the stack pointer to more than what a function allocates and frees: it may be another
+    /// stack.
+    pub fn switches_stack(&self) -> bool {
+        let from = self.operands[0];
+        let temporary = matches!(from, Operand::Location(location) if !location.is_kept());
+        let own = temporary || is_direct(from, self.narrow);
+        let keeps = matches!(
+            self.operation,
+            Operation::Add(_) | Operation::Subtract(_) | Operation::And | Operation::Copy
+        );
+        self.destination == self.stack_pointer() && !(keeps && own)
+    }
+
     /// The constant that it adds to its first operand, if that is all it does.
     pub fn added(&self) -> Option<u64> {
         match (self.operation, self.operands) {

@@ -59,6 +59,8 @@ pub(super) struct Window {
     /// The trace ends at the final state.
     pub ends: bool,
     started: bool,
+    /// It ends in the middle of history.
+    is_apart: bool,
     /// From here on nobody else writes memory.
     alone_from: Option<Position>,
     pub halted: Option<u64>,
@@ -88,6 +90,7 @@ impl Default for Window {
             each: 0,
             ends: false,
             started: false,
+            is_apart: false,
             alone_from: None,
             halted: None,
             recorded: Recorded::default(),
@@ -131,6 +134,10 @@ impl Sink for Into<'_> {
 
     fn stack_pointer(&mut self, node: u32, access: u32) {
         self.solver.stack_pointers.push((node, access));
+    }
+
+    fn switches_stack(&mut self) {
+        self.solver.switches_stack = true;
     }
 
     fn below(&mut self, node: u32, bound: u32) {
@@ -227,6 +234,7 @@ impl Window {
     ) -> Self {
         let mut window = Self {
             started: true,
+            is_apart: true,
             hints,
             ..Self::default()
         };
@@ -321,10 +329,11 @@ impl Window {
     /// The number of steps of all history, if it is short and nothing is solved yet: facts of a program's
     /// start reach far, so all of it is solved together then.
     fn short_history(&mut self, history: &mut History, room: u32, cancel: &Cancel) -> Option<u32> {
-        if self.each != 0 {
+        if self.each != 0 || self.is_apart {
             return Some(0);
         }
-        let (begin, most) = (history.begin(), room.min(ESTIMATED));
+        // A step may take four times what is estimated.
+        let (begin, most) = (history.begin(), (room / 4).min(ESTIMATED));
         let all = self.course.distance(history, begin, most, cancel)?;
         Some(all.unwrap_or(0))
     }
@@ -465,8 +474,10 @@ impl Window {
                             self.solver.cut_conflicts() | overtaken,
                             self.solver.sites_are_refuted(&known),
                         ),
-                        false => (false, false),
+                        false => (overtaken && !self.solver.without_slots, false),
                     };
+                    // The last try contradicts itself no more.
+                    self.solver.without_slots |= cut && tries + 1 >= TRIES;
                     if cut || refuted && !self.solver.go_back_to_settled(&known) {
                         self.solver.begin(Layer::Inferred, &known);
                     }

@@ -111,6 +111,7 @@ impl Builder {
 
     /// The stack pointers of a handler, and of the program that it interrupts.
     fn frame(&mut self, handler: u32, interrupted: u32, sink: &mut impl Sink) {
+        sink.switches_stack();
         self.counts.relations += 1;
         sink.relation(SIGNAL_FRAME, [handler, interrupted, NONE, NONE]);
     }

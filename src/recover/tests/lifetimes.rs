@@ -76,3 +76,25 @@ fn stores_may_hit_a_slot_that_a_computed_address_reaches() {
     let found = before(&window, &all, &code, 1, 3).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
 }
+
+#[test]
+fn what_the_kernel_fills_is_no_slot() {
+    const ADD_X1_SP_0: u32 = 0x9100_03e1;
+    let code = [
+        SUB_SP_16,
+        STR_X3_SP,
+        ADD_X1_SP_0, // read(2) of eight bytes to the slot
+        SVC_0,
+        LDR_X4_SP,
+        MOV_X6_9,
+        ADD_SP_16,
+    ];
+    let read = |number| [(2, 8), (4, 7), (6, 9), (8, number)];
+    let all = stack(&[0, 0, 7, 0], &read(63));
+    let window = solved(&code, &all);
+    assert_eq!(before(&window, &all, &code, 1, 3), None);
+    // write(2) reads it.
+    let all = stack(&[0, 0, 7, 0], &read(64));
+    let window = solved(&code, &all);
+    assert_eq!(before(&window, &all, &code, 1, 3), proved(7));
+}
