@@ -24,6 +24,7 @@ pub struct Record {
 
 /// Why the log cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoLog {
     /// VMCOREINFO lacks a value.
     #[error(transparent)]

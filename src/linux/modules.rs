@@ -72,6 +72,7 @@ pub struct Module {
 
 /// Why the modules of a kernel are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoModules {
     /// The types of the kernel lack a member.
     #[error("the kernel's types have no {structure}.{path}")]

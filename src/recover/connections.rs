@@ -94,24 +94,32 @@ impl Solver {
             let (Some(number), older) = (order.get(at), order.get(at + 1)) else {
                 return;
             };
-            let event = &mut self.cells.events[number as usize];
+            let event = self.cells.events[number as usize];
             if event.access >= lifetime.end {
                 return;
             }
             match (event.link, older) {
-                (Link::Joined, Some(older)) => {
+                (Link::Joined, Some(older))
+                    if !self.overtaken && !self.is_joined_by_proof(number, older) =>
+                {
                     let from = event.access + 1;
                     let older = self.cells.events[older as usize].access;
                     let narrow = known.templates.is_narrow();
                     self.overtaken |= self.is_barred((Class::Stack, granule), narrow, from..older);
                 }
                 (Link::Blocked, _) if event.barrier != NONE => {
-                    event.barrier = NONE;
+                    self.cells.events[number as usize].barrier = NONE;
                     self.pending.push(number);
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Whether the first layer had joined two neighbours.
+    fn is_joined_by_proof(&self, number: u32, older: u32) -> bool {
+        let both = (number.max(older) as usize) < self.proved_events;
+        both && self.proved_connections[number as usize].2 == Link::Joined
     }
 
     /// Connects an event with both neighbours, and passes on what they know.
@@ -165,9 +173,7 @@ impl Solver {
             let narrow = known.templates.is_narrow();
             let between = event.access + 1..before_access;
             let mut search = self.search((class, granule), narrow, &between);
-            while let Some(barrier) = self.next_barrier(&mut search, from)
-                && barrier < before_access
-            {
+            while let Some(barrier) = self.next_barrier(&mut search, from) {
                 let contents = *contents
                     .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, known));
                 missed += 1;

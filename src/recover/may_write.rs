@@ -202,8 +202,12 @@ impl Solver {
             return None;
         }
         let next = lifetimes.outside(search.granule, barrier)?;
+        // The kernel writes no more of it than the program.
+        let kind = self.accesses[barrier as usize].kind;
+        let of_kernel = matches!(kind, AccessKind::SystemCall | AccessKind::ClearBlock);
         let slots = &mut self.barriers[Class::Protected as usize];
-        let any = slots.first(barrier).unwrap_or(u32::MAX);
+        let any = slots.first(barrier + u32::from(of_kernel));
+        let any = any.unwrap_or(u32::MAX);
         (any > barrier).then_some(next.min(any))
     }
 

@@ -429,10 +429,11 @@ impl Window {
             let what = self.solver.graph.relations[relation as usize];
             let op = self.templates.op(what.op);
             let address = op.access().and_then(|_| self.solver.address(relation, op));
-            let (cause, node) = match (op.access(), op.is_store()) {
-                (Some(_), true) => (Cause::Stored(address), what.nodes[DATA]),
-                (Some(_), false) => (Cause::Loaded(address), what.nodes[RESULT]),
-                _ if what.op == SYSTEM_CALL => (Cause::SystemCall, what.nodes[RESULT]),
+            let (cause, node) = match AccessKind::of(what.op, op) {
+                Some(AccessKind::Store) => (Cause::Stored(address), what.nodes[DATA]),
+                Some(AccessKind::ClearBlock) => (Cause::Stored(None), NONE),
+                Some(AccessKind::Load) => (Cause::Loaded(address), what.nodes[RESULT]),
+                Some(AccessKind::SystemCall) => (Cause::SystemCall, what.nodes[RESULT]),
                 _ => (Cause::Computed, what.nodes[RESULT]),
             };
             let value = self.solver.known(node);
@@ -477,12 +478,7 @@ impl Window {
         // Accesses have their step.
         let what = self.solver.graph.relations[relation as usize];
         let op = self.templates.op(what.op);
-        if op.access().is_some() || what.op == SYSTEM_CALL {
-            let kind = match (what.op, op.is_store()) {
-                (SYSTEM_CALL, _) => AccessKind::SystemCall,
-                (_, true) => AccessKind::Store,
-                (_, false) => AccessKind::Load,
-            };
+        if let Some(kind) = AccessKind::of(what.op, op) {
             let tag = self.solver.graph.tag(relation, free_place(kind));
             return Some(self.solver.accesses[tag as usize].step);
         }

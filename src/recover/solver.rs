@@ -56,6 +56,18 @@ pub(super) enum AccessKind {
     Lost,
 }
 
+impl AccessKind {
+    /// That of an operation, if it is an access.
+    pub fn of(number: u32, op: &Op) -> Option<Self> {
+        match number {
+            SYSTEM_CALL => Some(Self::SystemCall),
+            CLEARS_BLOCK => Some(Self::ClearBlock),
+            _ if op.is_store() => Some(Self::Store),
+            _ => op.access().map(|_| Self::Load),
+        }
+    }
+}
+
 /// A load, a store, or something else that may write memory; numbered backward in time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {

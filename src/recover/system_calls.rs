@@ -89,11 +89,14 @@ impl Effect {
 impl Buffer {
     /// Whether its address and size are known.
     pub fn is_known(self, arguments: Arguments) -> bool {
-        let size = match self.size {
+        arguments.get(self.address).is_some() && self.size(arguments).is_some()
+    }
+
+    fn size(self, arguments: Arguments) -> Option<u64> {
+        match self.size {
             Size::Fixed(bytes) => Some(bytes),
             Size::Argument(argument) => arguments.get(argument),
-        };
-        arguments.get(self.address).is_some() && size.is_some()
+        }
     }
 
     /// Whether it leaves the eight bytes at an address alone; `false` if that is not known.
@@ -101,11 +104,9 @@ impl Buffer {
         let Some(start) = arguments.get(self.address) else {
             return false;
         };
-        let size = match self.size {
-            Size::Fixed(bytes) => Some(bytes),
-            Size::Argument(argument) => arguments.get(argument),
-        };
-        let end = size.and_then(|size| start.checked_add(size));
+        let end = self
+            .size(arguments)
+            .and_then(|size| start.checked_add(size));
         let is_before = address.checked_add(8).is_some_and(|after| after <= start);
         start == 0 || is_before || end.is_some_and(|end| end <= address)
     }

@@ -11,7 +11,7 @@ use super::queries::Nearby;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
 use super::stack_walk::{Noted, StackWalk};
-use super::template::{CLEARS_BLOCK, SYSTEM_CALL, Template, Templates, stack_pointer};
+use super::template::{Template, Templates, stack_pointer};
 use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
 use crate::semantics::Location;
@@ -146,12 +146,7 @@ impl Sink for Into<'_> {
 
     fn access(&mut self, op: u32, nodes: [u32; 4], step: u32, access: u32) {
         let what = self.templates.op(op);
-        let kind = match (op, what.is_store()) {
-            (SYSTEM_CALL, _) => AccessKind::SystemCall,
-            (CLEARS_BLOCK, _) => AccessKind::ClearBlock,
-            (_, true) => AccessKind::Store,
-            (_, false) => AccessKind::Load,
-        };
+        let kind = AccessKind::of(op, what).unwrap_or(AccessKind::Load);
         self.solver.add_access(kind, op, nodes, step);
         debug_assert_eq!(self.solver.accesses.len() as u32, access + 1);
         if matches!(kind, AccessKind::Load | AccessKind::Store) {
@@ -476,7 +471,7 @@ impl Window {
                         ),
                         false => (overtaken && !self.solver.without_slots, false),
                     };
-                    // The last try contradicts itself no more.
+                    // The last try is without what contradicted itself most often.
                     self.solver.without_slots |= cut && tries + 1 >= TRIES;
                     if cut || refuted && !self.solver.go_back_to_settled(&known) {
                         self.solver.begin(Layer::Inferred, &known);

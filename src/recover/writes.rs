@@ -168,11 +168,9 @@ impl Window {
         if wanted.writes {
             let class = self.solver.class_at(granule, level);
             let mut at = between.start;
-            while let Some(access) = self.solver.first_barrier(
-                (class, granule),
-                self.templates.is_narrow(),
-                at..between.end,
-            ) {
+            let narrow = self.templates.is_narrow();
+            let mut search = self.solver.search((class, granule), narrow, &between);
+            while let Some(access) = self.solver.next_barrier(&mut search, at) {
                 add(access);
                 at = access + 1;
             }

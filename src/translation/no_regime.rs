@@ -4,6 +4,7 @@ use super::World;
 
 /// Why addresses of a space are not translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoRegime {
     /// The space is a physical one.
     #[error("addresses of this space are physical")]

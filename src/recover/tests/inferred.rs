@@ -85,6 +85,23 @@ fn a_store_goes_where_the_instruction_was_seen_to_store() {
 }
 
 #[test]
+fn a_buffer_whose_address_is_inferred_proves_nothing() {
+    let code = [
+        (0x400, 0xaa13_03e1), // mov x1, x19
+        (0x404, SVC_0),       // read(2) of eight bytes
+        (0x408, 0x9400_003e), // bl 0x500, which preserves x19 as far as the convention says
+        (0x500, 0xaa09_03f3), // mov x19, x9
+        (0x504, 0xd65f_03c0), // ret
+        (0x40c, MOV_X6_9),
+    ];
+    let all = facts(&[1, 2, 3, 4], &[(19, 0x1008), (2, 8), (8, 63), (6, 9)]);
+    let mut window = course(&code, 0x410, &all);
+    let found = first(&mut window, &all, 0x1018).unwrap();
+    assert_eq!((found.value, found.status), (4, Status::Inferred));
+    assert!(first(&mut window, &all, 0x1008).is_none());
+}
+
+#[test]
 fn a_store_below_what_a_function_allocated_misses_its_frame() {
     let code = [
         (0x400, 0x9100_03fd), // mov x29, sp

@@ -12,6 +12,7 @@ const STR_X3_SP_16: u32 = 0xf900_0be3;
 const LDR_X4_SP_16: u32 = 0xf940_0be4;
 const LDR_X7_SP: u32 = 0xf940_03e7;
 const MOV_X7_9: u32 = 0xd280_0127;
+const MOV_SP_X9: u32 = 0x9100_013f;
 const LDR_X5_X7: u32 = 0xf940_00e5;
 
 /// Memory from 0x1000 on, with a stack pointer at its end of 0x1020.
@@ -46,6 +47,12 @@ fn stores_may_hit_what_was_a_slot_of_an_earlier_frame() {
     let window = solved(&code, &all);
     let found = before(&window, &all, &code, 1, 3).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
+    // But where the stack pointer came from elsewhere, there may be several stacks.
+    let code = [
+        MOV_SP_X9, SUB_SP_16, STR_X3_SP, ADD_SP_16, STR_X1_X2, MOV_X6_9,
+    ];
+    let window = solved(&code, &all);
+    assert_eq!(before(&window, &all, &code, 2, 3), None);
     // Without that store the last contents are those.
     let code = [SUB_SP_16, STR_X3_SP, ADD_SP_16, MOV_X6_9];
     let window = solved(&code, &all);
