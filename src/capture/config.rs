@@ -47,6 +47,19 @@ fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Not
 }
 
 /// Looks up registers by name or ID, and adds a note for each missing one.
+/// Each load or store has an atom: the flow, which expects atoms of branches, would be wrong.
+fn accesses_are_p0(device: &Device) -> Note {
+    Note {
+        place: device.place.clone(),
+        severity: Severity::Warning,
+        section: "4.2",
+        text: format!(
+            "{}: loads or stores have atoms (TRCCONFIGR.INSTP0): its program flow is not followed",
+            device.name
+        ),
+    }
+}
+
 struct Needed<'a> {
     device: &'a Device,
     notes: &'a mut Vec<Note>,
@@ -102,7 +115,11 @@ impl Config {
                 });
                 let assumed = values.assumed();
                 notes.extend(assumed.map(|(name, assumed)| missing(device, name, assumed)));
-                Self::Etmv4(Box::new(etmv4::Config::read(&values, core)))
+                let config = etmv4::Config::read(&values, core);
+                if config.accesses_are_p0 {
+                    notes.push(accesses_are_p0(device));
+                }
+                Self::Etmv4(Box::new(config))
             }
             Protocol::Itm => {
                 let names = ["ITMTCR", "CONTROL_REGISTER", "ITM_CTRL", "ITM_TCR"];
@@ -191,7 +208,7 @@ impl Config {
             Self::Etmv4(config) => visitor.visit(
                 etmv4::Decoder::new(config),
                 etmv4::Elements::new(config),
-                Some(FlowConfig {
+                (!config.accesses_are_p0).then(|| FlowConfig {
                     waypoints: Waypoints {
                         waits: config.wfx_waypoints,
                         ..Waypoints::default()

@@ -95,13 +95,19 @@ impl<W: Write> Writer<W> {
         pc: impl Fn(u32) -> u64,
     ) -> io::Result<()> {
         let count = instructions as u64;
+        if count > MAX_INSTRUCTIONS || accesses.len() > MAX_ACCESSES {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a run with too many instructions or accesses to memory",
+            ));
+        }
         if accesses.is_empty() {
             self.repeat();
             self.passed += count;
         } else {
             let run = match self.find(key, count, accesses) {
                 Some(run) => run,
-                None => self.define(key, count, accesses, pc)?,
+                None => self.define(key, count, accesses, pc),
             };
             self.execute(run, accesses);
         }
@@ -133,13 +139,7 @@ impl<W: Write> Writer<W> {
         count: u64,
         accesses: &[(u32, Access)],
         pc: impl Fn(u32) -> u64,
-    ) -> io::Result<u32> {
-        if count > MAX_INSTRUCTIONS || accesses.len() > MAX_ACCESSES {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a run of instructions with too many accesses to memory",
-            ));
-        }
+    ) -> u32 {
         self.repeat();
         let start = pc(0);
         let mut put = |number: u64| leb128(number, &mut self.piece);
@@ -177,7 +177,7 @@ impl<W: Write> Writer<W> {
             slots,
             before,
         });
-        Ok(number)
+        number
     }
 
     fn execute(&mut self, number: u32, accesses: &[(u32, Access)]) {

@@ -156,10 +156,8 @@ pub struct Config {
     pub wfx_waypoints: bool,
     /// Conditional instructions that are traced.
     pub conditional: Option<Conditional>,
-    /// Loads are P0 elements (TRCCONFIGR.INSTP0).
-    pub loads_are_p0: bool,
-    /// Stores are P0 elements (TRCCONFIGR.INSTP0).
-    pub stores_are_p0: bool,
+    /// Loads or stores are P0 elements (TRCCONFIGR.INSTP0, if TRCIDR0.INSTP0 says that it exists).
+    pub accesses_are_p0: bool,
     /// Data addresses or values are traced, in a separate stream (TRCCONFIGR.DA, DV).
     pub data_trace: bool,
     /// The transaction start element is a P0 element (TRCIDR0.COMMTRANS is 0). The TSTART
@@ -224,8 +222,7 @@ impl Config {
             q_elements: bits(idr0, 15, 2) != 0,
             wfx_waypoints: bits(idr2, 31, 1) == 1 && version >= Version::new(4, 3),
             conditional,
-            loads_are_p0: p0 & 1 == 1,
-            stores_are_p0: p0 & 2 == 2,
+            accesses_are_p0: p0 != 0 && bits(idr0, 1, 2) == 3,
             data_trace: bits(idr0, 3, 2) == 3 && p0 != 0 && bits(configr, 16, 2) != 0,
             transactions_are_p0: bits(idr0, 30, 1) == 0,
             timestamp_markers: bits(idr0, 23, 1) == 1 && version >= Version::new(5, 1),

@@ -345,13 +345,15 @@ impl Decoder {
         };
         match packet {
             Packet::Async => self.sync = Sync::Yes,
-            _ if self.sync == Sync::Doubtful => match hidden_async(bytes, length) {
+            Packet::Reserved { .. } | Packet::Bad { .. } => self.sync = Sync::Doubtful,
+            _ => {}
+        }
+        if self.sync == Sync::Doubtful {
+            match hidden_async(bytes, length) {
                 Hidden::At(place) => return Some((Packet::Bad { header }, place)),
                 Hidden::Perhaps => return None,
                 Hidden::None => {}
-            },
-            Packet::Reserved { .. } | Packet::Bad { .. } => self.sync = Sync::Doubtful,
-            _ => {}
+            }
         }
         Some((packet, length))
     }

@@ -150,7 +150,7 @@ impl Elements {
 
     fn hold(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
         if self.queue.len() >= MAX_HELD {
-            let oldest = self.queue.p0().min(1) as u32;
+            let oldest = self.queue.oldest_p0();
             let emitted = if oldest == 0 {
                 self.emit_all(out)
             } else {

@@ -203,6 +203,12 @@ impl Queue {
         self.entries.len()
     }
 
+    /// The number of P0 elements in the oldest entry that has any; 0 if none has.
+    pub fn oldest_p0(&self) -> u32 {
+        let mut counts = self.entries.iter().map(|entry| entry.held.p0());
+        counts.find(|count| *count > 0).unwrap_or(0)
+    }
+
     /// The number of P0 elements held.
     pub fn p0(&self) -> u64 {
         self.p0

@@ -604,3 +604,26 @@ fn an_elf_file_named_as_a_dump_is_read_as_the_program() {
         assert_eq!(said.matches(&option).count(), 1, "{command}: {said}");
     }
 }
+
+/// With TRCCONFIGR.INSTP0, loads and stores have atoms: a flow of branches would take them for its own.
+#[test]
+fn without_a_flow_where_loads_have_atoms() {
+    let trace = [
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 1, 0, 4, 0x85, 0, 0, 8, 0, 0, 0, 0, 0, 0x31, 0xf7,
+    ];
+    // The field exists only if TRCIDR0.INSTP0 says so.
+    for (idr0, is_followed) in [("0x28000ea1", true), ("0x28000ea7", false)] {
+        let registers = format!(
+            "TRCCONFIGR=0x7\nTRCTRACEIDR=0x10\nTRCIDR0={idr0}\nTRCIDR1=0x4100f403\n\
+             TRCIDR2=0x488\nTRCIDR8=0\n"
+        );
+        let directory = one_source("ETM4", &registers, &trace);
+        let output = decode(directory.path(), &[]);
+        let (text, notes) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{notes}");
+        let note =
+            "T: loads or stores have atoms (TRCCONFIGR.INSTP0): its program flow is not followed";
+        assert_eq!(notes.contains(note), !is_followed, "{notes}");
+        assert_eq!(text.contains("memory_missing"), is_followed, "{text}");
+    }
+}

@@ -160,6 +160,20 @@ proptest! {
     }
 
     #[test]
+    fn an_alignment_synchronisation_is_found_after_zeros(
+        zeros in 1usize..40,
+        piece in 1usize..60,
+        which in any::<prop::sample::Index>(),
+    ) {
+        let async_ = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
+        let start = [&async_[..], &[0x01, 0x00, 0xf7]].concat();
+        let trace = [&start[..], &vec![0; zeros], &async_, &[0x01, 0x00]].concat();
+        let found = packets(which.get(&configs()[..]), &trace, piece);
+        let place = trace.len() - 14;
+        prop_assert!(found.iter().any(|p| p.0 == place && p.1 == Packet::Async), "{found:?}");
+    }
+
+    #[test]
     fn an_alignment_synchronisation_is_found_after_anything(
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         which in any::<prop::sample::Index>(),

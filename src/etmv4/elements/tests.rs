@@ -558,23 +558,30 @@ fn events_before_trace_info() {
 
 #[test]
 fn the_queue_is_bounded() {
-    let bytes = [0x71u8; 3 * MAX_HELD];
-    for words in [PLAIN, DEEP] {
-        let config = config(words);
-        let mut elements = Elements::new(&config);
-        let mut out = Vec::new();
-        let start = [&ASYNC[..], &INFO, &BEGIN, &[0xf7]].concat();
-        let mut decoder = Decoder::new(&config);
-        let all = [&start[..], &bytes].concat();
-        let mut at = 0;
-        while let Some((packet, length)) = decoder.next(&all[at..]) {
-            elements.packet(BufferOffset(at as u64), &packet, &mut out);
-            assert!(elements.queue.len() <= MAX_HELD);
-            at += length;
+    const EVENT: u8 = 0x71;
+    const ATOMS: u8 = 0xd4;
+    let unseen = [0x01, 0x04, 0xff, 0xff, 0xff, 0x7f];
+    for (words, deepest) in [(PLAIN, 0), (DEEP, 32), (DEEP, u32::MAX)] {
+        for (info, repeated) in [(&INFO[..], EVENT), (&INFO, ATOMS), (&unseen, EVENT)] {
+            let mut config = config(words);
+            config.max_speculation = deepest;
+            let mut elements = Elements::new(&config);
+            let mut out = Vec::new();
+            let start = [&ASYNC[..], info, &BEGIN, &[0xf7]].concat();
+            let mut decoder = Decoder::new(&config);
+            let all = [&start[..], &[repeated; 3 * MAX_HELD]].concat();
+            let mut at = 0;
+            while let Some((packet, length)) = decoder.next(&all[at..]) {
+                elements.packet(BufferOffset(at as u64), &packet, &mut out);
+                assert!(elements.queue.len() <= MAX_HELD);
+                at += length;
+            }
+            elements.end(BufferOffset(at as u64), &mut out);
+            if repeated == EVENT {
+                let events = out.iter().filter(|e| short(&e.1).starts_with("event"));
+                assert_eq!(events.count(), 3 * MAX_HELD);
+            }
         }
-        elements.end(BufferOffset(at as u64), &mut out);
-        let events = out.iter().filter(|e| short(&e.1).starts_with("event"));
-        assert_eq!(events.count(), bytes.len());
     }
 }
 
