@@ -319,7 +319,8 @@ pub enum Itm {
         delta: u32,
         /// Whether the timestamp and the data before it were on time.
         relation: TimestampRelation,
-        /// Ticks since the start.
+        /// Clock cycles (ticks times the prescaler) since the start, the last overflow, or the last loss of
+        /// synchronisation.
         total: u64,
     },
 }

@@ -40,14 +40,8 @@ pub fn decode_buffer<O: ?Sized, X>(
         for bytes in part.chunks(piece.max(1)) {
             stop::check();
             let last = offset + bytes.len() as u64 == total;
-            match &mut deformatter {
-                Some(d) => d.feed(BufferOffset(offset), bytes, last, &mut demux),
-                None => {
-                    if let Some(&only) = ids.first() {
-                        demux.unformatted(only, BufferOffset(offset), bytes);
-                    }
-                }
-            }
+            let piece = (BufferOffset(offset), bytes, last);
+            deformat(&mut deformatter, &mut demux, ids.first().copied(), piece);
             offset += bytes.len() as u64;
             for (index, (id, decoder)) in decoders.iter_mut().enumerate() {
                 if ids[..index].contains(id) {
@@ -68,4 +62,19 @@ pub fn decode_buffer<O: ?Sized, X>(
         }
     }
     Ok(demux.totals())
+}
+
+/// Passes a piece of a buffer to the streams of its sources, as the trace of `only` if it is unformatted.
+/// `last` is whether the buffer ends with it.
+pub(super) fn deformat(
+    deformatter: &mut Option<Deformatter>,
+    demux: &mut Demux,
+    only: Option<TraceId>,
+    (offset, bytes, last): (BufferOffset, &[u8], bool),
+) {
+    match (deformatter, only) {
+        (Some(deformatter), _) => deformatter.feed(offset, bytes, last, demux),
+        (None, Some(only)) => demux.unformatted(only, offset, bytes),
+        (None, None) => {}
+    }
 }

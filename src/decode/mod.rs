@@ -19,4 +19,5 @@ pub use programs::{ProgramOptions, Programs};
 pub use reading::{Read, Reading};
 pub use silence::{Totals, first_look, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};
+pub(crate) use state::bounded_json;
 pub use state::{Resumable, Stage, StageStates, Unsaved};

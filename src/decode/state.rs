@@ -15,7 +15,7 @@ use std::io::{self, Write};
 /// The most bytes of one stage that are saved. Only hostile traces hold back so much.
 const MOST: usize = 64 << 10;
 
-/// A state cannot be saved, or is not one of these decoders.
+/// A decoder state cannot be saved, or belongs to other decoders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the state of a decoder cannot be saved or restored")]
 pub struct Unsaved;
@@ -89,7 +89,7 @@ impl StageStates {
     ///
     /// # Errors
     ///
-    /// If it is that of another one.
+    /// If the state was saved by another kind of stage.
     pub fn sink<T: DeserializeOwned>(&self) -> Result<T, Unsaved> {
         read(&self.sink)
     }
@@ -112,7 +112,7 @@ pub trait Stage {
     ///
     /// # Errors
     ///
-    /// If it is that of other stages.
+    /// If the state was saved by other stages.
     fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
         let _ = from;
         Ok(())
@@ -141,7 +141,7 @@ pub trait Resumable<O: ?Sized>: Decoding<O> {
     ///
     /// # Errors
     ///
-    /// If it is that of other decoders. Some of the stages may have changed then.
+    /// If the state was saved by other decoders. Some of the stages may have changed then.
     fn resume(&mut self, state: &StageStates) -> Result<(), Unsaved>;
 
     /// Returns whether the target of a return was a caller that is not known here, since the last
@@ -209,15 +209,18 @@ impl<C: CodeImage, S: Stage> Stage for FlowDriver<C, S> {
     }
 }
 
-/// Text that must not become longer than [`MOST`].
-struct Bounded(Vec<u8>);
+/// Bytes up to a maximum number.
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+}
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MOST {
+        if bytes.len() > self.most - self.bytes.len() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.0.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -226,10 +229,17 @@ impl Write for Bounded {
     }
 }
 
+/// Returns a value as JSON; `None` if that has more than `most` bytes.
+pub(crate) fn bounded_json(value: &impl Serialize, most: usize) -> Option<Vec<u8>> {
+    let bytes = Vec::with_capacity(most.min(1 << 10));
+    let mut out = Bounded { bytes, most };
+    serde_json::to_writer(&mut out, value).ok()?;
+    Some(out.bytes)
+}
+
 fn text(state: &impl Serialize) -> Result<String, Unsaved> {
-    let mut bounded = Bounded(Vec::with_capacity(1 << 10));
-    serde_json::to_writer(&mut bounded, state).map_err(|_| Unsaved)?;
-    String::from_utf8(bounded.0).map_err(|_| Unsaved)
+    let bytes = bounded_json(state, MOST).ok_or(Unsaved)?;
+    String::from_utf8(bytes).map_err(|_| Unsaved)
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, Unsaved> {

@@ -1,5 +1,5 @@
-//! Follows instruction atoms (ETMv3): each block is one instruction, held back until the next one
-//! shows that it is not cancelled.
+//! Follows instruction atoms (ETMv3): each block is one instruction, held back until the next element other
+//! than an exception return, because it may still be cancelled.
 
 use super::blocks::{AWAIT, BlockId, NOWHERE, PUSH, leads_on};
 use super::code::CodeImage;

@@ -12,21 +12,21 @@ pub enum Packet {
     /// Synchronization (D4.2.1): at least 47 bits of zero and a one; or the first part of a very long run of
     /// zeros.
     Sync,
-    /// Overflow: packets were lost.
+    /// Overflow (D4.2.3): packets were lost.
     Overflow,
-    /// Local timestamp (D4.2.3), format 1: ticks since the last one.
+    /// Local timestamp (D4.2.4), format 1: ticks since the last one.
     LocalTimestamp1 {
         /// TC.
         relation: TimestampRelation,
         /// 28 bits.
         delta: u32,
     },
-    /// Local timestamp (D4.2.3), format 2: 1 to 6 ticks, on time.
+    /// Local timestamp (D4.2.4), format 2: 1 to 6 ticks, on time.
     LocalTimestamp2 {
         /// 1 to 6.
         delta: u8,
     },
-    /// Global timestamp (D4.2.4), format 1: the low bits of the system time.
+    /// Global timestamp (D4.2.5), format 1: the low bits of the system time.
     GlobalTimestamp1 {
         /// The number of low bits traced: 7, 14, 21 or 26.
         bits: u8,
@@ -37,14 +37,14 @@ pub enum Packet {
         /// ClkCh: the frequency of the time changed.
         clock_changed: bool,
     },
-    /// Global timestamp (D4.2.4), format 2: bits 26 and up of the system time, which has 48 or 64 bits.
+    /// Global timestamp (D4.2.5), format 2: bits 26 and up of the system time, which has 48 or 64 bits.
     GlobalTimestamp2 {
         /// The bits, bit 26 lowest.
         value: u64,
     },
-    /// Extension (D4.2.5): the page of the stimulus ports that follow.
+    /// Extension (D4.2.6): the page of the stimulus ports that follow.
     StimulusPage(u8),
-    /// Any other extension (D4.2.5).
+    /// Any other extension (D4.2.6).
     Extension {
         /// SH: from the hardware source.
         hardware: bool,

@@ -87,7 +87,7 @@ fn source_packets_give_writes_and_hardware_events() {
 
 #[test]
 fn a_page_selects_the_stimulus_ports_that_follow() {
-    // D4.2.5 Extension packet: page 5; then port 3 of it.
+    // D4.2.6 Extension packet: page 5; then port 3 of it.
     let bytes = [0x58, 0x19, 0x01];
     assert_eq!(synchronised(&bytes)[0], Packet::StimulusPage(5));
     let found = marks(config(0), &[&SYNC[..], &bytes].concat());
@@ -102,7 +102,7 @@ fn a_page_selects_the_stimulus_ports_that_follow() {
 
 #[test]
 fn local_timestamps_are_summed_with_the_prescaler() {
-    // D4.2.3 Local timestamp packets: format 2 with 1 tick, format 1 with 5. SWOENA, prescaler 16.
+    // D4.2.4 Local timestamp packets: format 2 with 1 tick, format 1 with 5. SWOENA, prescaler 16.
     let bytes = [&SYNC[..], &[0x10, 0xc0, 0x05]].concat();
     let timestamp = |delta, total| Itm::LocalTimestamp {
         delta,
@@ -115,7 +115,7 @@ fn local_timestamps_are_summed_with_the_prescaler() {
 
 #[test]
 fn global_timestamps_need_their_upper_half_once() {
-    // D4.2.4 Global timestamp packets: format 1 (5), format 2 (bits 26 and up: 1), format 1 (6).
+    // D4.2.5 Global timestamp packets: format 1 (5), format 2 (bits 26 and up: 1), format 1 (6).
     let bytes = [0x94, 0x05, 0xb4, 0x81, 0x80, 0x80, 0x00, 0x94, 0x06];
     let found = marks(config(0), &[&SYNC[..], &bytes].concat());
     let want = [1 << 26 | 5, 1 << 26 | 6].map(Itm::GlobalTimestamp);

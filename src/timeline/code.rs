@@ -58,10 +58,12 @@ impl Code {
     /// `addresses`, which are sorted.
     pub fn visits(&self, view: View, range: &Range, addresses: &[u64]) -> Vec<u32> {
         let first = addresses.partition_point(|&address| address < range.start.0);
+        // A range up to the last address ends at 0.
+        let last = range.end.0.wrapping_sub(1);
         let inside: Vec<u64> = addresses[first..]
             .iter()
             .copied()
-            .take_while(|&address| address < range.end.0)
+            .take_while(|&address| range.instructions > 0 && address <= last)
             .collect();
         if inside.is_empty() {
             return Vec::new();
@@ -81,7 +83,9 @@ impl Code {
                 .iter()
                 .map(|address| address - range.start.0)
                 .filter(|distance| distance % 4 == 0)
-                .map(|distance| (distance / 4) as u32)
+                .map(|distance| distance / 4)
+                .filter(|index| *index < u64::from(range.instructions))
+                .map(|index| index as u32)
                 .collect(),
         }
     }

@@ -352,7 +352,8 @@ impl History {
     }
 
     /// Searches for the next visit of any of some addresses after or before `from`. Caches
-    /// nothing that it passes; searches long stretches with two threads.
+    /// nothing that it passes; searches long stretches on up to
+    /// [`Options::jobs`](super::Options::jobs) threads.
     pub fn search(
         &mut self,
         from: Position,

@@ -1,4 +1,4 @@
-//! What is kept of a track for the next time: the layouts of its long segments.
+//! The index of a track, kept in a cache between runs: the layouts of its long segments.
 //!
 //! An index is named by a hash of the trace and of everything else that its decoding depends on,
 //! other than code. The code that was executed is in the index, as a hash: it comes from dumps,
@@ -11,10 +11,10 @@ use super::segments::Cut;
 use super::trace::Chunks;
 use super::worker::TraceEnd;
 use crate::cache::{Cache, Fields, Name};
+use crate::decode::bounded_json;
 use crate::flow::{Blocks, CodeImage, View};
 use crate::quantity::Address;
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
 use std::sync::Arc;
 
 /// The version of the contents of an index.
@@ -199,21 +199,6 @@ pub(super) fn written<P: Serialize, E: Serialize>(
     index: &Index<P, E>,
     most: u64,
 ) -> Option<Vec<u8>> {
-    struct Bounded(Vec<u8>, u64);
-    impl Write for Bounded {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if (self.0.len() + bytes.len()) as u64 > self.1 {
-                return Err(io::ErrorKind::StorageFull.into());
-            }
-            self.0.extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut out = Bounded(Vec::new(), most);
-    serde_json::to_writer(&mut out, index).ok()?;
-    Some(out.0)
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    bounded_json(index, most)
 }

@@ -228,27 +228,21 @@ impl Stretch {
     /// Closes the calls that the `pending` return addresses belong to, in order, and removes these
     /// addresses. Stops at an address that no call here returns to: that return closed all of them.
     fn apply(&self, at: &mut At, pending: &mut VecDeque<Address>) {
+        let mut chain = Chain {
+            stretch: self,
+            outermost: *at,
+            outer: Vec::new(),
+            closed: 0,
+            by_return: HashMap::new(),
+        };
         while let Some(to) = pending.front() {
-            let mut unknown = None;
-            let mut here = *at;
-            while let At::Call(number) = here {
-                let node = &self.nodes[number as usize];
-                if node.call.returns_to == Some(*to) {
-                    break;
-                }
-                if node.call.returns_to.is_none() {
-                    unknown = unknown.or(Some(node.outer));
-                }
-                here = node.outer;
-            }
-            *at = match (here, unknown) {
-                (At::Call(number), _) => self.nodes[number as usize].outer,
-                (At::Before(_), Some(outer)) => outer,
-                (before, None) => {
-                    *at = before;
+            match chain.close(*to) {
+                Some(outer) => *at = outer,
+                None => {
+                    *at = chain.outermost;
                     return;
                 }
-            };
+            }
             pending.pop_front();
         }
     }
@@ -279,6 +273,60 @@ impl Stretch {
 
     fn size(&self) -> usize {
         self.nodes.len() + self.returns.len() + 1
+    }
+}
+
+/// The open calls of a stretch, walked from the innermost outward as far as they were searched, each
+/// once.
+struct Chain<'a> {
+    stretch: &'a Stretch,
+    /// The first call not yet walked; at the end, the calls before the stretch.
+    outermost: At,
+    /// What each walked call is within.
+    outer: Vec<At>,
+    /// The number of closed calls.
+    closed: usize,
+    /// The walked calls by return address, innermost first.
+    by_return: HashMap<Option<Address>, VecDeque<usize>>,
+}
+
+impl Chain<'_> {
+    /// Closes the innermost call that returns to `to`, or else the innermost with an unknown return
+    /// address, and the calls within it. Returns the call around it; `None` if there is neither.
+    fn close(&mut self, to: Address) -> Option<At> {
+        let found = match self.innermost(Some(to)) {
+            Some(found) => found,
+            None => self.walk_to(to).or_else(|| self.innermost(None))?,
+        };
+        self.closed = found + 1;
+        Some(self.outer[found])
+    }
+
+    /// Returns the innermost call that is walked, open, and returns to `to`.
+    fn innermost(&mut self, to: Option<Address>) -> Option<usize> {
+        let walked = self.by_return.get_mut(&to)?;
+        while walked.front().is_some_and(|call| *call < self.closed) {
+            walked.pop_front();
+        }
+        walked.front().copied()
+    }
+
+    /// Walks on to the next call that returns to `to`.
+    fn walk_to(&mut self, to: Address) -> Option<usize> {
+        while let At::Call(number) = self.outermost {
+            let Node { call, outer } = &self.stretch.nodes[number as usize];
+            let walked = self.outer.len();
+            self.outermost = *outer;
+            self.outer.push(*outer);
+            self.by_return
+                .entry(call.returns_to)
+                .or_default()
+                .push_back(walked);
+            if call.returns_to == Some(to) {
+                return Some(walked);
+            }
+        }
+        None
     }
 }
 
@@ -394,5 +442,69 @@ impl Builder {
     fn leave(&mut self, to: Address) {
         self.close_down_to(0);
         self.returns.push(to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What [`Stretch::apply`] does, each return by a walk of its own.
+    fn walked(stretch: &Stretch, at: &mut At, pending: &mut VecDeque<Address>) {
+        while let Some(to) = pending.front() {
+            let calls = || {
+                let node = |at| match at {
+                    At::Call(number) => Some(stretch.nodes[number as usize]),
+                    At::Before(_) => None,
+                };
+                std::iter::successors(node(*at), move |last| node(last.outer))
+            };
+            let returns = |to| calls().find(|node| node.call.returns_to == to);
+            match returns(Some(*to)).or_else(|| returns(None)) {
+                Some(node) => *at = node.outer,
+                None => {
+                    *at = calls().last().map_or(*at, |node| node.outer);
+                    return;
+                }
+            }
+            pending.pop_front();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn returns_close_the_innermost_call(
+            calls in prop::collection::vec(prop::option::weighted(0.8, 0u64..6), 0..40),
+            returns in prop::collection::vec(0u64..8, 0..20),
+        ) {
+            let entry = Position { session: 0, segment: 0, index: 0 };
+            let mut at = At::Before(3);
+            let mut nodes = Vec::new();
+            for returns_to in calls {
+                let call = OpenCall {
+                    entry,
+                    function: Address(0),
+                    returns_to: returns_to.map(Address),
+                    exception: false,
+                    signal: false,
+                };
+                nodes.push(Node { call, outer: at });
+                at = At::Call(nodes.len() as u32 - 1);
+            }
+            let stretch = Stretch {
+                nodes,
+                changes: Vec::new(),
+                end: at,
+                returns: Vec::new(),
+                begin: entry,
+                before: None,
+            };
+            let mut pending: VecDeque<Address> = returns.into_iter().map(Address).collect();
+            let (mut other, mut left) = (at, pending.clone());
+            stretch.apply(&mut at, &mut pending);
+            walked(&stretch, &mut other, &mut left);
+            prop_assert_eq!((at, pending), (other, left));
+        }
     }
 }

@@ -63,11 +63,11 @@ pub(super) struct Job<D, E> {
     pub known: TraceState,
     /// Whether it starts with the gap between two buffers.
     pub starts_buffer: bool,
-    /// What an index says of its end.
+    /// Its end, as recorded in an index.
     pub seam: Option<Seam<D, E>>,
 }
 
-/// The end of a stretch, as an index has it.
+/// The end of a stretch, as recorded in an index.
 #[derive(Debug)]
 pub(super) struct Seam<D, E> {
     /// Number of places of the segment before it.
@@ -76,7 +76,7 @@ pub(super) struct Seam<D, E> {
     pub saved: Option<Arc<Saved<D, E>>>,
 }
 
-/// Decoding a stretch does not lead to what an index says of its end.
+/// Decoding a stretch does not lead to the end that an index has recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contradiction;
 
@@ -206,7 +206,7 @@ where
         scan.known().cycles.unwrap_or(0)
     }
 
-    /// Decodes a stretch, and compares its end with what an index says.
+    /// Decodes a stretch, and compares its end with the one recorded in an index.
     pub fn decode<S: HistorySink>(
         &mut self,
         stretch: &Job<D, E>,

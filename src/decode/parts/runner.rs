@@ -3,6 +3,7 @@
 use super::layout::slices;
 use super::state::{PartState, SourceState};
 use crate::capture::CaptureBuffer;
+use crate::decode::buffer::deformat;
 use crate::decode::silence::Totals;
 use crate::decode::state::{Resumable, StageStates, Unsaved};
 use crate::formatter::{Counts, Deformatter, Demux, FRAME_BYTES, FrameKind};
@@ -84,8 +85,7 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         Ok(())
     }
 
-    /// Takes it that there may be callers below those that are known, and forgets which ones were
-    /// needed. The decoders themselves took their first synchronisation for the start of the trace.
+    /// Assumes unknown callers below the known ones, and clears the record of missed callers. The decoders themselves took their first synchronisation for the start of the trace.
     pub fn assume_callers(&mut self) -> Result<(), Unsaved> {
         for (_, decoder) in &mut self.decoders {
             let state = decoder.state()?.with_unknown_callers();
@@ -119,14 +119,9 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         let total = self.buffer.bytes();
         for (offset, bytes) in slices(self.buffer, range) {
             let last = offset + bytes.len() as u64 == total;
-            match &mut self.deformatter {
-                Some(d) => d.feed(BufferOffset(offset), bytes, last, &mut self.demux),
-                None => {
-                    if let Some(&(only, _)) = self.decoders.first() {
-                        self.demux.unformatted(only, BufferOffset(offset), bytes);
-                    }
-                }
-            }
+            let only = self.decoders.first().map(|(id, _)| *id);
+            let piece = (BufferOffset(offset), bytes, last);
+            deformat(&mut self.deformatter, &mut self.demux, only, piece);
             for (index, (id, decoder)) in self.decoders.iter_mut().enumerate() {
                 if !self.used[index] {
                     continue;
