@@ -390,12 +390,12 @@ impl Builder {
             }
         }
         if template.control == Control::SystemCall && through.without_kernel {
-            // Its number is in x8 (r7), its first three arguments in x0 to x2.
+            // Its number is in x8 (r7), its first four arguments in x0 to x3.
             let number = if template.isa == Isa::A64 { 8 } else { 7 };
-            let [number, first, second, third] =
-                [number, 0, 1, 2].map(|register| self.node(register, sink));
+            let [number, first, second, third, fourth] =
+                [number, 0, 1, 2, 3].map(|register| self.node(register, sink));
             self.counts.relations += 1;
-            sink.relation(ARGUMENTS, [NONE, first, third, NONE]);
+            sink.relation(ARGUMENTS, [NONE, first, third, fourth]);
             self.access(SYSTEM_CALL, [result, number, second, NONE], step, sink);
         }
         if template.calls {

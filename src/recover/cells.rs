@@ -6,6 +6,7 @@ use super::graph::NONE;
 use super::order::Order;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::RangeInclusive;
 
 /// What an access does to a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +197,24 @@ impl Cells {
     pub fn find(&self, granule: u64) -> Option<u32> {
         let cell = self.granules.get(&granule).copied();
         cell.filter(|&cell| cell != NONE)
+    }
+
+    /// The granules in a range that accesses hit, each with its cell.
+    pub fn within(&self, granules: RangeInclusive<u64>) -> Vec<(u64, u32)> {
+        if granules.end() - granules.start() < self.granules.len() as u64 {
+            let found = granules.map(|granule| (granule, self.find(granule)));
+            found
+                .filter_map(|(granule, cell)| Some((granule, cell?)))
+                .collect()
+        } else {
+            let found = self
+                .granules
+                .iter()
+                .map(|(&granule, &cell)| (granule, cell));
+            found
+                .filter(|(granule, cell)| granules.contains(granule) && *cell != NONE)
+                .collect()
+        }
     }
 
     /// Inserts an event in the order of its cell; returns its place there.

@@ -6,6 +6,7 @@ use super::graph::NONE;
 use super::regions::Class;
 use super::solver::{AccessKind, BASE, DATA, Known, Layer, Solver};
 use crate::semantics::Operand;
+use std::ops::Range;
 
 /// Events of a cell that facts are passed across at once.
 const MAX_PASSED: usize = 64;
@@ -73,6 +74,34 @@ impl Solver {
         }
     }
 
+    /// Checks again whether nothing was written between two events of a slot that are connected.
+    fn check_again(&mut self, granule: u64, (number, older): (u32, u32), known: &Known<'_>) {
+        if !self.overtaken && !self.is_joined_by_proof(number, older) {
+            let from = self.cells.events[number as usize].access + 1;
+            let older = self.cells.events[older as usize].access;
+            let narrow = known.templates.is_narrow();
+            self.overtaken |= self.is_barred((Class::Stack, granule), narrow, from..older);
+        }
+    }
+
+    /// More is known of what a system call fills: slots there may have been taken to stay.
+    pub(super) fn filled_by_kernel(&mut self, call: u32, filled: Range<u64>, known: &Known<'_>) {
+        if self.lifetimes.is_none() || filled.is_empty() {
+            return;
+        }
+        for (granule, cell) in self.cells.within(filled.start >> 3..=(filled.end - 1) >> 3) {
+            let order = &self.cells.all[cell as usize].events;
+            let place = order.place(call);
+            let newer = place.checked_sub(1).and_then(|newer| order.get(newer));
+            if let (Some(newer), Some(older)) = (newer, order.get(place))
+                && self.cells.events[newer as usize].link == Link::Joined
+                && self.regions.is_stack(granule)
+            {
+                self.check_again(granule, (newer, older), known);
+            }
+        }
+    }
+
     /// A computed address reached a cell. If it was taken for a slot of the stack that none reaches, other
     /// stores with unknown addresses may have written it, too.
     pub(super) fn reached_by_computed(&mut self, access: u32, cell: u32, known: &Known<'_>) {
@@ -99,14 +128,7 @@ impl Solver {
                 return;
             }
             match (event.link, older) {
-                (Link::Joined, Some(older))
-                    if !self.overtaken && !self.is_joined_by_proof(number, older) =>
-                {
-                    let from = event.access + 1;
-                    let older = self.cells.events[older as usize].access;
-                    let narrow = known.templates.is_narrow();
-                    self.overtaken |= self.is_barred((Class::Stack, granule), narrow, from..older);
-                }
+                (Link::Joined, Some(older)) => self.check_again(granule, (number, older), known),
                 (Link::Blocked, _) if event.barrier != NONE => {
                     self.cells.events[number as usize].barrier = NONE;
                     self.pending.push(number);

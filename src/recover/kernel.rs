@@ -15,7 +15,11 @@ impl Solver {
         if self.accesses[number as usize].place != Place::Open {
             return;
         }
-        match self.effect(relation, known.templates.is_narrow(), Class::Other) {
+        let effect = self.effect(relation, known.templates.is_narrow(), Class::Other);
+        for filled in system_calls::filled(effect, self.arguments(relation, Class::Stack)) {
+            self.filled_by_kernel(number, filled, known);
+        }
+        match effect {
             Effect::Nothing => {
                 if self.layer == Some(Layer::Proved) {
                     self.accesses[number as usize].place = Place::Elsewhere;
@@ -44,7 +48,7 @@ impl Solver {
         // Built just before.
         let before = relation.checked_sub(1);
         let before = before.map(|before| self.graph.relations[before as usize]);
-        let [_, first, third, _] = match before.filter(|before| before.op == ARGUMENTS) {
+        let [_, first, third, fourth] = match before.filter(|before| before.op == ARGUMENTS) {
             Some(before) => before.nodes,
             None => [NONE; 4],
         };
@@ -52,6 +56,7 @@ impl Solver {
             first: bits(first),
             second: bits(second),
             third: bits(third),
+            fourth: bits(fourth),
             result: bits(result),
         }
     }

@@ -6,7 +6,7 @@ use super::lifetimes::Lifetimes;
 use super::regions::Class;
 use super::solver::{Access, AccessKind, BASE, Known, Layer, Solver};
 use super::status::Level;
-use super::system_calls::Effect;
+use super::system_calls::{self, Effect};
 use std::ops::Range;
 
 /// A search for what may have written a granule.
@@ -178,6 +178,17 @@ impl Solver {
         }
     }
 
+    /// All accesses among some that may write memory which is not known.
+    pub(super) fn unresolved_writes(&mut self, accesses: Range<u32>) -> Vec<u32> {
+        let mut found = Vec::new();
+        let mut from = accesses.start;
+        while let Some((next, _)) = self.next_in_parts(&[(Class::Anything, accesses.end)], from) {
+            found.push(next);
+            from = next + 1;
+        }
+        found
+    }
+
     fn next_in_parts(&mut self, parts: &[(Class, u32)], mut from: u32) -> Option<(u32, Class)> {
         for &(class, end) in parts {
             if from < end {
@@ -222,7 +233,8 @@ impl Solver {
         }
     }
 
-    /// Whether what a system call fills, or what an instruction clears, is known to have a granule in it.
+    /// Whether a system call or an instruction that clears a block writes a granule, as far as its arguments
+    /// are known: what they do not reach is taken to stay.
     fn is_known_to_write(&self, number: u32, granule: u64, narrow: bool) -> bool {
         let Access { kind, relation, .. } = self.accesses[number as usize];
         let spares = self.spares(number, (Class::Stack, granule), narrow);
@@ -234,7 +246,14 @@ impl Solver {
                 Effect::Fills(buffer) => {
                     !spares && buffer.is_known(self.arguments(relation, Class::Stack))
                 }
-                _ => false,
+                Effect::Unknown => {
+                    let call = self.known_value(relation, BASE, Class::Stack);
+                    call.is_some_and(|call| {
+                        let arguments = self.arguments(relation, Class::Stack);
+                        system_calls::may_fill(call, narrow, arguments, granule << 3)
+                    })
+                }
+                Effect::Nothing | Effect::Layout(_) => false,
             },
         }
     }

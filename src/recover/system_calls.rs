@@ -1,5 +1,8 @@
 //! What Linux does to a program's memory in a system call, by number and arguments.
 
+use super::cells::untagged;
+use std::ops::Range;
+
 /// What a system call may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -36,6 +39,7 @@ enum Argument {
     First,
     Second,
     Third,
+    Fourth,
 }
 
 /// An upper bound of the size of a buffer, in bytes.
@@ -51,6 +55,7 @@ pub(super) struct Arguments {
     pub first: Option<u64>,
     pub second: Option<u64>,
     pub third: Option<u64>,
+    pub fourth: Option<u64>,
     pub result: Option<u64>,
 }
 
@@ -60,6 +65,7 @@ impl Arguments {
             Argument::First => self.first,
             Argument::Second => self.second,
             Argument::Third => self.third,
+            Argument::Fourth => self.fourth,
         }
     }
 }
@@ -101,7 +107,8 @@ impl Buffer {
 
     /// Whether it leaves the eight bytes at an address alone; `false` if that is not known.
     pub fn spares(self, arguments: Arguments, address: u64) -> bool {
-        let Some(start) = arguments.get(self.address) else {
+        // The kernel may accept tagged addresses (PR_SET_TAGGED_ADDR_CTRL).
+        let Some(start) = arguments.get(self.address).map(untagged) else {
             return false;
         };
         let end = self
@@ -122,9 +129,10 @@ impl Change {
             second,
             third,
             result,
+            ..
         } = arguments;
         let within = |start: Option<u64>, length: Option<u64>| {
-            let (start, length) = (start?, length?);
+            let (start, length) = (untagged(start?), length?);
             let page = |address: u64| address & !(PAGE - 1);
             let end = start
                 .checked_add(length)
@@ -174,7 +182,7 @@ fn of_ioctl(command: Option<u64>) -> Effect {
 
 /// The effect of a system call of A64 (asm-generic/unistd.h).
 pub(super) fn of_a64(number: u64, arguments: Arguments) -> Effect {
-    use Argument::{First, Second, Third};
+    use Argument::{First, Fourth, Second, Third};
     match number {
         25 => Effect::nothing_if(arguments.second, only_numbers),
         98 => Effect::nothing_if(arguments.second, only_waits),
@@ -183,6 +191,8 @@ pub(super) fn of_a64(number: u64, arguments: Arguments) -> Effect {
         17 | 278 => Effect::buffer(First, Second),
         // getdents64, read, pread64.
         61 | 63 | 67 => Effect::buffer(Second, Third),
+        // readlinkat.
+        78 => Effect::buffer(Third, Fourth),
         // sched_getaffinity.
         123 => Effect::buffer(Third, Second),
         // pipe2, times, uname, sysinfo.
@@ -201,18 +211,22 @@ pub(super) fn of_a64(number: u64, arguments: Arguments) -> Effect {
         79 => Effect::structure(Third, 128),
         134 => Effect::structure(Third, 32),
         135 => Effect::structure(Third, 8),
-        // setxattr to lremovexattr without the readers; dup to dup3; mknodat to renameat;
+        // setxattr, lsetxattr, fsetxattr; dup to dup3; mknodat to renameat;
         // ftruncate to fchown; openat, close; lseek; write; writev; pwrite64; pwritev.
         5..=7 | 23 | 24 | 33..=38 | 45..=55 | 56 | 57 | 62 | 64 | 66 | 68 | 70 => Effect::Nothing,
+        // prlimit64; wait4 without `struct rusage`; rseq.
+        261 => Effect::structure(Fourth, 16),
+        260 if arguments.fourth == Some(0) => Effect::structure(Second, 4),
+        293 => Effect::structure(First, 32),
         // sync to fdatasync, exit, exit_group, set_tid_address, set_robust_list.
         81..=83 | 93 | 94 | 96 | 99 => Effect::Nothing,
-        // sched_yield, kill to tgkill, sigaltstack is not among them, setpriority, getpriority.
+        // sched_yield; kill, tkill, tgkill; setpriority, getpriority.
         124 | 129..=131 | 140 | 141 => Effect::Nothing,
         // setregid to setfsgid without getters by address; umask; getpid to gettid.
         143..=147 | 149 | 151 | 152 | 154..=157 | 166 | 172..=178 => Effect::Nothing,
         // socket, bind, listen, connect, sendto, setsockopt, shutdown.
         198 | 200 | 201 | 203 | 206 | 208 | 210 => Effect::Nothing,
-        // mprotect, msync, madvise (any advice); fadvise64.
+        // fadvise64, mprotect, msync.
         223 | 226 | 227 => Effect::Nothing,
         214 => Effect::Layout(Change::Break),
         215 => Effect::Layout(Change::Unmap),
@@ -225,7 +239,7 @@ pub(super) fn of_a64(number: u64, arguments: Arguments) -> Effect {
 
 /// The effect of a system call of the EABI of AArch32 (arch/arm/tools/syscall.tbl).
 pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
-    use Argument::{First, Second, Third};
+    use Argument::{First, Fourth, Second, Third};
     match number {
         // fcntl, fcntl64; futex, futex_time64; ioctl.
         55 | 221 => Effect::nothing_if(arguments.second, only_numbers),
@@ -235,6 +249,9 @@ pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
         183 | 384 => Effect::buffer(First, Second),
         // read, getdents64. (pread64 passes its offset in registers that matter to no buffer.)
         3 | 180 | 217 => Effect::buffer(Second, Third),
+        // readlink, readlinkat.
+        85 => Effect::buffer(Second, Third),
+        332 => Effect::buffer(Third, Fourth),
         // sched_getaffinity.
         242 => Effect::buffer(Third, Second),
         // pipe, pipe2, times, uname, sysinfo.
@@ -253,6 +270,10 @@ pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
         327 => Effect::structure(Third, 104),
         174 => Effect::structure(Third, 20),
         175 => Effect::structure(Third, 8),
+        // prlimit64; wait4 without `struct rusage`; rseq.
+        369 => Effect::structure(Fourth, 16),
+        114 if arguments.fourth == Some(0) => Effect::structure(Second, 4),
+        398 => Effect::structure(First, 32),
         // exit, write, open, close, creat, link, unlink, chdir, mknod, chmod, lchown, lseek, getpid.
         1 | 4..=6 | 8..=10 | 12 | 14..=16 | 19 | 20 => Effect::Nothing,
         // setuid, getuid, access, sync, kill, rename, mkdir, rmdir, dup, setgid to getegid.
@@ -282,6 +303,53 @@ pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
     }
 }
 
+/// System calls of A64 with pointers in the fifth or sixth argument, or in structures, to what they fill:
+/// readv, preadv, pselect6, splice, prctl, recvfrom, getsockopt, recvmsg, get_mempolicy, recvmmsg,
+/// process_vm_readv, preadv2, statx.
+const FILL_FURTHER: [u64; 13] = [65, 69, 72, 76, 167, 207, 209, 212, 236, 243, 270, 286, 291];
+
+/// The same of AArch32, and _newselect.
+const FILL_FURTHER_ARM: [u64; 14] = [
+    145, 361, 142, 335, 340, 172, 292, 295, 297, 320, 365, 376, 392, 397,
+];
+
+/// How large a structure or buffer of the stack may be that a system call fills.
+const LARGEST: u64 = 1 << 16;
+
+/// The ranges of the stack that a system call may fill, as far as its arguments are known: its buffer, or if
+/// its effect is unknown, what is behind each address.
+pub(super) fn filled(effect: Effect, arguments: Arguments) -> impl Iterator<Item = Range<u64>> {
+    let starts = match effect {
+        Effect::Fills(buffer) => [arguments.get(buffer.address), None, None, None],
+        Effect::Unknown => [
+            arguments.first,
+            arguments.second,
+            arguments.third,
+            arguments.fourth,
+        ],
+        Effect::Nothing | Effect::Layout(_) => [None; 4],
+    };
+    let size = match effect {
+        Effect::Fills(buffer) => buffer.size(arguments),
+        _ => None,
+    };
+    let size = size.unwrap_or(LARGEST).min(LARGEST);
+    let starts = starts.into_iter().flatten().filter(|start| *start != 0);
+    starts.map(move |start| untagged(start)..untagged(start).saturating_add(size))
+}
+
+/// Whether a system call whose effect is unknown may fill the eight bytes at an address: where one of its
+/// first arguments points close before it, or others may.
+pub(super) fn may_fill(call: u64, narrow: bool, arguments: Arguments, address: u64) -> bool {
+    let further = match narrow {
+        true => FILL_FURTHER_ARM.contains(&call),
+        false => FILL_FURTHER.contains(&call),
+    };
+    let after = address.saturating_add(8);
+    let mut ranges = filled(Effect::Unknown, arguments);
+    further || ranges.any(|range| range.start < after && address < range.end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +358,7 @@ mod tests {
         first: None,
         second: None,
         third: None,
+        fourth: None,
         result: None,
     };
 
@@ -308,6 +377,15 @@ mod tests {
             third: Some(0x10),
             ..UNKNOWN
         };
+        let tagged = Arguments {
+            second: Some(0xab00_0000_0000_1004),
+            ..read
+        };
+        let kept = |address| spares(of_a64(63, tagged), tagged, address);
+        assert_eq!(
+            [0xff8, 0x1000, 0x1010, 0x1018].map(kept),
+            [true, false, false, true]
+        );
         for (number, of) in [(63, of_a64 as fn(_, _) -> _), (3, of_arm)] {
             let kept = |address| spares(of(number, read), read, address);
             assert_eq!(
@@ -354,5 +432,25 @@ mod tests {
             assert_eq!(of_a64(number, with(other)), Effect::Unknown, "{number}");
             assert_eq!(of_a64(number, UNKNOWN), Effect::Unknown, "{number}");
         }
+    }
+
+    #[test]
+    fn an_unknown_call_may_fill_what_its_arguments_point_to() {
+        let ioctl = Arguments {
+            first: Some(1),
+            second: Some(0x5413),
+            third: Some(0x55_0000_1000),
+            ..UNKNOWN
+        };
+        let fills = |call, address| may_fill(call, false, ioctl, address);
+        let places = [
+            0x55_0000_0ff8,
+            0x55_0000_1000,
+            0x55_0000_1010,
+            0x55_0002_0000,
+        ];
+        assert_eq!(places.map(|at| fills(29, at)), [false, true, true, false]);
+        assert!(places.into_iter().all(|at| fills(291, at)));
+        assert!(!may_fill(29, false, UNKNOWN, 0x1000));
     }
 }

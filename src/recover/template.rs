@@ -22,7 +22,7 @@ pub(super) const SIGNAL_FRAME: u32 = 2;
 /// The operation of what the handler of a signal gets: its first three arguments, and its stack pointer.
 pub(super) const SIGNAL_ARGUMENTS: u32 = 4;
 
-/// The operation of the first and third argument of a system call, whose relation comes next.
+/// The operation of the first, third and fourth argument of a system call, whose relation comes next.
 pub(super) const ARGUMENTS: u32 = 3;
 
 /// The operation of an instruction that clears the block of memory that its base points into.

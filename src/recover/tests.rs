@@ -371,6 +371,50 @@ fn the_trace_separates_address_spaces_too() {
 }
 
 #[test]
+fn each_word_of_a_watched_range_may_have_been_written() {
+    let writes = Wanted {
+        reads: false,
+        writes: true,
+    };
+    // read(2) of 8 bytes into 0x1008.
+    let code = [MOV_X6_9, SVC_0, MOV_X6_9];
+    let all = facts(&[7, 1], &[(1, 0x1008), (2, 8), (6, 9), (8, 63)]);
+    for (range, is_known) in [
+        (0x1000..0x1008, false),
+        (0x1008..0x1010, true),
+        (0x1000..0x1010, true),
+        (0xff8..0x1010, true),
+        (0x1010..0x1020, false),
+        (0..u64::MAX, true),
+    ] {
+        let mut window = solved_with(&code, &all, Course::number);
+        let level = crate::recover::Level::Inferred;
+        let steps = (1, Some(3));
+        let direction = Direction::Backward;
+        let found = window.accesses(&all, steps, range.clone(), direction, writes, level);
+        assert_eq!(found.may_have.is_some(), is_known, "{range:x?}");
+    }
+}
+
+#[test]
+fn a_random_number_changes_the_flags() {
+    const CMP_X2_0: u32 = 0xf100_005f;
+    const CSET_W1_NE: u32 = 0x1a9f_07e1;
+    // MRS of TPIDR_EL0, RNDR and RNDRRS, to x0 and to xzr.
+    for (word, w1) in [
+        (0xd53b_d040, proved(0)),
+        (0xd53b_2400, None),
+        (0xd53b_2420, None),
+        (0xd53b_241f, None),
+    ] {
+        let code = [CMP_X2_0, word, CSET_W1_NE, MOV_X6_9];
+        let all = facts(&[], &[(2, 0), (6, 9)]);
+        let window = solved(&code, &all);
+        assert_eq!(before(&window, &all, &code, 3, 1), w1, "{word:#x}");
+    }
+}
+
+#[test]
 fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
     let before_last = |code: &[u32], all: &FinalState, number: Option<u16>| {
         let window = solved_with(code, all, |course| {

@@ -6,7 +6,11 @@ use super::solver::{AccessKind, Place};
 use super::status::{Level, Status};
 use super::window::Window;
 use crate::timeline::{Direction, Position};
-use std::ops::Range;
+use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
+
+/// The maximum number of granules that accesses with unknown addresses are compared with one by one.
+const MOST_GRANULES: u64 = 64;
 
 /// Which accesses are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +68,8 @@ impl Window {
         wanted: Wanted,
         level: Level,
     ) -> Accesses {
-        let range = untagged(range.start)..untagged(range.end);
+        let start = untagged(range.start);
+        let range = start..start.saturating_add(range.end.saturating_sub(range.start));
         let border = self.access_before(step);
         let until = until.map(|until| self.access_before(until));
         let limit = match direction {
@@ -75,10 +80,7 @@ impl Window {
         };
         let mut hit: Option<(u32, u64)> = None;
         let granules = range.start >> 3..=range.end.saturating_sub(1).max(range.start) >> 3;
-        for granule in granules.clone() {
-            let Some(cell) = self.solver.cells.find(granule) else {
-                continue;
-            };
+        for (granule, cell) in self.solver.cells.within(granules.clone()) {
             let order = &self.solver.cells.all[cell as usize].events;
             let events = &self.solver.cells.events;
             let older = order.place(border);
@@ -123,7 +125,7 @@ impl Window {
             Direction::Backward => border..hit.map_or(limit, |hit| hit.0),
             Direction::Forward => hit.map_or(limit, |hit| hit.0 + 1)..border,
         };
-        let may_have = self.may_have(facts, *granules.start(), between, direction, wanted, level);
+        let may_have = self.may_have(facts, granules, between, direction, wanted, level);
         let hit = hit.and_then(|(access, address)| {
             let found = self.solver.accesses[access as usize];
             Some(Hit {
@@ -150,41 +152,47 @@ impl Window {
         }
     }
 
-    /// Accesses among some that may have hit a granule.
+    /// Accesses among some that may have hit granules. Of more than [`MOST_GRANULES`] each access with an
+    /// unknown address may have.
     fn may_have(
         &mut self,
         facts: &FinalState,
-        granule: u64,
+        granules: RangeInclusive<u64>,
         between: Range<u32>,
         direction: Direction,
         wanted: Wanted,
         level: Level,
     ) -> Option<MayHave> {
-        let mut found: Option<(u32, u32, u64)> = None;
-        let mut add = |access: u32| {
-            let (first, _, count) = found.unwrap_or((access, access, 0));
-            found = Some((first, access, count + 1));
-        };
-        if wanted.writes {
-            let class = self.solver.class_at(granule, level);
-            let mut at = between.start;
+        let are_few = granules.end() - granules.start() < MOST_GRANULES;
+        let mut found = BTreeSet::new();
+        if wanted.writes && !are_few {
+            found.extend(self.solver.unresolved_writes(between.clone()));
+        } else if wanted.writes {
             let narrow = self.templates.is_narrow();
-            let mut search = self.solver.search((class, granule), narrow, &between);
-            while let Some(access) = self.solver.next_barrier(&mut search, at) {
-                add(access);
-                at = access + 1;
+            for granule in granules.clone() {
+                let class = self.solver.class_at(granule, level);
+                let mut search = self.solver.search((class, granule), narrow, &between);
+                let mut at = between.start;
+                while let Some(access) = self.solver.next_barrier(&mut search, at) {
+                    found.insert(access);
+                    at = access + 1;
+                }
             }
         }
-        if wanted.reads && !facts.memory.is_constant(granule << 3) {
+        let is_constant = |mut granules: RangeInclusive<u64>| {
+            are_few && granules.all(|granule| facts.memory.is_constant(granule << 3))
+        };
+        if wanted.reads && !is_constant(granules) {
             let loads = self.solver.accesses[between.start as usize..between.end as usize].iter();
             for (access, load) in (between.start..).zip(loads) {
                 let is_open = load.kind == AccessKind::Load && load.place == Place::Open;
                 if is_open || load.kind == AccessKind::Lost && !wanted.writes {
-                    add(access);
+                    found.insert(access);
                 }
             }
         }
-        let (first, last, count) = found?;
+        let (first, last) = (*found.first()?, *found.last()?);
+        let count = found.len() as u64;
         let (nearest, farthest) = match direction {
             Direction::Backward => (first, last),
             Direction::Forward => (last, first),

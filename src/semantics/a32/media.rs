@@ -68,8 +68,8 @@ fn packed(arm: &mut Arm, word: Word) -> Option<()> {
             let (signed, rotation) = (!word.bit(22), 8 * word.field(10, 2));
             match op1 & 3 {
                 0 => media::extend_pair(arm, d, addend, m, rotation, signed),
-                2 => media::extend(arm, d, [addend, Some(m)], rotation, 8, signed),
-                3 => media::extend(arm, d, [addend, Some(m)], rotation, 16, signed),
+                2 => media::extend(arm, d, addend, m, rotation, 8, signed),
+                3 => media::extend(arm, d, addend, m, rotation, 16, signed),
                 _ => return None,
             }
         }

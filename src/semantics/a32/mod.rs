@@ -81,7 +81,7 @@ fn unconditional(arm: &mut Arm, word: Word) -> Option<()> {
         0b111 => float::unconditional(arm, word.0),
         // Loads and stores of elements; PLI, PLD, barriers, CLREX.
         0b010 | 0b011 if !word.bit(24) && !word.bit(20) => neon::elements(arm, word.0),
-        0b010 | 0b011 if word.bit(24) || word.bit(26) => {
+        0b010 | 0b011 => {
             let prefetch = word.field(20, 2) == 1;
             let barrier = word.field(20, 8) == 0x57;
             (prefetch || barrier).then_some(())

@@ -128,6 +128,11 @@ type Register = (u32, u32, u32, u32, u32);
 fn read_register(builder: &mut Builder, number: u8, register: Register) {
     let to = to_x(number);
     match register {
+        // RNDR, RNDRRS: NZCV says whether there was a random number.
+        (3, 3, 2, 4, 0 | 1) => {
+            builder.unknown(to);
+            builder.unknown_flags();
+        }
         _ if to == Location::NOWHERE => {}
         // NZCV
         (3, 3, 4, 2, 0) => {

@@ -144,6 +144,7 @@ fn inverted(arm: &mut Arm, a: Operand) -> Operand {
 
 /// A return from an exception: flags and banked registers become unknown.
 pub(in crate::semantics) fn return_from_exception(arm: &mut Arm) {
+    arm.keep_condition();
     for number in 8..PC {
         arm.unknown(Location::general(number));
     }

@@ -240,6 +240,7 @@ fn coprocessor(arm: &mut Arm, word: u32) -> Option<()> {
     );
     match (read, register, name) {
         (true, PC, _) => {
+            arm.keep_condition();
             for flag in [Location::N, Location::Z, Location::C, Location::V] {
                 arm.unknown(flag);
             }

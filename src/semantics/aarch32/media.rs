@@ -12,12 +12,13 @@ const W: Width = Width::W32;
 pub(in crate::semantics) fn extend(
     arm: &mut Arm,
     to: u8,
-    [addend, from]: [Option<u8>; 2],
+    addend: Option<u8>,
+    from: u8,
     rotation: u32,
     count: u8,
     signed: bool,
 ) {
-    let mut value = arm.r(from.unwrap_or(0));
+    let mut value = arm.r(from);
     let low = rotation as u8;
     value = if low + count > 32 {
         let rotated = arm

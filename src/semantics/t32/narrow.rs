@@ -252,7 +252,7 @@ fn miscellaneous(arm: &mut Arm, word: u16) -> Option<()> {
         0b0010 => {
             let kind = field(word, 6, 2);
             let (count, signed) = (if kind & 1 == 0 { 16 } else { 8 }, kind < 2);
-            media::extend(arm, r(word, 0), [None, Some(r(word, 3))], 0, count, signed);
+            media::extend(arm, r(word, 0), None, r(word, 3), 0, count, signed);
         }
         0b0100 | 0b0101 => {
             let list = word & 0xff | (word & 0x100) << 6;

@@ -155,9 +155,9 @@ pub(super) fn registers(arm: &mut Arm, word: u32) -> Option<()> {
         (0..=5, 8..=15) if op2 & 4 == 0 => {
             let (signed, rotation) = (op1 & 1 == 0, 8 * field(word, 4, 2));
             match op1 >> 1 {
-                0 => media::extend(arm, d, [addend, Some(m)], rotation, 16, signed),
+                0 => media::extend(arm, d, addend, m, rotation, 16, signed),
                 1 => media::extend_pair(arm, d, addend, m, rotation, signed),
-                _ => media::extend(arm, d, [addend, Some(m)], rotation, 8, signed),
+                _ => media::extend(arm, d, addend, m, rotation, 8, signed),
             }
         }
         (8..=15, 0..=7) if n != PC => {
