@@ -1,6 +1,7 @@
 //! The translation regimes of AArch32, from its registers (DDI 0406, B3.5.4 and B3.6.4; B4.1: TTBCR, TTBR0,
 //! TTBR1, SCTLR, HCR, HTCR, HTTBR, VTCR, VTTBR).
 
+use super::aarch64;
 use super::long::{Granule, Layout, Tables};
 use super::no_regime::NoRegime;
 use super::note::RegimeNote;
@@ -248,6 +249,10 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, NoRegime> {
 }
 
 fn stage2(registers: &RegisterFile) -> Result<Stage2, NoRegime> {
+    // The hypervisor is AArch64, and so are its tables.
+    if registers.value("VTCR").is_none() && registers.value("VTCR_EL2").is_some() {
+        return aarch64::stage2(registers, World::NonSecure);
+    }
     let value = |register: &'static str| {
         let found = registers.value(register);
         let found = found.or_else(|| registers.value(&format!("{register}_EL2")));

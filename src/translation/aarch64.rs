@@ -319,30 +319,31 @@ fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) 
 }
 
 /// Stage 2 of the regime of EL1 and EL0.
-fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, NoRegime> {
+pub(super) fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, NoRegime> {
     let vtcr = of_stage2(registers, "VTCR_EL2")?;
-    let non_secure = stage2_tables(registers, "VTTBR_EL2", vtcr, vtcr)?;
-    // VTCR_EL2.NSW and NSA, VSTCR_EL2.SW and SA: bits 29 and 30.
-    let secure = match world {
-        World::NonSecure => None,
-        World::Secure => {
-            let vstcr = of_stage2(registers, "VSTCR_EL2")?;
-            let tables = stage2_tables(registers, "VSTTBR_EL2", vstcr, vtcr)?;
-            Some(Stage2Half {
-                tables,
-                walk: World::of(!bit(vstcr, 29)),
-                output: World::of(!bit(vstcr, 30)),
-            })
-        }
+    let tables = stage2_tables(registers, "VTTBR_EL2", vtcr, vtcr)?;
+    let half = |tables, walk, output| Stage2Half {
+        tables,
+        walk: World::of(walk),
+        output: World::of(output),
     };
-    let in_secure = world == World::Secure;
+    if world == World::NonSecure {
+        return Ok(Stage2 {
+            non_secure: half(tables, false, false),
+            secure: None,
+        });
+    }
+    let vstcr = of_stage2(registers, "VSTCR_EL2")?;
+    let secure = stage2_tables(registers, "VSTTBR_EL2", vstcr, vtcr)?;
+    // VSTCR_EL2.SW and SA, VTCR_EL2.NSW and NSA: each counts as set if one before it is
+    // (AArch64.SS2OutputPASpace).
+    let walks = !bit(vstcr, 29);
+    let outputs = walks && !bit(vstcr, 30);
+    let walks_non_secure = !bit(vtcr, 29);
+    let outputs_non_secure = outputs && walks_non_secure && !bit(vtcr, 30);
     Ok(Stage2 {
-        non_secure: Stage2Half {
-            tables: non_secure,
-            walk: World::of(in_secure && !bit(vtcr, 29)),
-            output: World::of(in_secure && !bit(vtcr, 29) && !bit(vtcr, 30)),
-        },
-        secure,
+        non_secure: half(tables, walks_non_secure, outputs_non_secure),
+        secure: Some(half(secure, walks, outputs)),
     })
 }
 

@@ -72,21 +72,24 @@ impl fmt::Display for Attributes {
     }
 }
 
-/// Returns the attributes of a 64-bit descriptor of stage 1; `user` is whether the regime includes EL0.
+/// Returns the attributes of a 64-bit descriptor of stage 1; `user` is whether the regime includes EL0,
+/// `aarch32` whether it is of AArch32.
 pub(super) fn of_long(
     descriptor: u64,
     tables: TableAttributes,
     user: bool,
+    aarch32: bool,
     mair: Option<u64>,
 ) -> Attributes {
     let write = !bit(descriptor, 7) && !tables.read_only;
     let memory = mair.map(|mair| memory_type(field(mair, 8 * field(descriptor, 2, 3) as u32, 8)));
     let contiguous = bit(descriptor, 52);
+    let never_executed = bit(descriptor, 54) || tables.never_executed;
     if !user {
         let privileged = Access {
             read: true,
             write,
-            execute: !bit(descriptor, 54) && !tables.never_executed,
+            execute: !never_executed,
         };
         return Attributes {
             privileged,
@@ -96,17 +99,24 @@ pub(super) fn of_long(
         };
     }
     let reaches = bit(descriptor, 6) && !tables.privileged;
-    // What EL0 can write is never executed at EL1.
-    let never = bit(descriptor, 53) || tables.never_executed_privileged || (reaches && write);
+    // In AArch64, what EL0 can write is never executed at EL1; in AArch32, XN is for PL1 too (DDI 0406,
+    // B3.7.2).
+    let never_privileged = bit(descriptor, 53)
+        || tables.never_executed_privileged
+        || if aarch32 {
+            never_executed
+        } else {
+            reaches && write
+        };
     let privileged = Access {
         read: true,
         write,
-        execute: !never,
+        execute: !never_privileged,
     };
     let user = Access {
         read: reaches,
         write: reaches && write,
-        execute: !bit(descriptor, 54) && !tables.never_executed,
+        execute: !never_executed,
     };
     Attributes {
         privileged,

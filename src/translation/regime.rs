@@ -299,7 +299,13 @@ impl Regime {
                 let Leaf {
                     descriptor, tables, ..
                 } = leaf;
-                let attributes = attributes::of_long(descriptor, tables, self.user, self.mair);
+                let attributes = attributes::of_long(
+                    descriptor,
+                    tables,
+                    self.user,
+                    self.address_bits == 32,
+                    self.mair,
+                );
                 (leaf.address, leaf.world, leaf.shift, attributes)
             }
             Walked::Short(tables) => {

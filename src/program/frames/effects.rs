@@ -83,8 +83,8 @@ pub(super) fn effect(word: u32) -> Effect {
             })
         }
         0b0111 | 0b1111 => {
-            // Conversions to general registers; UMOV, SMOV
-            let converts = word & 0x5f20_fc00 == 0x1e20_0000;
+            // Conversions to general registers, of integers and fixed-point numbers; UMOV, SMOV
+            let converts = word & 0x5f20_fc00 == 0x1e20_0000 || word & 0x5f3e_0000 == 0x1e18_0000;
             let moves = word & 0xbfe0_ec00 == 0x0e00_2c00;
             Effect::Writes(match converts || moves {
                 true => or_zero(destination),
@@ -307,6 +307,9 @@ mod tests {
             (0xaa1e_03e9, 1 << 9),  // mov x9, x30
             (0xd538_4036, 1 << 22), // mrs x22, elr_el1
             (0xd503_233f, 0),       // paciasp
+            (0x9e58_f413, 1 << 19), // fcvtzs x19, d0, #3
+            (0x1e59_e400, 1),       // fcvtzu w0, d0, #7
+            (0x9e42_f413, 0),       // scvtf d19, x0, #3
             (0x927c_ec1f, 1 << SP), // and sp, x0, #-16
             (0xc85f_7c13, 1 << 19), // ldxr x19, [x0]
             (0xc813_7c01, 1 << 19), // stxr w19, x1, [x0]

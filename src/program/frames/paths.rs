@@ -62,14 +62,22 @@ struct Walk<'a> {
     branches: Vec<(usize, State)>,
     /// Instructions after calls, to be followed last.
     calls: BTreeMap<usize, State>,
-    /// The states at branches of `switch` statements, whose targets are in tables.
-    switches: Vec<State>,
+    /// The branches of `switch` statements, whose targets are in tables.
+    switches: Option<Switches>,
     /// Whether the code followed now is assumed to be reached by these branches, because no other path
     /// leads there.
     inferred: bool,
     /// The first instruction that may be [unreached](Self::unreached): states are never forgotten, so
     /// the search continues where the last one ended.
     searched: usize,
+}
+
+/// The states at branches of `switch` statements.
+struct Switches {
+    first: State,
+    merged: State,
+    /// Whether one conflicts with the first.
+    conflict: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -84,7 +92,7 @@ impl<'a> Walk<'a> {
             after_calls: BTreeSet::new(),
             branches: Vec::new(),
             calls: BTreeMap::new(),
-            switches: Vec::new(),
+            switches: None,
             inferred: false,
             searched: 1,
         }
@@ -135,10 +143,18 @@ impl<'a> Walk<'a> {
 
     /// The state after the branches of `switch` statements, if it is the same for all.
     fn switched(&self) -> Option<State> {
-        let (first, others) = self.switches.split_first()?;
-        let same = others.iter().all(|other| !first.conflicts(other));
-        let merged = others.iter().fold(*first, |all, other| all.merge(other));
-        same.then_some(merged)
+        let switches = self.switches.as_ref()?;
+        (!switches.conflict).then_some(switches.merged)
+    }
+
+    fn add_switch(&mut self, state: State) {
+        let switches = self.switches.get_or_insert(Switches {
+            first: state,
+            merged: state,
+            conflict: false,
+        });
+        switches.conflict |= switches.first.conflicts(&state);
+        switches.merged = switches.merged.merge(&state);
     }
 
     /// Returns whether an indirect branch belongs to a `switch` statement: its address is a sum (ADD of
@@ -199,7 +215,9 @@ impl<'a> Walk<'a> {
                     }
                 }
                 Kind::Indirect => {
-                    self.switches.extend(self.is_switch(at).then_some(state));
+                    if self.is_switch(at) {
+                        self.add_switch(state);
+                    }
                     return;
                 }
                 // UDF: padding

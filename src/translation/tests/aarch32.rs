@@ -191,3 +191,49 @@ fn hypervisors_of_aarch32_turn_stage_one_off() {
     assert!(excluded.exclude_el1() && !regimes(0).exclude_el1());
     assert_eq!(place(&regimes(0), &memory, 0x123), None);
 }
+
+/// DDI 0406, B3.7.2: XN is for PL1 too, and what PL0 can write may be executed there.
+#[test]
+fn execution_by_long_descriptors_of_aarch32() {
+    // Pages, the first by descriptor bits, XN (54), PXN (53), AP[1] (6).
+    for (bits, privileged, user) in [
+        (0, "rwx", "--x"),
+        (1 << 54, "rw-", "---"),
+        (1 << 53, "rw-", "--x"),
+        (1 << 6, "rwx", "rwx"),
+        (1 << 6 | 1 << 54, "rw-", "rw-"),
+    ] {
+        let memory = Memory::of(&[
+            (0x1000, 0x2003),
+            (0x2000, 0x3003),
+            (0x3000, 0x12_3456_7703 | bits),
+        ]);
+        let registers = a32(&[
+            ("SCTLR", ON),
+            ("TTBCR", 1_u64 << 31),
+            ("TTBR0_64", 0x1000),
+            ("TTBR1_64", 0x5000),
+        ]);
+        let found = map(&registers, Space::El1N, &memory, 0).unwrap();
+        let attributes = found.attributes.unwrap();
+        assert_eq!(attributes.privileged.to_string(), privileged, "{bits:#x}");
+        assert_eq!(attributes.user.unwrap().to_string(), user, "{bits:#x}");
+    }
+}
+
+/// The guest of an AArch64 hypervisor: VTCR_EL2 describes 64 KiB pages from level 2.
+#[test]
+fn stage_two_of_an_aarch64_hypervisor() {
+    let memory = Memory::of(&[
+        (0x1_0000 + 8 * 2, 0x2_0003),
+        (0x2_0000 + 8 * 3, 0x9_9999_0000 | 0x7c3),
+    ]);
+    let regimes = a32(&[
+        ("SCTLR", 0),
+        ("HCR_EL2", 1),
+        ("VTCR_EL2", 2 << 16 | 1 << 14 | 1 << 6 | 32),
+        ("VTTBR_EL2", 0x1_0000),
+    ]);
+    let at = 2 << 29 | 3 << 16 | 5;
+    assert_eq!(place(&regimes, &memory, at), Some((0x9_9999_0005, 16)));
+}

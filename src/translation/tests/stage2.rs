@@ -89,3 +89,32 @@ fn a_search_ends_with_the_intermediate_addresses() {
     let fault = regime.translate(1 << 33, &memory, &mut |_| {}).unwrap_err();
     assert_eq!((fault.stage, fault.shift), (2, 33));
 }
+
+/// AArch64.SS2OutputPASpace: VSTCR_EL2.SW and SA, VTCR_EL2.NSW and NSA, each as if set where one before it
+/// is.
+#[test]
+fn the_world_that_secure_stage_two_gives() {
+    const BLOCK: u64 = 0xc000_07fd;
+    for (secure_control, control, wanted) in [
+        (0, 0, World::Secure),
+        (1 << 30, 0, World::NonSecure),
+        (1 << 29, 0, World::NonSecure),
+        // These are of non-secure intermediate addresses.
+        (0, 1 << 29 | 1 << 30, World::Secure),
+    ] {
+        let size = 1 << 6 | 31;
+        let registers = [
+            ("SCTLR_EL1", 0),
+            ("SCR_EL3", 1 << 18),
+            ("HCR_EL2", 1),
+            ("VTCR_EL2", 2 << 16 | size | control),
+            ("VTTBR_EL2", 0x2000),
+            ("VSTCR_EL2", size | secure_control),
+            ("VSTTBR_EL2", 0x1000),
+        ];
+        let mut memory = Memory::of(&[(0x1000, BLOCK), (0x2000, BLOCK)]);
+        memory.add(World::Secure, 0x1000, BLOCK);
+        let found = map(&a64(&registers), Space::El1S, &memory, 5).unwrap();
+        assert_eq!((found.physical, found.world), (0xc000_0005, wanted));
+    }
+}
