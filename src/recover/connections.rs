@@ -186,7 +186,7 @@ impl Solver {
                 _ => Class::Anything,
             };
             let step = self.accesses[before_access as usize].step;
-            if self.is_shared(class, step, known.others) {
+            if self.is_shared((class, granule), step, known.others) {
                 return;
             }
             let mut from = from;

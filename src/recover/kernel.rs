@@ -5,8 +5,12 @@ use super::graph::NONE;
 use super::regions::Class;
 use super::signals::{self, Frames};
 use super::solver::{AccessKind, BASE, Known, Layer, Place, Solver, free_place};
-use super::system_calls::{self, Arguments, Effect};
+use super::system_calls::{self, Arguments, Change, Effect};
 use super::template::ARGUMENTS;
+use std::ops::Range;
+
+/// The maximum number of shared mappings that are told apart.
+const MAX_SHARED: usize = 16;
 
 impl Solver {
     /// A system call whose number may be known now.
@@ -16,7 +20,16 @@ impl Solver {
             return;
         }
         let effect = self.effect(relation, known.templates.is_narrow(), Class::Other);
-        for filled in system_calls::filled(effect, self.arguments(relation, Class::Stack)) {
+        let arguments = self.arguments(relation, Class::Other);
+        if effect == Effect::Layout(Change::Map) {
+            let found = arguments.shared_mapping();
+            let known = [&self.shared_mappings, &self.found_shared];
+            let is_new = |range: &Range<u64>| !known.iter().any(|known| known.contains(range));
+            let new =
+                found.filter(|range| self.shared_mappings.len() < MAX_SHARED && is_new(range));
+            self.found_shared.extend(new);
+        }
+        for filled in system_calls::filled(effect, arguments) {
             self.filled_by_kernel(number, filled, known);
         }
         match effect {
@@ -30,6 +43,15 @@ impl Solver {
             Effect::Layout(_) | Effect::Fills(_) => self.wake(number, known),
             Effect::Unknown => {}
         }
+    }
+
+    /// Whether mappings were found that may be at several addresses: all is solved once more with what is
+    /// there apart.
+    pub(super) fn separates_shared_mappings(&mut self) -> bool {
+        let found = std::mem::take(&mut self.found_shared);
+        let is_new = !found.is_empty();
+        self.shared_mappings.extend(found);
+        is_new
     }
 
     /// What a system call may write of a class of cells.

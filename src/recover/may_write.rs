@@ -66,12 +66,20 @@ impl Solver {
         }
     }
 
-    /// Whether others may have written a class of cells between a step and the end. That they ended is not
-    /// proof: the kernel may write for them afterwards.
-    pub(super) fn is_shared(&self, class: Class, step: u32, others: bool) -> bool {
+    /// Whether others may have written a granule of a class between a step and the end, or it may have been
+    /// written at another address. That others ended is not proof: the kernel may write for them afterwards.
+    pub(super) fn is_shared(
+        &self,
+        (class, granule): (Class, u64),
+        step: u32,
+        others: bool,
+    ) -> bool {
         let private = class == Class::Protected || class == Class::Stack;
         let alone = class != Class::Anything && step <= self.alone_from;
-        !private && (self.memory_contradicts || others && !alone)
+        let mut mapped = self.shared_mappings.iter();
+        let aliased =
+            mapped.any(|range| class == Class::Anything || range.contains(&(granule << 3)));
+        aliased || !private && (self.memory_contradicts || others && !alone)
     }
 
     /// Whether accesses from one up to another may have written a class of cells.

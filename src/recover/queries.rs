@@ -378,7 +378,8 @@ impl Solver {
     ) -> bool {
         let others = facts.others != Others::None;
         let narrow = facts.architecture != Architecture::AArch64;
-        !self.is_shared(class, step, others) && !self.is_barred((class, granule), narrow, from..to)
+        !self.is_shared((class, granule), step, others)
+            && !self.is_barred((class, granule), narrow, from..to)
     }
 
     /// How it is known that nothing wrote a granule that no access is known to have reached.

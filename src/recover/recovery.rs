@@ -285,6 +285,8 @@ impl Recovery {
             out.push(Limit::OtherWriters);
         } else if self.window.solver.memory_contradicts {
             out.push(Limit::Contradiction);
+        } else if !self.window.solver.shared_mappings.is_empty() {
+            out.push(Limit::SharedMapping);
         }
         let fault = self.window.addresses_fault();
         out.extend(fault.map(|fault| Limit::Addresses(fault.to_owned())));

@@ -23,6 +23,7 @@ use crate::semantics::Operand;
 use crate::stop::Cancel;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
+use std::ops::Range;
 
 /// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
 pub(super) const BASE: usize = 1;
@@ -148,6 +149,11 @@ pub(super) struct Solver {
     pub settled: Option<Settled>,
     /// Memory was also written by others: what was computed in two ways differed.
     pub memory_contradicts: bool,
+    /// What the program maps so that it may be at several addresses, empty where that is not known: nothing
+    /// in memory is proved, and nothing there is inferred.
+    pub shared_mappings: Vec<Range<u64>>,
+    /// Others that were found.
+    pub found_shared: Vec<Range<u64>>,
     /// The earliest step from which on nobody else writes memory, if others do before it.
     pub alone_from: u32,
     /// Nodes that the second layer leaves open, because it contradicted itself there.

@@ -115,6 +115,9 @@ pub enum Limit {
     /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
     /// is proved.
     Contradiction,
+    /// The program maps memory so that it may be at several addresses (`MAP_SHARED`): nothing in memory is
+    /// proved.
+    SharedMapping,
     /// Recorded data addresses are not used, for this reason.
     Addresses(String),
 }
@@ -137,6 +140,10 @@ impl fmt::Display for Limit {
             }
             Self::Contradiction => f.write_str(
                 "nothing in memory is proved: it was also written by something that is not traced",
+            ),
+            Self::SharedMapping => f.write_str(
+                "nothing in memory is proved: the program mapped memory that may be at several addresses \
+                 (MAP_SHARED)",
             ),
             Self::Addresses(reason) => write!(f, "recorded data addresses are not used: {reason}"),
         }

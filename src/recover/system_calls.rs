@@ -60,6 +60,15 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    /// Of mmap: the addresses, if other mappings may have what is written there; empty if they are not known.
+    /// (MAP_SHARED and MAP_SHARED_VALIDATE have bit 0, PROT_WRITE is bit 1.)
+    pub fn shared_mapping(self) -> Option<Range<u64>> {
+        let has = |argument: Option<u64>, bit: u64| argument.is_some_and(|bits| bits & bit != 0);
+        let (start, length) = self.result.zip(self.second).unwrap_or((0, 0));
+        let is_shared = has(self.third, 2) && has(self.fourth, 1);
+        is_shared.then(|| start..start.saturating_add(length))
+    }
+
     fn get(self, argument: Argument) -> Option<u64> {
         match argument {
             Argument::First => self.first,

@@ -397,6 +397,36 @@ fn each_word_of_a_watched_range_may_have_been_written() {
 }
 
 #[test]
+fn memory_that_may_be_at_two_addresses_is_not_proved() {
+    const STR_X5_X4: u32 = 0xf900_0085;
+    // mmap(2) elsewhere, writable: MAP_PRIVATE, MAP_SHARED; and MAP_SHARED to be read only.
+    for (flags, protection, status) in [
+        (2, 3, Status::Proved),
+        (1, 3, Status::Inferred),
+        (1, 1, Status::Proved),
+    ] {
+        let code = [STR_X5_X4, SVC_0, MOV_X6_9];
+        let arguments = [(1, 0x1000), (2, protection), (3, flags), (8, 222)];
+        let others = [(0, 0x2_0000), (4, 0x1000), (6, 9)];
+        let all = facts(&[7], &[&arguments[..], &others].concat());
+        let window = solved(&code, &all);
+        let stored = proved(7).map(|known| Known { status, ..known });
+        assert_eq!(
+            before(&window, &all, &code, 0, 5),
+            stored,
+            "{flags} {protection}"
+        );
+        // A store to what was mapped just before.
+        let code = [SVC_0, STR_X5_X4, MOV_X6_9];
+        let there = [(0, 0x1000), (4, 0x1000), (6, 9)];
+        let all = facts(&[7], &[&arguments[..], &there].concat());
+        let window = solved(&code, &all);
+        let stored = stored.filter(|known| known.status == Status::Proved);
+        assert_eq!(before(&window, &all, &code, 1, 5), stored);
+    }
+}
+
+#[test]
 fn a_random_number_changes_the_flags() {
     const CMP_X2_0: u32 = 0xf100_005f;
     const CSET_W1_NE: u32 = 0x1a9f_07e1;

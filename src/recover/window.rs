@@ -450,7 +450,10 @@ impl Window {
                 }
                 Stage::Prove => {
                     self.solver.run(&known, cancel)?;
-                    if self.solver.graph.conflicts.is_empty() {
+                    if self.solver.separates_shared_mappings() {
+                        self.start_again();
+                        Stage::Build
+                    } else if self.solver.graph.conflicts.is_empty() {
                         self.solver.begin(Layer::Inferred, &known);
                         Stage::Infer(0)
                     } else {
@@ -462,6 +465,11 @@ impl Window {
                     self.solver.run(&known, cancel)?;
                     if self.solver.find_lifetimes(&known) {
                         self.solver.run(&known, cancel)?;
+                    }
+                    if self.solver.separates_shared_mappings() {
+                        self.start_again();
+                        self.stage = Stage::Build;
+                        continue;
                     }
                     let overtaken = self.solver.overtaken;
                     let (cut, refuted) = match tries < TRIES {
@@ -517,6 +525,7 @@ impl Window {
     fn start_again(&mut self) {
         self.solver = Solver {
             memory_contradicts: self.solver.memory_contradicts,
+            shared_mappings: std::mem::take(&mut self.solver.shared_mappings),
             ..Solver::default()
         };
         (self.builder, self.built) = (None, 0);
