@@ -463,6 +463,35 @@ fn a_window_keeps_the_callers_of_its_start() {
     assert_eq!(outcome.counted.ranges, 3);
 }
 
+/// A task that was left in the window is continued after it, and calls.
+#[test]
+fn tasks_left_in_the_window_may_continue_after_it() {
+    let window = Window {
+        from: None,
+        to: Some(Bound::Code([0x9104].into())),
+    };
+    let steps = [
+        MAIN_CALLS,
+        F_CALLS,
+        Run(0x3000, 0x3004, CALL),
+        Run(0x4000, 0x4004, OTHER),
+        Irq(0x4004),
+        HANDLER,
+        // Another task.
+        Run(0x9100, 0x9104, OTHER),
+        Run(0x9104, 0x9108, OTHER),
+        Irq(0x9108),
+        HANDLER,
+        // The first one.
+        Run(0x4004, 0x4008, CALL),
+        Run(0x2000, 0x2004, RETURN),
+    ];
+    let outcome = follow_in(window, false, &steps);
+    assert!(outcome.log.ends_with(" task-open"), "{}", outcome.log);
+    assert_eq!(outcome.counted.instructions, 10);
+    assert!(outcome.stacks.contains(&("task".to_owned(), 1)));
+}
+
 /// A program that calls and never returns.
 #[test]
 fn open_calls_are_bounded() {

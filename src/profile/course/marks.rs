@@ -69,6 +69,8 @@ impl<L: Listener> Course<'_, L> {
         self.spread();
         self.counted.tree.merge(&self.recent);
         self.recent.clear();
+        // Their nodes are gone.
+        self.parked.clear();
         self.counted.instructions = self.now.instructions - self.opened.0;
         let cycles = self.now.cycles;
         self.counted.cycles = cycles.map(|cycles| cycles.saturating_sub(self.opened.1));
