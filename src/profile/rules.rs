@@ -85,6 +85,9 @@ fn open_function(open: &[Frame], function: Option<FunctionId>) -> Option<usize> 
 }
 
 pub(super) fn decide(open: &[Frame], how: &How, place: &Place) -> Decision {
+    if how.stays_at(place.to) && !open.is_empty() {
+        return Decision::Stay;
+    }
     match *how {
         // The usual way to read the pc of position-independent code.
         How::Called { returns_to } if returns_to == place.to => Decision::Stay,
@@ -194,8 +197,6 @@ fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
         return Decision::Return(depth);
     }
     match taken {
-        // The kernel, which is not traced, returned.
-        Some((_, Some(returns_to))) if returns_to == place.to && !open.is_empty() => Decision::Stay,
         Some(taken) if !open.is_empty() => Decision::Signal(taken),
         _ => match open_function(open, place.function) {
             Some(depth) if !place.begins => {

@@ -425,6 +425,27 @@ fn open_calls_survive_untraced_kernel_execution() {
     assert_eq!(follow(&steps).counted.gaps["trace_off"], 3);
 }
 
+/// A function that calls itself is interrupted where such a call returns to.
+#[test]
+fn an_untraced_exception_at_a_return_address_ends_no_call() {
+    let user = Step::Mark(Mark::Context(Context {
+        isa: Isa::A64,
+        el: Some(ExceptionLevel(0)),
+        ..Context::default()
+    }));
+    let steps = [
+        user,
+        Run(0x2000, 0x2010, CALL),
+        Run(0x2000, 0x2010, JUMP),
+        Irq(0x2010),
+        Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter)),
+        Run(0x2010, 0x2014, RETURN),
+        F_RETURNS,
+    ];
+    let outcome = follow_in(Window::default(), true, &steps);
+    assert_eq!(outcome.log, "0unseen:f 1call:f f-returned f-open");
+}
+
 #[test]
 fn unknown_paths_are_counted_apart() {
     let steps = [

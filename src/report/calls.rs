@@ -98,6 +98,7 @@ impl Calls {
             return;
         };
         match how {
+            _ if how.stays_at(to) => {}
             How::Resumed { gap, taken } => {
                 if !self.return_to(to) {
                     self.resume(position, to, gap, taken);
@@ -128,8 +129,6 @@ impl Calls {
     /// Continues after a gap at an address that no open call returns to.
     fn resume(&mut self, position: Position, to: Address, gap: Gap, taken: Option<Taken>) {
         match taken {
-            // The code that took the exception has returned.
-            Some((_, Some(returns_to))) if returns_to == to => {}
             Some(taken) => self.take(position, to, taken, true),
             None => self.forget(position, What::Gap { gap, to }),
         }
@@ -403,6 +402,27 @@ mod tests {
         ];
         check(&entries, &wanted, 0);
     }
+
+    /// A function that calls itself is interrupted where such a call returns to.
+    #[test]
+    fn an_untraced_exception_at_a_return_address_ends_no_call() {
+        let program = Context {
+            isa: Isa::A64,
+            el: Some(ExceptionLevel(0)),
+            ..Context::default()
+        };
+        let entries = [
+            Entry::Mark(Mark::Context(program)),
+            run(0x1000, 0x1008, CALL),
+            run(0x2000, 0x2010, CALL),
+            run(0x2000, 0x2010, JUMP),
+            irq(0x2010),
+            Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter)),
+            run(0x2010, 0x2014, JUMP),
+        ];
+        check(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
+    }
+
     /// Linux, where only the program is traced: a system call, then a signal and its return.
     #[test]
     fn open_calls_survive_untraced_kernel_execution() {

@@ -363,6 +363,7 @@ impl Builder {
 
     fn take(&mut self, Transition { position, to, how }: Transition) {
         match how {
+            _ if how.stays_at(to) => return,
             How::Called { returns_to } => {
                 self.enter(position, to, Some(returns_to), Kind::Call);
             }
@@ -383,7 +384,6 @@ impl Builder {
             How::Resumed { taken, .. } => {
                 if !self.close(Some(to)) {
                     match taken {
-                        Some((_, Some(returns_to))) if returns_to == to => return,
                         Some((_, returns_to)) => {
                             self.enter(position, to, returns_to, Kind::Signal);
                         }
@@ -448,6 +448,8 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::element::TraceOnReason;
+    use crate::timeline::Gap;
     use proptest::prelude::*;
 
     /// What [`Stretch::apply`] does, each return by a walk of its own.
@@ -470,6 +472,32 @@ mod tests {
             }
             pending.pop_front();
         }
+    }
+
+    /// A function that calls itself is interrupted where such a call returns to.
+    #[test]
+    fn an_untraced_exception_at_a_return_address_ends_no_call() {
+        let returns_to = Address(0x2010);
+        let take = |builder: &mut Builder, index, to, how| {
+            let position = Position {
+                session: 0,
+                segment: 0,
+                index,
+            };
+            builder.take(Transition { position, to, how });
+        };
+        let mut builder = Builder::default();
+        take(&mut builder, 1, Address(0x2000), How::Called { returns_to });
+        let open = builder.innermost();
+        let resumed = |to| How::Resumed {
+            gap: Gap::TraceOff(TraceOnReason::BeginOrFilter),
+            taken: Some(("IRQ", Some(to))),
+        };
+        take(&mut builder, 2, returns_to, resumed(returns_to));
+        assert_eq!(builder.innermost(), open);
+        // Taken elsewhere: the call ended unseen.
+        take(&mut builder, 3, returns_to, resumed(Address(0x2004)));
+        assert_eq!(builder.innermost(), At::Before(0));
     }
 
     proptest! {

@@ -40,6 +40,14 @@ pub enum How {
     },
 }
 
+impl How {
+    /// Returns whether execution continues at `to` after an exception that it had reached `to`
+    /// before: the code that took it, which is not traced, returned. No call ended.
+    pub fn stays_at(&self, to: Address) -> bool {
+        matches!(self, Self::Resumed { taken: Some((_, Some(returns_to))), .. } if *returns_to == to)
+    }
+}
+
 /// A transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
