@@ -116,7 +116,7 @@ impl Happenings for Events {
 
     fn exception(&mut self, taken: &Taken) {
         // Handlers that were traced are calls.
-        if taken.end.is_none() {
+        if !taken.traced {
             let exception = &taken.exception;
             let arguments = json!({ "number": exception.number });
             self.instant(exception.name, "exception", &taken.begin, arguments);

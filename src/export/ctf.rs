@@ -204,7 +204,7 @@ impl Happenings for Stream {
 
     fn exception(&mut self, taken: &Taken) {
         // Handlers that were traced are calls.
-        if taken.end.is_none() {
+        if !taken.traced {
             let at = self.axis.now(&taken.begin);
             self.begin_event(kind::EXCEPTION, at);
             self.text(taken.exception.name);

@@ -3,7 +3,7 @@
 use crate::element::{Context, Exception, Itm, Mark};
 use crate::flow::Range;
 use crate::profile::shards::Piece;
-use crate::profile::{Call, Ended, FunctionKind, Functions, GapSeen, Listener, Moment};
+use crate::profile::{Call, CallKind, Ended, FunctionKind, Functions, GapSeen, Listener, Moment};
 
 /// An exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Taken {
     pub exception: Exception,
     /// When.
     pub begin: Moment,
+    /// Whether its handler was traced: it is a call, too.
+    pub traced: bool,
     /// When its handler was left; `None` if that was not traced.
     pub end: Option<Moment>,
     /// Whether the handler was left by a return to where the exception was taken.
@@ -63,8 +65,8 @@ pub struct Joined<H> {
     pub inner: H,
     /// The exception whose handler was not executed so far.
     pending: Option<(Moment, Exception)>,
-    /// Those whose handlers are executed.
-    open: Vec<(Moment, Exception)>,
+    /// Those whose handlers are executed; `None` if it was taken before what is listened to.
+    open: Vec<Option<(Moment, Exception)>>,
 }
 
 impl<H: Happenings> Joined<H> {
@@ -89,6 +91,7 @@ impl<H: Happenings> Joined<H> {
             self.inner.exception(&Taken {
                 exception,
                 begin,
+                traced: false,
                 end: None,
                 returned: false,
             });
@@ -120,19 +123,26 @@ impl<H: Happenings> Listener for Joined<H> {
     }
 
     fn begin(&mut self, call: &Call, functions: &Functions) {
+        let handled = match call.kind {
+            CallKind::Exception => self.pending.take(),
+            _ => None,
+        };
+        self.untraced();
         if is_exception(call, functions) {
-            self.open.extend(self.pending.take());
+            self.open.push(handled);
         }
         self.inner.begin(call, functions);
     }
 
     fn end(&mut self, call: &Call, end: &Moment, how: Ended, functions: &Functions) {
+        self.untraced();
         if is_exception(call, functions)
-            && let Some((begin, exception)) = self.open.pop()
+            && let Some((begin, exception)) = self.open.pop().flatten()
         {
             self.inner.exception(&Taken {
                 exception,
                 begin,
+                traced: true,
                 end: (how != Ended::Unseen && how != Ended::Open).then_some(*end),
                 returned: how == Ended::Returned,
             });
@@ -146,10 +156,17 @@ impl<H: Happenings> Listener for Joined<H> {
     }
 
     fn gap(&mut self, gap: &GapSeen) {
+        self.untraced();
         self.inner.gap(gap);
     }
 
     fn event(&mut self, moment: &Moment, mark: &Mark) {
+        // The handler may still come, if nothing was executed.
+        if let Some((begin, _)) = &self.pending
+            && begin.instructions < moment.instructions
+        {
+            self.untraced();
+        }
         self.inner.event(moment, mark);
     }
 }
@@ -247,5 +264,125 @@ pub fn event_parts(mark: &Mark) -> EventParts {
             ..kind("instrumentation")
         },
         _ => kind("other"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::FunctionId;
+
+    /// What happened, and after how many instructions.
+    #[derive(Default)]
+    struct Log(Vec<(String, u64)>);
+
+    impl Happenings for Log {
+        fn begin(&mut self, call: &Call, _: &Functions) {
+            self.0
+                .push((call.kind.name().to_owned(), call.begin.instructions));
+        }
+
+        fn call(&mut self, _: &Call, end: &Moment, how: Ended, _: &Functions) {
+            self.0.push((how.name().to_owned(), end.instructions));
+        }
+
+        fn exception(&mut self, taken: &Taken) {
+            let name = taken.exception.name;
+            let word = if taken.traced { "handled" } else { "taken" };
+            self.0
+                .push((format!("{word} {name}"), taken.begin.instructions));
+        }
+
+        fn gap(&mut self, gap: &GapSeen) {
+            self.0.push(("gap".to_owned(), gap.from.instructions));
+        }
+
+        fn event(&mut self, moment: &Moment, _: &Mark) {
+            self.0.push(("event".to_owned(), moment.instructions));
+        }
+    }
+
+    fn moment(instructions: u64) -> Moment {
+        Moment {
+            instructions,
+            ..Moment::default()
+        }
+    }
+
+    fn call(function: FunctionId, kind: CallKind, begin: u64) -> Call {
+        Call {
+            function,
+            kind,
+            begin: moment(begin),
+            depth: 0,
+            returns_to: None,
+        }
+    }
+
+    fn taken(name: &'static str) -> Exception {
+        Exception {
+            number: 14,
+            name,
+            return_address: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(joined: Joined<Log>, wanted: &[(&str, u64)]) {
+        let log = joined.finish().0;
+        let log: Vec<(&str, u64)> = log.iter().map(|(what, at)| (&**what, *at)).collect();
+        assert_eq!(log, wanted);
+    }
+
+    #[test]
+    fn exceptions_without_a_traced_handler_come_in_their_place() {
+        let functions = Functions::default();
+        let function = FunctionId::UNKNOWN;
+        let mut joined = Joined::new(Log::default());
+        joined.exception(&moment(3), &taken("SVC"));
+        // Before its handler, perhaps.
+        joined.event(&moment(3), &Mark::Trigger);
+        joined.begin(&call(function, CallKind::Call, 5), &functions);
+        joined.exception(&moment(6), &taken("IRQ"));
+        joined.event(&moment(7), &Mark::Trigger);
+        joined.exception(&moment(8), &taken("SVC"));
+        let ended = call(function, CallKind::Call, 5);
+        joined.end(&ended, &moment(9), Ended::Returned, &functions);
+        let wanted = [
+            ("event", 3),
+            ("taken SVC", 3),
+            ("call", 5),
+            ("taken IRQ", 6),
+            ("event", 7),
+            ("taken SVC", 8),
+            ("returned", 9),
+        ];
+        check(joined, &wanted);
+    }
+
+    /// Its handler is a call, also if it never ends.
+    #[test]
+    fn exceptions_belong_to_the_handler_that_is_entered() {
+        let mut functions = Functions::default();
+        let irq = functions.exception("IRQ");
+        let mut joined = Joined::new(Log::default());
+        // Another task is continued in its handler: not that of the system call.
+        joined.exception(&moment(3), &taken("SVC"));
+        let continued = call(irq, CallKind::Continued, 3);
+        joined.begin(&continued, &functions);
+        joined.exception(&moment(4), &taken("IRQ"));
+        let entered = call(irq, CallKind::Exception, 4);
+        joined.begin(&entered, &functions);
+        joined.end(&entered, &moment(5), Ended::Unseen, &functions);
+        joined.end(&continued, &moment(6), Ended::Returned, &functions);
+        let wanted = [
+            ("taken SVC", 3),
+            ("continued", 3),
+            ("exception", 4),
+            ("handled IRQ", 4),
+            ("unseen", 5),
+            ("returned", 6),
+        ];
+        check(joined, &wanted);
     }
 }

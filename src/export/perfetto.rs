@@ -259,7 +259,7 @@ impl Happenings for Packets {
 
     fn exception(&mut self, taken: &Taken) {
         // Handlers that were traced are calls.
-        if taken.end.is_none() {
+        if !taken.traced {
             let at = self.axis.now(&taken.begin);
             let annotations = vec![number("number", taken.exception.number.into())];
             let name = Some(taken.exception.name);

@@ -146,7 +146,7 @@ impl Functions {
     }
 
     /// Returns what stands for an exception.
-    pub(super) fn exception(&mut self, name: &'static str) -> FunctionId {
+    pub(crate) fn exception(&mut self, name: &'static str) -> FunctionId {
         if let Some(&known) = self.exceptions.get(name) {
             return known;
         }
