@@ -102,6 +102,8 @@ fn write_track(
                 clean(&called.name)
             )?;
             let first = first.map_or(0, |line| line.line);
+            // Costs after `calls=0` are those of the caller itself.
+            let calls = (*calls).max(1);
             writeln!(out, "calls={calls} {start:#x} {first}")?;
             writeln!(out, "{address:#x} {line} {instructions}")?;
         }
@@ -132,7 +134,8 @@ fn own_costs(
 }
 
 /// The calls from each function. A call of a function that is open already has no cost of its own:
-/// the outer one has it.
+/// the outer one has it. What was executed below a function without a call of it costs the function
+/// that it was executed for.
 fn call_costs(
     profile: &Profile,
     symbols: Option<&Symbols>,
@@ -147,7 +150,8 @@ fn call_costs(
     let sums = profile.tree.sums();
     let recursive = profile.tree.recursive();
     for (index, node) in profile.tree.nodes().iter().enumerate().skip(1) {
-        if node.parent == NodeId::ROOT || node.calls == 0 {
+        let cost = if recursive[index] { 0 } else { sums[index].0 };
+        if node.parent == NodeId::ROOT || node.calls == 0 && cost == 0 {
             continue;
         }
         let caller = profile.tree.nodes()[node.parent.index()].function;
@@ -162,9 +166,7 @@ fn call_costs(
         let calls = &mut functions.entry(caller).or_default().calls;
         let sum = calls.entry((file, place, node.function)).or_default();
         sum.0 += node.calls;
-        if !recursive[index] {
-            sum.1 += sums[index].0;
-        }
+        sum.1 += cost;
     }
 }
 

@@ -4,6 +4,7 @@ use super::common::{arg, armsnap, export_text, run, said};
 use crate::support::record::installed;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tempfile::TempDir;
 
 /// `jumps` reaches code without a symbol before `main` calls it as a function.
 const SOURCE: &str = "
@@ -27,6 +28,36 @@ const SOURCE: &str = "
     mov x19, #3
     bl jumps
 1:  bl .Lshared
+    subs x19, x19, #1
+    b.ne 1b
+    mov x8, #93
+    mov x0, #0
+    svc #0
+    .size _start, . - _start
+";
+
+/// `whole` goes on in the middle of `parted`, which nothing calls.
+const MIDDLE: &str = "
+    .macro function name
+    .globl \\name
+    .type \\name, %function
+\\name:
+    .endm
+    .text
+    function parted
+    nop
+.Lmiddle:
+    add x0, x0, #1
+    add x0, x0, #2
+    ret
+    .size parted, . - parted
+    function whole
+    mov x0, #5
+    b .Lmiddle
+    .size whole, . - whole
+    function _start
+    mov x19, #3
+1:  bl whole
     subs x19, x19, #1
     b.ne 1b
     mov x8, #93
@@ -78,22 +109,30 @@ fn by_callgrind(text: &str) -> Counts {
     counts
 }
 
-#[test]
-fn code_that_functions_share_counts_for_each_of_them() {
+/// Records a program in a directory: `shared`, and `snapshot`.
+fn recorded(code: &str) -> Option<TempDir> {
     let compiler = "aarch64-linux-gnu-gcc";
     if !installed(&[compiler, "qemu-aarch64"]) {
-        return;
+        return None;
     }
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let (source, program, snapshot) = (path("shared.s"), path("shared"), path("snapshot"));
-    std::fs::write(&source, SOURCE).unwrap();
+    std::fs::write(&source, code).unwrap();
     let options = ["-nostdlib", "-static", arg(&source), "-o", arg(&program)];
     let built = run(compiler, &options);
     assert!(built.status.success(), "{}", said(&built));
     let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
     assert!(recorded.status.success(), "{}", said(&recorded));
+    Some(directory)
+}
 
+#[test]
+fn code_that_functions_share_counts_for_each_of_them() {
+    let Some(directory) = recorded(SOURCE) else {
+        return;
+    };
+    let snapshot = directory.path().join("snapshot");
     let stacks = by_stacks(&export_text(&snapshot, "folded", &[]));
     let shared = stacks.keys().find(|name| name.starts_with("shared+"));
     let shared = shared.unwrap_or_else(|| panic!("{stacks:?}"));
@@ -105,6 +144,35 @@ fn code_that_functions_share_counts_for_each_of_them() {
     // Callgrind's counts are by code, which here belongs to the function that starts there.
     let callgrind = by_callgrind(&export_text(&snapshot, "callgrind", &[]));
     assert_eq!((callgrind["jumps"], callgrind[shared]), (2, 4 * 4));
+}
+
+/// Code that a function reaches by a branch into the middle of another one costs its caller, too.
+#[test]
+fn costs_without_a_call_belong_to_the_callers() {
+    let Some(directory) = recorded(MIDDLE) else {
+        return;
+    };
+    if !installed(&["callgrind_annotate"]) {
+        return;
+    }
+    let snapshot = directory.path().join("snapshot");
+    let file = directory.path().join("callgrind.out");
+    std::fs::write(&file, export_text(&snapshot, "callgrind", &[])).unwrap();
+    let options = ["--inclusive=yes", "--threshold=100", arg(&file)];
+    let output = run("callgrind_annotate", &options);
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout).replace(',', "");
+    let cost = |name: &str| -> u64 {
+        let name = format!(":{name} ");
+        let line = text.lines().find(|line| line.contains(&name)).unwrap();
+        line.trim().split(' ').next().unwrap().parse().unwrap()
+    };
+    let table = export_text(&snapshot, "jsonl", &["--table=functions"]);
+    let totals = by_table(&table, "total_instructions");
+    assert_eq!((totals["parted"], totals["whole"]), (3 * 3, 3 * 2));
+    for name in ["parted", "whole", "_start"] {
+        assert_eq!(cost(name), totals[name], "{name}: {text}");
+    }
 }
 
 /// `longjmp` leaves recursive calls, three times.
