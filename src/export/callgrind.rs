@@ -1,7 +1,7 @@
 //! Instructions and calls as a profile of Callgrind ("Callgrind Format Specification" in the manual
 //! of Valgrind).
 
-use super::{Analysed, ExportError, clean, hidden};
+use super::{Analysed, ExportError, hidden};
 use crate::decode::Image;
 use crate::profile::{FunctionId, NodeId, Profile, Track};
 use crate::program::symbols::Symbols;
@@ -30,7 +30,7 @@ pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), Export
     writeln!(out, "creator: armsnap-{}", env!("CARGO_PKG_VERSION"))?;
     for (track, profile) in analysed.tracks {
         if let Some(text) = hidden(track, profile) {
-            writeln!(out, "desc: Gaps: {}", clean(&text))?;
+            writeln!(out, "desc: Gaps: {}", super::clean(&text))?;
         }
     }
     writeln!(out, "positions: instr line\nevents: Ir\n")?;
@@ -65,7 +65,7 @@ fn write_track(
         let line = start.and_then(|start| symbols?.line(start.0));
         line.map_or_else(|| "???".to_owned(), |line| clean(&line.file))
     };
-    writeln!(out, "# {}", clean(&track.name))?;
+    writeln!(out, "# {}", super::clean(&track.name))?;
     for (id, costs) in &functions {
         let name = clean(&profile.functions.get(*id).name);
         let file = home_of(*id);
@@ -170,9 +170,36 @@ fn call_costs(
     }
 }
 
+/// A name without control characters. `(12)` at its start would be read as a number that stands for
+/// a name.
+fn clean(name: &str) -> String {
+    let name = super::clean(name);
+    let number = name.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    match number {
+        Some((digits, _)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => format!("_{name}"),
+        _ => name,
+    }
+}
+
 fn place(symbols: Option<&Symbols>, address: u64) -> (String, Place) {
     match symbols.and_then(|symbols| symbols.line(address)) {
         Some(line) => (clean(&line.file), (address, line.line)),
         None => ("???".to_owned(), (address, 0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_read_as_a_number() {
+        assert_eq!(clean("(12)x"), "_(12)x");
+        assert_eq!(clean("(12)"), "_(12)");
+        assert_eq!(
+            clean("(anonymous namespace)::x"),
+            "(anonymous namespace)::x"
+        );
+        assert_eq!(clean("(12x"), "(12x");
     }
 }
