@@ -25,10 +25,15 @@ impl Clock {
 
     /// Why tracks cannot be drawn by it; `None` if they can.
     pub fn lacks(self, tracks: &[(Track, Profile)]) -> Option<String> {
-        let lacking = |(track, profile): &&(Track, Profile)| match self {
-            Self::Instructions => false,
-            Self::Cycles => track.follows && profile.totals.cycles.is_none(),
-            Self::Time => profile.totals.last_time.is_none() && profile.totals.elements > 0,
+        let lacking = |(track, profile): &&(Track, Profile)| {
+            let totals = &profile.totals;
+            // A track without anything fits on each axis.
+            let lacks = match self {
+                Self::Instructions => false,
+                Self::Cycles => track.follows && totals.cycles.is_none(),
+                Self::Time => totals.last_time.is_none(),
+            };
+            lacks && totals.elements > 0
         };
         let track = &tracks.iter().find(lacking)?.0;
         Some(format!("{}: its trace has no {}", track.name, self.name()))
@@ -81,5 +86,34 @@ impl Axis {
     /// Counts an event.
     pub fn count(&mut self) {
         self.events += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracks_without_anything_lack_no_clock() {
+        let track = Track {
+            name: "cpu0".to_owned(),
+            core: Some(0),
+            source: 0,
+            source_name: "ETM".to_owned(),
+            follows: true,
+        };
+        let mut tracks = [(track, Profile::default())];
+        for clock in [Clock::Instructions, Clock::Cycles, Clock::Time] {
+            assert_eq!(clock.lacks(&tracks), None);
+        }
+        tracks[0].1.totals.elements = 1;
+        assert_eq!(Clock::Instructions.lacks(&tracks), None);
+        for clock in [Clock::Cycles, Clock::Time] {
+            assert!(
+                clock
+                    .lacks(&tracks)
+                    .is_some_and(|why| why.starts_with("cpu0: "))
+            );
+        }
     }
 }
