@@ -71,8 +71,8 @@ fn write_file(path: &str, file: &FileCoverage, out: &mut impl Write) -> Result<(
     let hit = functions.iter().filter(|function| function.entered > 0);
     writeln!(out, "FNF:{}\nFNH:{}", functions.len(), hit.count())?;
     let mut reached = 0;
-    for (number, branch) in file.branches.iter().enumerate() {
-        let line = branch.line;
+    for branch in &file.branches {
+        let (line, number) = (branch.line, branch.number);
         match branch.outcomes {
             None => {
                 writeln!(out, "BRDA:{line},{number},0,-\nBRDA:{line},{number},1,-")?;

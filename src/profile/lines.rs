@@ -50,6 +50,8 @@ pub struct BranchCoverage {
     pub line: u32,
     /// The instruction.
     pub address: Address,
+    /// Its distance from the first executable segment of its program: the same in each run.
+    pub number: u32,
     /// How often it was taken, and how often not; `None` if it was not executed.
     pub outcomes: Option<(u64, u64)>,
 }
@@ -61,6 +63,10 @@ pub fn coverage(symbols: &Symbols, images: &[Elf], codes: &[&ExecutedCode]) -> C
     let branches = branches(codes);
     let looped = looped(symbols, codes);
     let sum = |of: &dyn Fn(&Spans) -> u64| spans.iter().map(of).fold(0, u64::saturating_add);
+    let bases = images
+        .iter()
+        .map(|image| image.text_base().wrapping_add(image.offset));
+    let bases: Vec<u64> = bases.collect();
     let mut seen = BTreeSet::new();
     for (extent, name, linked) in symbols.functions() {
         if !seen.insert(extent.start) {
@@ -102,6 +108,10 @@ pub fn coverage(symbols: &Symbols, images: &[Elf], codes: &[&ExecutedCode]) -> C
         let known = branches
             .range(Address(extent.start)..Address(extent.end))
             .map(|(at, outcomes)| (*at, Some(*outcomes)));
+        let image = images
+            .iter()
+            .position(|image| image.slice(extent.start).is_some());
+        let base = image.map_or(0, |image| bases[image]);
         let mut both: BTreeMap<Address, Option<(u64, u64)>> =
             all.into_iter().map(|at| (at, None)).collect();
         both.extend(known);
@@ -116,6 +126,7 @@ pub fn coverage(symbols: &Symbols, images: &[Elf], codes: &[&ExecutedCode]) -> C
                     .insert(BranchCoverage {
                         line: line.line,
                         address,
+                        number: address.0.wrapping_sub(base) as u32,
                         outcomes,
                     });
             }

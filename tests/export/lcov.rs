@@ -4,7 +4,7 @@ use super::common::{arg, export, export_text, run, said};
 use super::programs::{Recorded, coverage};
 use crate::support::record::installed;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 /// The numbers after `name` in the record of the program's source file, first by second.
@@ -113,6 +113,22 @@ fn branches_are_counted_both_ways() {
     assert_eq!(branches("while (n > 10)"), ["-", "-"]);
     // A condition that never held: one way only.
     assert!(branches("argc > 3").contains(&"0"));
+}
+
+/// Tools add the counts of several runs by line and number.
+#[test]
+fn branches_have_the_same_numbers_whatever_was_executed() {
+    let snapshot = super::common::recorded("ptm");
+    let branches = |options: &[&str]| -> BTreeSet<String> {
+        let text = export_text(&snapshot, "lcov", options);
+        let found = text.lines().filter_map(|line| line.strip_prefix("BRDA:"));
+        let numbers = found.map(|branch| branch.rsplit_once(',').unwrap().0.to_owned());
+        numbers.collect()
+    };
+    let whole = branches(&[]);
+    let part = branches(&["--from", "instruction:1400"]);
+    assert!(!part.is_empty() && part.len() < whole.len(), "{part:?}");
+    assert!(part.is_subset(&whole), "{part:?} {whole:?}");
 }
 
 #[test]
