@@ -484,6 +484,29 @@ fn a_window_keeps_the_callers_of_its_start() {
     assert_eq!(outcome.counted.ranges, 3);
 }
 
+#[test]
+fn a_window_starts_and_ends_in_straight_lines() {
+    let window = Window {
+        from: Some(Bound::Code([0x2008].into())),
+        to: Some(Bound::Code([0x100c].into())),
+    };
+    let outcome = follow_in(
+        window,
+        false,
+        &[
+            MAIN_CALLS,
+            // These end before the places.
+            Run(0x2000, 0x2008, JUMP),
+            Run(0x2000, 0x200c, RETURN),
+            MAIN_CONTINUES,
+            Run(0x1008, 0x1010, OTHER),
+        ],
+    );
+    let log = "0continued:main 1continued:f f-returned main-open";
+    assert_eq!(outcome.log, log);
+    assert_eq!(outcome.counted.instructions, 4);
+}
+
 /// A task that was left in the window is continued after it, and calls.
 #[test]
 fn tasks_left_in_the_window_may_continue_after_it() {

@@ -1,7 +1,8 @@
 //! The part of a core's execution that is wanted.
 
 use super::clock::Moment;
-use crate::quantity::{Address, BufferOffset};
+use crate::flow::Range;
+use crate::quantity::BufferOffset;
 use std::collections::BTreeSet;
 
 /// One end of a [`Window`].
@@ -20,14 +21,14 @@ pub enum Bound {
         /// How many instructions of the packet come before.
         skip: u64,
     },
-    /// One of these instructions is about to be executed.
+    /// One of these instructions is about to be executed, maybe after others in a straight line.
     Code(BTreeSet<u64>),
 }
 
 impl Bound {
-    /// Returns whether it is reached before a straight line that starts at `start`; `skipped`
-    /// instructions of the same packet came before.
-    pub(super) fn is_reached(&self, now: &Moment, start: Address, skipped: u64) -> bool {
+    /// Returns whether it is reached before or in a straight line; `skipped` instructions of the same
+    /// packet came before.
+    pub(super) fn is_reached(&self, now: &Moment, line: &Range, skipped: u64) -> bool {
         match self {
             Self::Instructions(number) => now.instructions >= *number,
             Self::Time(time) => now.time.is_some_and(|now| now >= *time),
@@ -35,7 +36,10 @@ impl Bound {
                 let here = (now.buffer, now.at);
                 here > (*buffer, *at) || here == (*buffer, *at) && skipped >= *skip
             }
-            Self::Code(addresses) => addresses.contains(&start.0),
+            Self::Code(addresses) => {
+                let mut executed = addresses.range(line.start.0..line.end.0.max(line.start.0));
+                executed.next().is_some()
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ impl<L: Listener> Course<'_, L> {
         }
         let skipped = self.packet.1;
         self.packet.1 += u64::from(range.instructions);
-        let reached = |bound: &Bound| bound.is_reached(&self.now, range.start, skipped);
+        let reached = |bound: &Bound| bound.is_reached(&self.now, range, skipped);
         let (from, to) = (
             self.window.from.as_ref().is_some_and(reached),
             self.window.to.as_ref().is_some_and(reached),
