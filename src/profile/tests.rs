@@ -4,7 +4,9 @@ use super::course::Course;
 use super::stack::{Call, Ended, GapSeen, Listener};
 use super::{Bound, FunctionId, Functions, Moment, NodeId, Note, Profile, Window};
 use crate::decode::Image;
-use crate::element::{Context, Exception, Mark, NoSyncReason, TraceOnReason};
+use crate::element::{
+    Context, Element, ElementSink, Exception, Mark, NoSyncReason, Stm, TraceOnReason,
+};
 use crate::flow::{FlowSink, InstructionKind, LastInstruction, QRange, Range};
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
@@ -505,6 +507,34 @@ fn a_window_starts_and_ends_in_straight_lines() {
     let log = "0continued:main 1continued:f f-returned main-open";
     assert_eq!(outcome.log, log);
     assert_eq!(outcome.counted.instructions, 4);
+}
+
+/// A source without a core executes nothing: its messages have timestamps.
+#[test]
+fn a_window_of_messages_is_one_of_time() {
+    let window = Window {
+        from: Some(Bound::Time(20)),
+        to: Some(Bound::Time(40)),
+    };
+    let symbols = symbols();
+    let mut course = Course::new(
+        Image::default(),
+        Some(&symbols),
+        window,
+        false,
+        Log::default(),
+    );
+    course.start_buffer(0);
+    for time in [10, 20, 30, 40, 50] {
+        let message = Stm {
+            timestamp: Some(time),
+            ..Stm::default()
+        };
+        course.element(BufferOffset(0), Element::Mark(Mark::Stm(message)));
+    }
+    let (_, counted) = course.finish();
+    assert!(!counted.unreached);
+    assert_eq!((counted.events, counted.last_time), (2, Some(40)));
 }
 
 /// A task that was left in the window is continued after it, and calls.

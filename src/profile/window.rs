@@ -26,12 +26,17 @@ pub enum Bound {
 }
 
 impl Bound {
+    /// Returns whether it is a time that has come.
+    pub(super) fn is_past(&self, now: &Moment) -> bool {
+        matches!(self, Self::Time(time) if now.time.is_some_and(|now| now >= *time))
+    }
+
     /// Returns whether it is reached before or in a straight line; `skipped` instructions of the same
     /// packet came before.
     pub(super) fn is_reached(&self, now: &Moment, line: &Range, skipped: u64) -> bool {
         match self {
             Self::Instructions(number) => now.instructions >= *number,
-            Self::Time(time) => now.time.is_some_and(|now| now >= *time),
+            Self::Time(_) => self.is_past(now),
             Self::Offset { buffer, at, skip } => {
                 let here = (now.buffer, now.at);
                 here > (*buffer, *at) || here == (*buffer, *at) && skipped >= *skip

@@ -16,10 +16,14 @@ impl<L: Listener> Course<'_, L> {
         }
         let skipped = self.packet.1;
         self.packet.1 += u64::from(range.instructions);
-        let reached = |bound: &Bound| bound.is_reached(&self.now, range, skipped);
+        let now = self.now;
+        self.move_window(|bound| bound.is_reached(&now, range, skipped));
+    }
+
+    fn move_window(&mut self, reached: impl Fn(&Bound) -> bool) {
         let (from, to) = (
-            self.window.from.as_ref().is_some_and(reached),
-            self.window.to.as_ref().is_some_and(reached),
+            self.window.from.as_ref().is_some_and(&reached),
+            self.window.to.as_ref().is_some_and(&reached),
         );
         if from {
             self.window.from = None;
@@ -116,6 +120,11 @@ impl<L: Listener> Course<'_, L> {
 
     /// An element without code, of any source.
     pub(super) fn event_mark(&mut self, mark: &Mark) {
+        if self.waiting {
+            // Some sources have nothing else.
+            let now = self.now;
+            self.move_window(|bound| bound.is_past(&now));
+        }
         if self.active {
             self.counted.events += 1;
             self.listener.event(&self.now, mark);
