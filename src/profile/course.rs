@@ -134,7 +134,7 @@ pub struct Course<'a, L> {
     node: NodeId,
     /// The calling contexts since callers were last forgotten.
     recent: Tree,
-    /// Where these start.
+    /// Where these start, or where another context was continued.
     since: Moment,
     /// Nothing is remembered: what a test compares with.
     #[cfg(test)]

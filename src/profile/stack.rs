@@ -25,7 +25,7 @@ pub enum CallKind {
     Signal,
     /// Unseen: the trace starts, or continues after a gap, in it.
     Unseen,
-    /// Unseen, before everything since the last gap: a function whose call was not traced returned
+    /// Unseen, before everything since the last gap or the last other context: a function whose call was not traced returned
     /// to it.
     Caller,
     /// By a branch into its middle: a part of a function that lies elsewhere, or code that symbols
@@ -98,8 +98,8 @@ pub struct Call {
     pub function: FunctionId,
     /// How it was entered.
     pub kind: CallKind,
-    /// When it was entered. For [`CallKind::Caller`], the start of the trace since the last gap:
-    /// it was entered before.
+    /// When it was entered. For [`CallKind::Caller`], the start of the trace since the last gap,
+    /// or since another context was left: it was entered before.
     pub begin: Moment,
     /// How many calls are around it. Negative for [`CallKind::Caller`].
     pub depth: i64,

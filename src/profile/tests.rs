@@ -1,7 +1,7 @@
 //! The rules for open calls: functions entered and left in every way.
 
 use super::course::Course;
-use super::stack::{Call, Ended, GapSeen, Listener};
+use super::stack::{Call, CallKind, Ended, GapSeen, Listener};
 use super::{Bound, FunctionId, Functions, Moment, NodeId, Note, Profile, Window};
 use crate::decode::Image;
 use crate::element::{
@@ -79,7 +79,7 @@ fn symbols() -> Symbols {
     ])
 }
 
-fn perform(course: &mut Course<'_, Log>, steps: &[Step]) {
+fn perform(course: &mut Course<'_, impl Listener>, steps: &[Step]) {
     let at = BufferOffset(0);
     for step in steps {
         match *step {
@@ -343,6 +343,39 @@ fn open_calls_wait_while_another_context_runs() {
         ("task;[IRQ];vector", 1),
     ];
     check(&steps, log, &stacks);
+}
+
+/// A function that called before its task was continued was not open in the other task.
+#[test]
+fn a_caller_begins_when_its_task_is_continued() {
+    /// The beginnings of callers.
+    #[derive(Default)]
+    struct Callers(Vec<(String, u64)>);
+
+    impl Listener for Callers {
+        fn begin(&mut self, call: &Call, functions: &Functions) {
+            if call.kind == CallKind::Caller {
+                let name = functions.get(call.function).name.clone();
+                self.0.push((name, call.begin.instructions));
+            }
+        }
+    }
+
+    let symbols = symbols();
+    let (whole, callers) = (Window::default(), Callers::default());
+    let mut course = Course::new(Image::default(), Some(&symbols), whole, false, callers);
+    course.start_buffer(0);
+    let steps = [
+        MAIN_CALLS,
+        IN_F,
+        Irq(0x2004),
+        HANDLER,
+        // Another task, which was called from h.
+        Run(0x9100, 0x9104, RETURN),
+        Run(0x4010, 0x4014, OTHER),
+    ];
+    perform(&mut course, &steps);
+    assert_eq!(course.finish().0.0, [("h".to_owned(), 4)]);
 }
 
 /// Two processes execute the same code: the context ID says which one continues.

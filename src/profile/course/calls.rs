@@ -300,6 +300,7 @@ impl<L: Listener> Course<'_, L> {
     pub(super) fn switch(&mut self, place: &Place) {
         self.draft.varies();
         self.settle();
+        self.since = self.now;
         let mut left = std::mem::take(&mut self.open);
         for frame in left.iter().rev() {
             self.end_call(frame, Ended::Switched);
