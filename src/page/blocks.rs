@@ -17,13 +17,15 @@ pub struct Block {
     pub instructions: u32,
 }
 
-/// Blocks one after another. What is executed comes here as it is, and most of it is dropped again.
+/// Blocks one after another, with a few holes. What is executed comes here as it is, and most of it is dropped again.
 #[derive(Clone, Debug)]
 struct Stretch {
     number: u64,
     /// Instructions of the track before it.
     place: u64,
     items: Vec<u32>,
+    /// Instructions that were executed in no block: after how many blocks, and how many.
+    holes: Vec<(usize, u64)>,
 }
 
 /// Bit of an item of a stretch: the number of a run. Otherwise it is an index of
@@ -122,6 +124,18 @@ impl BlockStretches {
         fill(&mut self.runs, number, (first, self.steps.len() as u32));
     }
 
+    /// Instructions of no known block are executed next.
+    pub fn skip(&mut self, instructions: u64) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        let blocks = STRETCH - self.room;
+        match current.holes.last_mut() {
+            Some((before, hole)) if *before == blocks => *hole += instructions,
+            _ => current.holes.push((blocks, instructions)),
+        }
+    }
+
     /// Adds the blocks of a run.
     #[inline]
     pub fn add_run(&mut self, place: u64, number: usize, blocks: usize) {
@@ -186,6 +200,7 @@ impl BlockStretches {
             number: self.next,
             place,
             items: Vec::new(),
+            holes: Vec::new(),
         };
         self.next += 1;
         let Some(full) = self.current.replace(stretch) else {
@@ -229,12 +244,17 @@ impl BlockStretches {
         let mut packer = Packer::default();
         let mut at = 0;
         for stretch in self.stretches() {
-            packer.number(stretch.place - at);
-            packer.number(self.indexes_in(stretch).count() as u64);
-            at = stretch.place;
-            for block in self.indexes_in(stretch) {
-                packer.number(indexes[block as usize]);
-                at += u64::from(self.blocks[block as usize].instructions);
+            let blocks: Vec<u32> = self.indexes_in(stretch).collect();
+            let (mut place, mut first) = (stretch.place, 0);
+            for &(end, hole) in stretch.holes.iter().chain(&[(blocks.len(), 0)]) {
+                packer.number(place - at);
+                packer.number((end - first) as u64);
+                at = place;
+                for &block in &blocks[first..end] {
+                    packer.number(indexes[block as usize]);
+                    at += u64::from(self.blocks[block as usize].instructions);
+                }
+                (place, first) = (at + hole, end);
             }
         }
         packer.text()
@@ -339,6 +359,41 @@ mod tests {
             .map(|stretch| all.indexes_in(stretch).count())
             .sum();
         assert!((50_000..130_000).contains(&blocks), "{blocks}");
+    }
+
+    #[test]
+    fn blocks_after_an_unknown_path_are_in_their_place() {
+        let mut all = BlockStretches::new(40_000);
+        let block = Block {
+            start: 16,
+            instructions: 4,
+        };
+        let mut wanted = Packer::default();
+        // Places from the end of the last block, and counts.
+        all.skip(3);
+        for (skipped, place) in [(3, 3), (5, 16), (7, 31)] {
+            let count = if place == 31 { STRETCH as u64 } else { 2 };
+            for index in 0..count {
+                all.add(place + index * 4, block);
+            }
+            all.skip(4);
+            all.skip(if place == 3 { 1 } else { 3 });
+            let left = STRETCH as u64 - 4;
+            let stretches: &[(u64, u64)] = match place {
+                31 => &[(skipped, left), (0, 4)],
+                _ => &[(skipped, count)],
+            };
+            for &(skipped, count) in stretches {
+                wanted.number(skipped);
+                wanted.number(count);
+                (0..count).for_each(|_| wanted.number(0));
+            }
+        }
+        // Behind the last hole.
+        wanted.number(7);
+        wanted.number(0);
+        let table = BlockTable::of([&all].into_iter());
+        assert_eq!(all.pack(&table), wanted.text());
     }
 
     #[test]

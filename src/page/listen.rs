@@ -126,6 +126,11 @@ impl Listener for TrackListener {
         let place = gap.from.instructions;
         let reason = reason(&gap.gap);
         self.gaps.entry(reason).or_insert((0, place)).0 += 1;
+        if let Some(to) = &gap.to
+            && to.instructions > place
+        {
+            self.blocks.skip(to.instructions - place);
+        }
         self.marks
             .add(place, MarkKind::Gap, || history::gap(&gap.gap));
     }
@@ -274,7 +279,35 @@ fn itm_text(itm: &Itm) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::blocks::BlockTable;
+    use super::super::pack::Packer;
     use super::*;
+    use crate::flow::LastInstruction;
+
+    #[test]
+    fn blocks_after_an_unknown_path_are_in_their_place() {
+        let mut listener = TrackListener::new(1, true);
+        let line = || Range::a64(0x1000, 0x1010, LastInstruction::CALL);
+        listener.block(0, None, line);
+        let moment = |instructions| Moment {
+            instructions,
+            ..Moment::default()
+        };
+        listener.gap(&GapSeen {
+            gap: Gap::Buffer,
+            from: moment(4),
+            to: Some(moment(9)),
+            resumes_at: None,
+        });
+        listener.block(9, None, line);
+        let table = BlockTable::of([&listener.blocks].into_iter());
+        let mut wanted = Packer::default();
+        // Instructions from the last block, blocks, their indexes.
+        for number in [0, 1, 0, 5, 1, 0] {
+            wanted.number(number);
+        }
+        assert_eq!(listener.blocks.pack(&table), wanted.text());
+    }
 
     #[test]
     fn messages_are_described() {
