@@ -9,12 +9,23 @@ use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Moment, Track, g
 use serde_json::{Value, json};
 use std::io::Write;
 
+/// A call that is over.
+#[derive(Debug)]
+struct Slice {
+    extent: (u64, u64),
+    /// How many calls are around it.
+    depth: usize,
+    event: Value,
+}
+
 /// Writes the events of one track while it is decoded.
 #[derive(Debug)]
 pub struct Events {
     axis: Axis,
     process: usize,
     spool: Spool,
+    /// Calls over the same time, each in the next: the outermost is written first.
+    held: Vec<Slice>,
     /// The times at which the open calls began.
     begun: Vec<u64>,
     /// The earliest time at which an unseen caller may begin.
@@ -28,6 +39,7 @@ impl Events {
             axis: Axis::new(clock, track),
             process,
             spool: Spool::new(),
+            held: Vec::new(),
             begun: Vec::new(),
             since: 0,
         })
@@ -36,6 +48,13 @@ impl Events {
     fn put(&mut self, event: &Value) {
         self.spool.put(b",\n");
         self.spool.put(event.to_string().as_bytes());
+    }
+
+    /// Writes the calls that were held.
+    fn release(&mut self) {
+        for slice in std::mem::take(&mut self.held).iter().rev() {
+            self.put(&slice.event);
+        }
     }
 
     fn instant(&mut self, name: &str, category: &str, moment: &Moment, arguments: Value) {
@@ -77,7 +96,9 @@ pub fn write(
             "args": { "name": track.name },
         });
         write!(out, "{separator}{name}")?;
-        joined.finish().spool.copy_to(out)?;
+        let mut events = joined.finish();
+        events.release();
+        events.spool.copy_to(out)?;
     }
     writeln!(out, "\n]}}")?;
     Ok(())
@@ -108,10 +129,20 @@ impl Happenings for Events {
             arguments["address"] = start.to_string().into();
         }
         let process = self.process;
-        self.put(&json!({
+        let event = json!({
             "name": function.name, "cat": "call", "ph": "X", "ts": begin,
             "dur": end_at.saturating_sub(begin), "pid": process, "tid": 1, "args": arguments,
-        }));
+        });
+        let (extent, depth) = ((begin, end_at), self.begun.len());
+        let last = self.held.last();
+        if last.is_some_and(|last| last.extent != extent || last.depth <= depth) {
+            self.release();
+        }
+        self.held.push(Slice {
+            extent,
+            depth,
+            event,
+        });
     }
 
     fn exception(&mut self, taken: &Taken) {
@@ -137,5 +168,59 @@ impl Happenings for Events {
         let arguments = Value::Object(arguments.collect());
         self.instant(parts.kind, "event", moment, arguments);
         self.axis.count();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{FunctionId, Listener};
+
+    /// Readers take the first of two slices over the same time for the outer one.
+    #[test]
+    fn the_outer_of_equal_slices_is_written_first() {
+        let track = Track {
+            name: "cpu0".to_owned(),
+            core: Some(0),
+            source: 0,
+            source_name: "ETM".to_owned(),
+            follows: true,
+        };
+        let functions = Functions::default();
+        let mut events = Events::new(Clock::Instructions, 1, &track);
+        let moment = |instructions| Moment {
+            instructions,
+            ..Moment::default()
+        };
+        let mut open = Vec::new();
+        let calls = [CallKind::Call, CallKind::Jump, CallKind::Middle];
+        // The last one is entered later.
+        for (kind, at) in calls.into_iter().zip([3, 3, 5]) {
+            let call = Call {
+                function: FunctionId::UNKNOWN,
+                kind,
+                begin: moment(at),
+                depth: 0,
+                returns_to: None,
+            };
+            events.begin(&call, &functions);
+            open.push(call);
+        }
+        for call in open.iter().rev() {
+            events.end(call, &moment(9), Ended::Returned, &functions);
+        }
+        let mut events = events.finish();
+        events.release();
+        let mut text = Vec::new();
+        events.spool.copy_to(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let events = text.split(",\n").skip(1);
+        let entered: Vec<String> = events
+            .map(|event| {
+                let event: Value = serde_json::from_str(event).unwrap();
+                event["args"]["entered"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(entered, ["middle", "call", "jump"]);
     }
 }
