@@ -184,15 +184,7 @@ pub fn complete<S: Sink, const EXEC: bool>(
 
 fn functions<S: Sink, const EXEC: bool>(rows: &mut Rows<'_, S, EXEC>, profile: &Profile) {
     let totals = profile.tree.totals(profile.functions.iter().len());
-    // By the calls that were open, as in stacks and reports: code without a symbol may belong to several
-    // functions.
-    let mut own = profile.tree.own(totals.len());
-    if profile.tree.is_full() {
-        own.iter_mut().for_each(|sum| sum.0 = 0);
-        for (function, instructions) in profile.code.by_function() {
-            own[function.index()].0 = instructions;
-        }
-    }
+    let own = profile.own();
     let counted = profile.totals.cycles.is_some();
     let cycles = |cycles: u64| Value::from(counted.then_some(cycles));
     for (id, function) in profile.functions.iter() {

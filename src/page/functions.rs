@@ -45,7 +45,7 @@ impl PageFunctions {
         for (track, profile) in profiles.iter().enumerate() {
             let functions = profile.functions.iter();
             let totals = profile.tree.totals(functions.len());
-            let own = profile.tree.own(functions.len());
+            let own = profile.own();
             let map = functions.map(|(id, function)| {
                 let key = (function.start, function.name.clone());
                 let index = *known.entry(key).or_insert_with(|| {
@@ -162,6 +162,14 @@ fn add(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_of_too_many_chains_have_the_instructions_of_their_code() {
+        let profile = Profile::crowded();
+        let (functions, _) = PageFunctions::of(&[&profile]);
+        let own: Vec<u64> = functions.iter().map(|function| function.row.own).collect();
+        assert_eq!(own, [12]);
+    }
 
     #[test]
     fn code_of_functions_that_have_no_row_refers_to_none() {

@@ -8,15 +8,21 @@ use super::note::Note;
 use super::stack::Listener;
 use super::tree::{self, Tree};
 use super::window::Window;
+#[cfg(test)]
+use super::{FunctionId, PartCount};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource, Visitor};
 use crate::decode::{
     Decoding, Image, Programs, Source, SourceSinks, Totals as BufferTotals, decode_buffer,
 };
 use crate::element::{Element, ElementSink};
 use crate::element::{Exception, Mark};
+#[cfg(test)]
+use crate::flow::LastInstruction;
 use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range, Run};
 use crate::mapped;
 use crate::protocol::{ElementDecoder, PacketDecoder};
+#[cfg(test)]
+use crate::quantity::Address;
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::recording::Recording;
@@ -122,6 +128,20 @@ impl Profile {
         }
     }
 
+    /// Returns the instructions and cycles that each function executed itself: by the calls that were
+    /// open, since code without a symbol may belong to several functions. If there were too many
+    /// chains of callers, instructions by their addresses.
+    pub fn own(&self) -> Vec<(u64, u64)> {
+        let mut own = self.tree.own(self.functions.iter().len());
+        if self.tree.is_full() {
+            own.iter_mut().for_each(|sum| sum.0 = 0);
+            for (function, instructions) in self.code.by_function() {
+                own[function.index()].0 = instructions;
+            }
+        }
+        own
+    }
+
     /// Returns notes on what is missing: everything, if the window was not reached; calls in too
     /// many chains of callers.
     pub fn notes(&self) -> Vec<Note> {
@@ -133,6 +153,27 @@ impl Profile {
             notes.push(Note::ManyChains { limit: tree::MOST });
         }
         notes
+    }
+}
+
+#[cfg(test)]
+impl Profile {
+    /// One of more chains of callers than are kept, with code that none of them executed: four
+    /// instructions, three times.
+    pub(crate) fn crowded() -> Self {
+        let mut profile = Self::default();
+        for _ in 0..=tree::MOST {
+            profile.tree.root(FunctionId::UNKNOWN);
+        }
+        let range = Range::a64(0x1000, 0x1010, LastInstruction::RETURN);
+        let part = PartCount {
+            range,
+            last_at: Address(0x100c),
+            function: FunctionId::UNKNOWN,
+            count: 3,
+        };
+        profile.code.parts.insert((0x1000, 0x1010, 0), part);
+        profile
     }
 }
 
