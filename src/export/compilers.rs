@@ -27,8 +27,8 @@ pub enum Form {
 struct Counts {
     /// First and last instruction.
     lines: BTreeMap<(u64, u64), u64>,
-    /// Taken branches; to 0 if they leave the program.
-    branches: BTreeMap<(u64, u64), u64>,
+    /// Taken branches; to `None` if they leave the program.
+    branches: BTreeMap<(u64, Option<u64>), u64>,
 }
 
 /// Writes the counts of the program at `path`, or of the one in which most instructions were
@@ -122,7 +122,7 @@ fn counts(analysed: &Analysed<'_>, image: &Elf) -> Counts {
     }
     for edge in edges(analysed) {
         if let Some(from) = in_file(image, edge.0) {
-            let to = in_file(image, edge.1).unwrap_or(0);
+            let to = in_file(image, edge.1);
             *counts.branches.entry((from, to)).or_insert(0) += edge.2;
         }
     }
@@ -161,15 +161,16 @@ fn auto_fdo(analysed: &Analysed<'_>, image: &Elf, counts: &Counts) -> String {
 
 fn llvm_profgen(counts: &Counts, base: u64) -> String {
     let less = |address: u64| address.saturating_sub(base);
-    let moved = |all: &BTreeMap<(u64, u64), u64>| {
-        let all = all.iter();
-        all.map(|((from, to), count)| ((less(*from), less(*to)), *count))
-            .collect()
-    };
+    let lines = counts.lines.iter();
+    let branches = counts.branches.iter();
     let counts = Counts {
-        lines: moved(&counts.lines),
-        // Where a branch out of the program leads is not described.
-        branches: moved(&counts.branches),
+        lines: lines
+            .map(|((start, last), count)| ((less(*start), less(*last)), *count))
+            .collect(),
+        // Those that leave the program have no place.
+        branches: branches
+            .filter_map(|((from, to), count)| Some(((less(*from), Some(less((*to)?))), *count)))
+            .collect(),
     };
     let mut text = String::new();
     lines_and_branches(&mut text, &counts, None);
@@ -185,7 +186,7 @@ fn lines_and_branches(text: &mut String, counts: &Counts, between: Option<&str>)
     text.push_str(between.unwrap_or_default());
     let _ = writeln!(text, "{}", counts.branches.len());
     for ((from, to), count) in &counts.branches {
-        let _ = writeln!(text, "{from:x}->{to:x}:{count}");
+        let _ = writeln!(text, "{from:x}->{:x}:{count}", to.unwrap_or(0));
     }
 }
 
@@ -220,4 +221,21 @@ fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
         let _ = writeln!(text, "F {start:x} {last:x} {count}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_out_of_the_program_have_no_offset() {
+        let counts = Counts {
+            lines: [((0x1000, 0x1008), 3)].into(),
+            branches: [((0x1008, Some(0x1004)), 2), ((0x1008, None), 1)].into(),
+        };
+        assert_eq!(llvm_profgen(&counts, 0x1000), "1\n0-8:3\n1\n8->4:2\n");
+        let mut text = String::new();
+        lines_and_branches(&mut text, &counts, None);
+        assert!(text.ends_with("2\n1008->0:1\n1008->1004:2\n"), "{text}");
+    }
 }
