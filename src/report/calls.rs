@@ -8,6 +8,9 @@ use crate::quantity::Address;
 use crate::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions};
 use std::collections::VecDeque;
 
+/// How many open calls are searched for the one that returns to an address.
+const SEARCHED: usize = 1024;
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -105,6 +108,8 @@ impl Calls {
                 }
             }
             How::Took(taken) => self.take(position, to, taken, false),
+            // The usual way to read the pc of position-independent code.
+            How::Called { returns_to } if returns_to == to => {}
             How::Called { returns_to } => {
                 self.enter(
                     position,
@@ -172,10 +177,16 @@ impl Calls {
         });
     }
 
+    /// Returns the depth of the innermost open call that is wanted.
+    fn innermost(&self, wanted: impl FnMut(&Frame) -> bool) -> Option<usize> {
+        let first = self.open.len().saturating_sub(SEARCHED);
+        let found = self.open[first..].iter().rposition(wanted);
+        found.map(|found| first + found)
+    }
+
     /// Ends the innermost call that returns to an address, and those within it.
     fn return_to(&mut self, to: Address) -> bool {
-        let wanted = |frame: &Frame| frame.returns_to == Some(to);
-        let found = self.open.iter().rposition(wanted);
+        let found = self.innermost(|frame| frame.returns_to == Some(to));
         if let Some(found) = found {
             self.open.truncate(found);
         }
@@ -187,8 +198,7 @@ impl Calls {
             return;
         }
         // An exception without a known return address.
-        let unknown = |frame: &Frame| frame.returns_to.is_none();
-        if let Some(found) = self.open.iter().rposition(unknown) {
+        if let Some(found) = self.innermost(|frame| frame.returns_to.is_none()) {
             self.open.truncate(found);
         } else if self.open.last().is_some_and(|frame| frame.signal) {
             // A return to the code that ends the handler.
@@ -299,6 +309,18 @@ mod tests {
         assert_eq!(shown(&all), wanted[2..]);
         assert_eq!(all.left_out(), 2);
         assert_eq!(all.open().len(), 2);
+    }
+
+    /// Code reads its own address: no call.
+    #[test]
+    fn a_branch_with_link_to_the_next_instruction_is_no_call() {
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            run(0x2000, 0x2010, CALL),
+            run(0x2010, 0x2014, RETURN),
+            run(0x1008, 0x100c, JUMP),
+        ];
+        check(&entries, &[(0, call(0x2000))], 0);
     }
 
     /// A branch within a function to the return address of a call in it.
