@@ -8,11 +8,11 @@ use std::collections::HashMap;
 pub enum MarkKind {
     /// Execution before and after is not connected.
     Gap,
-    /// A numbered event, or a trigger.
+    /// A numbered event, a trigger, or the marker of a timestamp.
     Event,
     /// A message of software or hardware: ITM, STM, ETE instrumentation.
     Message,
-    /// An exception whose service is not a slice.
+    /// An exception was taken.
     Exception,
     /// A memory transaction.
     Transaction,

@@ -74,7 +74,7 @@ fn outermost(open: &[Frame], depth: usize) -> usize {
     depth
 }
 
-/// Returns the depth of the innermost call of a function, and whether it is the innermost of all.
+/// Returns the depth of the innermost call of a function.
 fn open_function(open: &[Frame], function: Option<FunctionId>) -> Option<usize> {
     let function = function?;
     let first = open.len().saturating_sub(SEARCHED);

@@ -264,8 +264,9 @@ impl<'a, L: Listener> Running<'a, L> {
     }
 }
 
-/// Decodes a capture. Each track that is wanted gets a listener from `listener`; `finished` gets
-/// the number of bytes done and, at the end of a buffer, its index with the bytes of each source.
+/// Decodes a capture. Each track that is wanted gets a listener from `listener`; `progress` gets
+/// the number of bytes done, and `finished`, at the end of a buffer, its index with the bytes of each
+/// source.
 ///
 /// # Errors
 ///
