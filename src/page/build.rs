@@ -209,7 +209,7 @@ fn time_line(
         length,
         unit,
         rows: listener.slices.pack(function),
-        blocks: Some(listener.blocks.pack(table)),
+        blocks: listener.blocks.pack(table),
         marks: listener.marks.pack(texts),
         time: listener.time.pack(base),
         cycles: listener.cycles.pack(0),

@@ -112,7 +112,7 @@ pub struct TrackData {
     /// Slices by depth ([`super::slices::Slices::pack`]).
     pub rows: Vec<String>,
     /// Blocks ([`super::blocks::BlockStretches::pack`]).
-    pub blocks: Option<String>,
+    pub blocks: String,
     /// Marks ([`super::marks::Marks::pack`]).
     pub marks: String,
     /// Timestamps ([`super::clock::Clock::pack`]).

@@ -79,7 +79,6 @@ pub(super) struct Counted {
     pub unknown_path: u64,
     pub elements: u64,
     pub cycles: Option<u64>,
-    pub first_time: Option<u64>,
     pub last_time: Option<u64>,
     pub unreached: bool,
     pub kernel_and_user: [bool; 2],

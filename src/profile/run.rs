@@ -72,8 +72,6 @@ pub struct Totals {
     pub elements: u64,
     /// Cycles counted, if the trace counts any.
     pub cycles: Option<u64>,
-    /// The first timestamp.
-    pub first_time: Option<u64>,
     /// The last timestamp.
     pub last_time: Option<u64>,
     /// Events, and messages of ITM and STM.
@@ -112,7 +110,6 @@ impl Profile {
             unknown_path: counted.unknown_path,
             elements: counted.elements + counted.ranges,
             cycles: counted.cycles,
-            first_time: counted.first_time,
             last_time: counted.last_time,
             events: counted.events,
         };

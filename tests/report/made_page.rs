@@ -58,7 +58,7 @@ fn page(name: &str, calls: u64) -> PageData {
         length,
         unit: "instruction",
         rows: slices.pack(Some),
-        blocks: Some(blocks.pack(&table)),
+        blocks: blocks.pack(&table),
         marks: marks.pack(&mut texts),
         time: time.pack(1 << 60),
         cycles: String::new(),

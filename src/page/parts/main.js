@@ -275,7 +275,7 @@ class Page {
     return what < 0 ? "unknown function" : this.functions[what].name;
   }
 
-  colour(what, flags) {
+  colour(what) {
     const { colours } = this;
     if (what < 0) return colours.raised;
     let colour = colours.hues.get(what);

@@ -204,7 +204,7 @@ class TrackCanvas {
       // What lies within a pixel that is drawn already cannot be seen.
       if (from + width <= drawn) continue;
       drawn = from + width;
-      context.fillStyle = this.page.colour(row.what[slice], row.flags[slice]);
+      context.fillStyle = this.page.colour(row.what[slice]);
       context.fillRect(from, y, width > 3 ? width - 1 : width, height);
       if (row.flags[slice] & EXCEPTION && width > 3) {
         context.fillStyle = colours.exception;

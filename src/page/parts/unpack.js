@@ -213,8 +213,8 @@ class Track {
     this.length = given.length;
     this.unit = given.unit;
     this.rows = given.rows.map((text) => new Row(text));
-    const blocks = given.blocks === null ? null : new BlockRow(given.blocks, table);
-    if (blocks !== null && blocks.starts.length > 0) {
+    const blocks = new BlockRow(given.blocks, table);
+    if (blocks.starts.length > 0) {
       this.rows.push(blocks);
       this.blocks = blocks;
     }

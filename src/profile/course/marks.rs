@@ -43,7 +43,6 @@ impl<L: Listener> Course<'_, L> {
         self.waiting = self.window.to.is_some();
         self.opened = (self.now.instructions, self.now.cycles.unwrap_or(0));
         self.since = self.now;
-        self.counted.first_time = self.now.time;
         self.recent.clear();
         let mut parent = None;
         for depth in 0..self.open.len() {
@@ -139,7 +138,6 @@ impl<L: Listener> Course<'_, L> {
             Mark::Timestamp(time) => {
                 self.now.time = Some(*time);
                 if self.active {
-                    self.counted.first_time = self.counted.first_time.or(Some(*time));
                     self.listener.time(&self.now);
                 }
             }

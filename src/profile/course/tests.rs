@@ -295,7 +295,7 @@ fn text(counted: &Counted) -> String {
         &exceptions.statistics(),
         &counted.gaps,
         &(counted.ranges, counted.instructions, counted.elements),
-        &(counted.cycles, counted.first_time, counted.last_time),
+        &(counted.cycles, counted.last_time),
     ] {
         let _ = writeln!(text, "{all:#?}");
     }
