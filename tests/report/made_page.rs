@@ -7,6 +7,7 @@ use armsnap::page::data::{ExceptionRow, FileRow, FunctionRow, GapRow, PageData, 
 use armsnap::page::marks::{MarkKind, Marks, Texts};
 use armsnap::page::slices::{Slice, Slices};
 use armsnap::page::write_page;
+use serde_json::json;
 use std::path::Path;
 
 const HOSTILE: &str = "</script><img src=x onerror=alert(1)><b>{{data}}&lt;`${1}'\"\u{202e}";
@@ -142,6 +143,36 @@ fn hostile_names_stay_text_everywhere() {
     assert_eq!(shown, HOSTILE);
     let name = browser.evaluate("document.getElementById('code-name').textContent");
     assert_eq!(name, format!("{HOSTILE} 0"));
+}
+
+/// The page of a part of a trace in which one core executed nothing.
+#[test]
+fn tracks_without_anything_do_not_widen_the_time_line() {
+    if !browser::is_available() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.html");
+    let mut data = page("function", 1000);
+    data.tracks[0].first = 900;
+    let empty = || TrackData {
+        name: "empty".to_owned(),
+        note: None,
+        first: 0,
+        length: 0,
+        unit: "instruction",
+        rows: Vec::new(),
+        blocks: String::new(),
+        marks: String::new(),
+        time: String::new(),
+        cycles: String::new(),
+    };
+    data.tracks.push(empty());
+    write(&data, &path);
+    let mut browser = Browser::open(&path, (1200, 900));
+    let drawn = browser.evaluate("[page.view.first, page.view.last]");
+    assert_eq!(drawn, json!([900, 3000]));
+    assert_eq!(browser.complaints(), [""; 0]);
 }
 
 /// A call each 3 instructions, 3e6 calls: merged where a pixel cannot show them.

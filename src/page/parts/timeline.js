@@ -62,7 +62,8 @@ class View {
   extent() {
     let from = Infinity;
     let to = -Infinity;
-    for (const track of this.tracks.filter((track) => this.has(track))) {
+    const filled = this.tracks.filter((track) => this.has(track) && track.length > track.first);
+    for (const track of filled) {
       from = Math.min(from, this.at(track, track.first));
       to = Math.max(to, this.at(track, track.length));
     }
