@@ -1,13 +1,14 @@
 //! The rules for open calls: functions entered and left in every way.
 
-use super::course::Course;
+use super::course::{Course, Replayed};
+use super::shards::{Advance, Piece, Step as PieceStep, What};
 use super::stack::{Call, CallKind, Ended, GapSeen, Listener};
-use super::{Bound, FunctionId, Functions, Moment, NodeId, Note, Profile, Window};
+use super::{BlockCount, Bound, FunctionId, Functions, Moment, NodeId, Note, Profile, Window};
 use crate::decode::Image;
 use crate::element::{
     Context, Element, ElementSink, Exception, Mark, NoSyncReason, Stm, TraceOnReason,
 };
-use crate::flow::{FlowSink, InstructionKind, LastInstruction, QRange, Range};
+use crate::flow::{FlowSink, InstructionKind, LastInstruction, QRange, Range, View};
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
 
@@ -597,6 +598,59 @@ fn tasks_left_in_the_window_may_continue_after_it() {
     assert!(outcome.log.ends_with(" task-open"), "{}", outcome.log);
     assert_eq!(outcome.counted.instructions, 10);
     assert!(outcome.stacks.contains(&("task".to_owned(), 1)));
+}
+
+/// A piece of a shard has the blocks that are executed before the steps.
+#[test]
+fn functions_of_a_piece_are_in_the_order_of_execution() {
+    let block = |start| BlockCount {
+        start: Address(start),
+        end: Address(start + 4),
+        last_at: Address(start),
+        isa: Isa::A64,
+        instructions: 1,
+        last: CALL,
+        target: None,
+        view: View::default(),
+        el: None,
+        function: FunctionId::UNKNOWN,
+        taken: 1,
+        not_taken: 0,
+    };
+    let reached = |block| What::Block {
+        block,
+        taken: true,
+        cycles: None,
+    };
+    let taken = What::Exception(Exception {
+        number: 14,
+        name: "IRQ",
+        return_address: Some(Address(0x2004)),
+    });
+    let steps = [reached(0), taken, reached(1), reached(2)];
+    let steps = steps.map(|what| PieceStep {
+        at: BufferOffset(0),
+        before: Advance::default(),
+        what,
+    });
+    let piece = Piece {
+        blocks: [0x2000, 0x8000, 0x3000].map(block).into(),
+        steps: steps.into(),
+        ..Piece::default()
+    };
+    let symbols = symbols();
+    let (whole, log) = (Window::default(), Log::default());
+    let mut course = Course::new(Image::default(), Some(&symbols), whole, false, log);
+    course.start_buffer(0);
+    course.replay(&mut Replayed::default(), &piece);
+    let (_, counted) = course.finish();
+    let names: Vec<&str> = counted
+        .functions
+        .iter()
+        .map(|(_, row)| &*row.name)
+        .collect();
+    assert_eq!(names, ["[unknown]", "f", "vector", "[IRQ]", "g"]);
+    assert_eq!(counted.code.blocks().len(), 3);
 }
 
 /// A program that calls and never returns.

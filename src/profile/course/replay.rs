@@ -17,8 +17,7 @@ impl<L: Listener> Course<'_, L> {
     /// Executes the next piece of the buffer.
     pub(in super::super) fn replay(&mut self, replayed: &mut Replayed, piece: &Piece) {
         self.listener.piece(&self.now, piece);
-        let blocks = piece.blocks.iter();
-        let functions: Vec<u32> = blocks.map(|block| self.meet(replayed, block)).collect();
+        let mut functions = vec![None; piece.blocks.len()];
         for step in &piece.steps {
             self.advance(step.before);
             let at = step.at;
@@ -28,8 +27,11 @@ impl<L: Listener> Course<'_, L> {
                     taken,
                     cycles,
                 } => {
+                    // Functions are numbered in the order of execution.
                     let index = *block as usize;
-                    let (block, function) = (&piece.blocks[index], functions[index]);
+                    let block = &piece.blocks[index];
+                    let function = &mut functions[index];
+                    let function = *function.get_or_insert_with(|| self.meet(replayed, block));
                     let last = LastInstruction {
                         taken: *taken,
                         ..block.last
@@ -66,7 +68,10 @@ impl<L: Listener> Course<'_, L> {
         // A piece without packets has no offset.
         self.now.at = self.now.at.max(piece.last_at);
         self.counted.elements += piece.elements;
-        for block in &piece.blocks {
+        for (block, function) in piece.blocks.iter().zip(functions) {
+            if function.is_none() {
+                self.meet(replayed, block);
+            }
             self.counted.ranges = self.counted.ranges.saturating_add(block.count());
             let owner = replayed.0.get(&block_key(block)).copied().flatten();
             self.counted.code.add_block(&BlockCount {

@@ -16,6 +16,8 @@ mod recorder;
 
 pub use file::{FileError, Header, Reader, Record, Writer};
 pub use join::{JoinError, join};
+#[cfg(test)]
+pub(super) use piece::Step;
 pub(super) use piece::{Advance, What};
 pub use piece::{Line, Piece, Straight};
 pub use plan::{Plan, Planned, decode_shard};
