@@ -3,9 +3,10 @@
 use super::note::Note;
 use super::options::NamedProgram;
 use super::{ImportError, Imported};
-use crate::program::elf::Elf;
+use crate::program::elf::{Elf, Segment};
 use crate::snapshot::model::{Dump, OtherSection};
 use object::{Object, ObjectKind, ObjectSegment, SegmentFlags, elf::PF_X};
+use std::ops::Range;
 
 /// Programs are mapped from the starts of pages; the largest pages of Linux on Arm have 64 KiB, but
 /// a program that was linked for smaller ones starts on such a page.
@@ -96,16 +97,71 @@ pub fn record(index: usize, file: String, bias: u64, out: &mut Imported) {
     });
 }
 
-/// The offset of the load address of a file from the addresses in it, if the byte at `offset` of it
-/// lies at `address`.
-pub fn bias(elf: &Elf, offset: u64, address: u64) -> Option<u64> {
-    let segment = elf.segments.iter().find(|segment| {
-        let start = segment.file.start as u64;
-        (start & !(PAGE - 1)..segment.file.end as u64).contains(&offset)
-    })?;
+/// The offset of the load address of a file from the addresses in it, if a range of it lies at
+/// `address`. `code`: it is mapped executable.
+///
+/// Two segments may share a page of the file, which then is mapped for each of them.
+pub fn bias(elf: &Elf, range: Range<u64>, address: u64, code: bool) -> Option<u64> {
+    let executable = match code {
+        true => executable(elf),
+        false => Vec::new(),
+    };
+    let of_code = |segment: &&Segment| {
+        let (start, end) = (segment.file.start as u64, segment.file.end as u64);
+        executable.contains(&segment.address) && start < range.end && range.start < end
+    };
+    let at_start = |segment: &&Segment| {
+        let (start, end) = (segment.file.start as u64, segment.file.end as u64);
+        (page(start)..end).contains(&range.start)
+    };
+    let segment = elf.segments.iter().find(of_code);
+    let segment = segment.or_else(|| elf.segments.iter().rfind(at_start))?;
     let at = segment
         .address
         .wrapping_sub(segment.file.start as u64)
-        .wrapping_add(offset);
+        .wrapping_add(range.start);
     Some(address.wrapping_sub(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF file with segments: their flags, offsets, addresses and sizes.
+    fn linked(segments: &[(u32, u64, u64, u64)]) -> Elf {
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(64, 0);
+        bytes[16..20].copy_from_slice(&[3, 0, 183, 0]);
+        (bytes[20], bytes[32], bytes[52], bytes[54]) = (1, 64, 64, 56);
+        bytes[56] = segments.len() as u8;
+        for &(flags, offset, address, size) in segments {
+            bytes.extend(1_u32.to_le_bytes());
+            bytes.extend(flags.to_le_bytes());
+            let words = [offset, address, address, size, size, 0x1_0000];
+            bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        bytes.resize(0x8_0000, 0);
+        Elf::read("lib.so".into(), bytes.into()).unwrap()
+    }
+
+    #[test]
+    fn pages_that_segments_share_are_those_of_the_mapped_one() {
+        // As lld links: each segment begins in the page of the file in which the one before ends.
+        let elf = linked(&[
+            (4, 0, 0, 0x3_B32C),
+            (5, 0x3_B330, 0x4_B330, 0x2_0000),
+            (6, 0x5_B330, 0x7_B330, 0x1000),
+        ]);
+        let base = 0x7000_0000;
+        for (range, address, code) in [
+            (0..0x3_C000, base, false),
+            (0x3_B000..0x5_C000, base + 0x4_B000, true),
+            // Pages of 64 KiB.
+            (0x3_0000..0x6_0000, base + 0x4_0000, true),
+            (0x5_B000..0x5_D000, base + 0x7_B000, false),
+        ] {
+            assert_eq!(bias(&elf, range, address, code), Some(base), "{address:#x}");
+        }
+        assert_eq!(bias(&elf, 0x7_0000..0x7_1000, base, true), None);
+    }
 }

@@ -1,9 +1,12 @@
 //! Whose trace it is: contexts in the trace, switches, timestamps.
 
-use crate::perf_builder::{At, PerfData, SWITCH_CPU_WIDE, framed, words};
+use crate::perf_builder::{At, EXEC, FORK, PerfData, SWITCH_CPU_WIDE, framed, words};
 use crate::perf_generated::{
     ETMV4, PROGRAM, at, etmv4, executed, expected, frames, process, recorded,
 };
+use crate::support::gdb::testdata;
+use armsnap::import::{Options, perf};
+use std::path::Path;
 
 /// ETMv4 trace of a start at an address in a context, and one E atom (IHI 0064: Trace Info, Trace
 /// On, Address with Context, Atom).
@@ -92,6 +95,34 @@ fn contexts_tell_the_threads_of_a_cpu_apart() {
     file.aux(0, trace.len() as u64, 0, other(200, 6));
     let (found, _) = executed(&file.file(), "prog-100", &[]);
     assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn processes_that_ran_before_have_only_their_own_mappings() {
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    let child = At {
+        pid: 200,
+        ..at(200, 4, 0)
+    };
+    let parent = at(100, 3, 0);
+    // PERF_RECORD_MISC_FORK_EXEC has the bit of PERF_RECORD_MISC_COMM_EXEC.
+    for (misc, dumps) in [(0, 1), (EXEC, 0)] {
+        let mut file = process();
+        file.info(1, &[(ETMV4, 0, etmv4(0x10))]);
+        let ids = [200_u32, 100, 200, 100].map(u32::to_le_bytes).concat();
+        file.event(FORK, misc, &[ids, words(&[3])].concat(), parent);
+        file.comm("other", false, child);
+        file.trace(0, 0, 0, &trace);
+        file.aux(0, trace.len() as u64, 0, child);
+        let options = Options {
+            symfs: vec![testdata("recorded/etmv4")],
+            ..Options::default()
+        };
+        let imported = perf::import_bytes(Path::new("perf.data"), file.file().into(), &options);
+        let devices = imported.unwrap().snapshot.devices;
+        let core = devices.iter().find(|device| device.name == "other-200");
+        assert_eq!(core.unwrap().dumps.len(), dumps, "flags {misc:#x}");
+    }
 }
 
 /// A switch from a thread of process 100 to another.

@@ -28,6 +28,7 @@ use std::path::Path;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
+const PF_X: u32 = 1;
 const ET_CORE: u16 = 4;
 const EM_ARM: u16 = 40;
 const EM_AARCH64: u16 = 183;
@@ -64,6 +65,7 @@ fn is_compressed(bytes: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 struct Header {
     kind: u32,
+    flags: u32,
     offset: u64,
     address: u64,
     physical: u64,
@@ -117,16 +119,19 @@ impl Layout {
             };
             let mut fields = Fields::new(bytes, big);
             let kind = fields.u32()?;
-            if is_64bit {
-                fields.u32()?;
-            }
-            headers.push(Header {
+            let mut header = Header {
                 kind,
+                flags: if is_64bit { fields.u32()? } else { 0 },
                 offset: word(&mut fields)?,
                 address: word(&mut fields)?,
                 physical: word(&mut fields)?,
                 in_file: word(&mut fields)?,
-            });
+            };
+            if !is_64bit {
+                let _in_memory = word(&mut fields)?;
+                header.flags = fields.u32()?;
+            }
+            headers.push(header);
         }
         Some(Self {
             big,
@@ -422,7 +427,14 @@ impl CoreFile<'_> {
             let path = self
                 .out
                 .add(folder, name, elf.whole().clone(), elf.path.clone());
-            if let Some(bias) = programs::bias(&elf, file.offset, file.start) {
+            let range = file.offset
+                ..file
+                    .offset
+                    .saturating_add(file.end.saturating_sub(file.start));
+            let mut loads = self.layout.of_kind(PT_LOAD);
+            let load = loads.find(|load| load.address == file.start);
+            let code = load.is_some_and(|load| load.flags & PF_X != 0);
+            if let Some(bias) = programs::bias(&elf, range, file.start, code) {
                 let entry = (!is_program, path.clone(), bias);
                 recorded.entry(file.path.clone()).or_insert(entry);
             }

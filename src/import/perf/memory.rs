@@ -151,7 +151,9 @@ impl<'a> MemoryBuilder<'a> {
                 let length = there.min(range.end - range.start);
                 memory.add(&file, range.start, offset, length);
             }
-            if let Some(bias) = programs::bias(&elf, mapping.offset, mapping.address) {
+            let range = mapping.offset..mapping.offset.saturating_add(mapping.length);
+            let code = mapping.executable;
+            if let Some(bias) = programs::bias(&elf, range, mapping.address, code) {
                 memory.program(&file, bias);
             }
         }

@@ -1,7 +1,8 @@
 //! Processes over time: their threads, names and mappings.
 //!
 //! A process has an image from its start, or from when it executed a program, to the next such
-//! moment. A child starts with the mappings that its parent had.
+//! moment. A child starts with the mappings that its parent had; of a process that ran already, perf
+//! lists the mappings itself.
 
 use crate::import::build_id::BuildId;
 use std::collections::HashMap;
@@ -58,6 +59,8 @@ pub enum Event {
         parent: u32,
         /// The thread.
         tid: u32,
+        /// Whether a new process has the mappings of the one that started it.
+        inherits: bool,
     },
 }
 
@@ -144,7 +147,12 @@ impl Processes {
                 self.threads.insert(tid, pid);
                 self.images[index].names.insert(tid, name);
             }
-            Event::Fork { pid, parent, tid } => {
+            Event::Fork {
+                pid,
+                parent,
+                tid,
+                inherits,
+            } => {
                 self.threads.insert(tid, pid);
                 let from = self.image(parent, time);
                 let name = self.images[from].shared_name(parent).cloned();
@@ -152,7 +160,7 @@ impl Processes {
                     true => from,
                     false => {
                         let mappings = self.images[from].mappings.len();
-                        self.start(pid, Some((from, mappings)), time)
+                        self.start(pid, inherits.then_some((from, mappings)), time)
                     }
                 };
                 if let Some(name) = name {
@@ -236,6 +244,7 @@ mod tests {
             pid: 2,
             parent: 1,
             tid: 2,
+            inherits: true,
         };
         take(&mut processes, fork);
         take(&mut processes, map(1, "later"));
@@ -247,6 +256,7 @@ mod tests {
             pid: 2,
             parent: 2,
             tid: 3,
+            inherits: true,
         };
         take(&mut processes, fork);
         take(&mut processes, comm(2, 3, "worker", false));

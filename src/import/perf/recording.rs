@@ -28,6 +28,8 @@ const MMAP_DATA: u16 = 1 << 13;
 const SWITCH_OUT: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const COMM_EXEC: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_FORK_EXEC`: perf made the record for a process that ran already.
+const FORK_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_BUILD_ID_SIZE`: the length of the build-id is given.
 const BUILD_ID_SIZE: u16 = 1 << 15;
 /// `PROT_WRITE` and `PROT_EXEC`.
@@ -226,7 +228,13 @@ impl Recording {
             })(),
             kind::FORK => (|| {
                 let (pid, parent, tid) = (fields.u32()?, fields.u32()?, fields.u32()?);
-                collected.event(record, Event::Fork { pid, parent, tid });
+                let event = Event::Fork {
+                    pid,
+                    parent,
+                    tid,
+                    inherits: record.misc & FORK_EXEC == 0,
+                };
+                collected.event(record, event);
                 Some(())
             })(),
             kind::AUX => (|| {
