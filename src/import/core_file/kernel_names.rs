@@ -106,6 +106,7 @@ mod tests {
             address: 0,
             physical,
             in_file,
+            ..Header::default()
         };
         let layout = Layout {
             big: false,
