@@ -2,6 +2,7 @@
 
 use crate::perf_builder::words;
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
+use armsnap::import::Options;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -185,7 +186,76 @@ fn what_is_missing_is_listed() {
     }
     fs::write(&core, &whole[..whole.len() - 100]).unwrap();
     let said = text(&run(armsnap().arg("info").arg(&core)));
-    assert!(said.contains("1 parts of the memory are cut off"), "{said}");
+    assert!(said.contains("1 part of the memory cut off"), "{said}");
+}
+
+#[test]
+fn unknown_memory_is_not_that_of_mapped_files() {
+    let scratch = tempfile::tempdir().unwrap();
+    let whole = fs::read(core_file(scratch.path())).unwrap();
+    // The program is mapped where its data is, too.
+    let file = words(&[CODE, CODE + 0x1000, 1]);
+    let at = whole.windows(file.len()).position(|part| part == file);
+    let at = at.unwrap();
+    let mut whole = whole;
+    whole[at..at + 24].copy_from_slice(&words(&[CODE, DATA + 0x1000, 1]));
+    // The flags of the last segment, and its bytes in the file.
+    let (flags, in_file) = (64 + 2 * 56 + 4, 64 + 2 * 56 + 32);
+    let options = Options {
+        symfs: vec![testdata("recorded/etmv4")],
+        ..Options::default()
+    };
+    for (cut, writable, in_file_bytes, of_program) in [
+        (false, true, None, CODE..DATA),
+        (true, false, None, CODE..DATA),
+        (false, true, Some(0), CODE..DATA),
+        (false, false, Some(0), CODE..DATA + 0x1000),
+    ] {
+        let mut bytes = whole.clone();
+        bytes[flags] = if writable { 6 } else { 4 };
+        if let Some(count) = in_file_bytes {
+            bytes[in_file..in_file + 8].copy_from_slice(&u64::to_le_bytes(count));
+        }
+        if cut {
+            bytes.truncate(bytes.len() - 0x1800);
+        }
+        let imported =
+            armsnap::import::core_file::import_bytes(Path::new("core"), bytes.into(), &options);
+        let dumps = &imported.unwrap().snapshot.devices[0].dumps;
+        let found: Vec<_> = dumps
+            .iter()
+            .filter(|dump| dump.file.ends_with("program.elf"))
+            .map(|dump| dump.address..dump.address + dump.length.unwrap())
+            .collect();
+        let name = format!("cut {cut}, writable {writable}, in the file {in_file_bytes:?}");
+        assert_eq!(found, [of_program], "{name}");
+    }
+}
+
+#[test]
+fn notes_that_are_cut_short_are_counted_in_core_files_of_systems_too() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut bytes = fs::read(core_file(scratch.path())).unwrap();
+    let find = |bytes: &[u8], part: &[u8]| {
+        let mut places = bytes.windows(part.len());
+        places.rposition(|place| place == part).unwrap()
+    };
+    // More mapped files than the note has, and a note with VMCOREINFO instead of the last one.
+    let files = find(&bytes, &words(&[1, 4096, CODE]));
+    bytes[files..files + 8].copy_from_slice(&words(&[1000]));
+    let header = |numbers: [u32; 3]| numbers.map(u32::to_le_bytes).concat();
+    let last = find(&bytes, &header([5, 528, NT_FPREGSET]));
+    bytes[last..last + 12].copy_from_slice(&header([11, 524, 0]));
+    bytes[last + 12..last + 24].copy_from_slice(b"VMCOREINFO\0\0");
+    bytes[last + 24..last + 548].fill(b'\n');
+    let options = Options::default();
+    let imported =
+        armsnap::import::core_file::import_bytes(Path::new("vmcore"), bytes.into(), &options);
+    let imported = imported.unwrap();
+    assert_eq!(imported.kind, "core file of a Linux system");
+    let notes: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    let wanted = "1 note of the core file cut short: left out";
+    assert!(notes.iter().any(|note| note == wanted), "{notes:?}");
 }
 
 #[test]

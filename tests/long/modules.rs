@@ -286,7 +286,7 @@ fn recordings_name_the_functions_of_modules() {
     ];
     let output = boot(&kernel, &snapshot, &options);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(" functions of 1 modules are named"), "{said}");
+    assert!(said.contains(" functions of 1 module"), "{said}");
     let commands = [
         "break pg_net_init",
         "reverse-continue",

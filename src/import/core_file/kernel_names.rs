@@ -69,6 +69,7 @@ fn memory<'b>(
     let end = address.checked_add(length)?;
     let length = usize::try_from(length).ok()?;
     let loads = layout.of_kind(PT_LOAD);
+    let physical = physical(layout);
     let loads = loads.filter_map(|load| Some((physical(load)?, held(bytes, load))));
     let mut copy = Vec::new();
     let mut claims = Claims::default();

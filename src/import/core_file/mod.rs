@@ -29,6 +29,7 @@ use std::path::Path;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PF_X: u32 = 1;
+const PF_W: u32 = 2;
 const ET_CORE: u16 = 4;
 const EM_ARM: u16 = 40;
 const EM_AARCH64: u16 = 183;
@@ -70,6 +71,7 @@ struct Header {
     address: u64,
     physical: u64,
     in_file: u64,
+    in_memory: u64,
 }
 
 /// The program headers of an ELF file.
@@ -126,9 +128,9 @@ impl Layout {
                 address: word(&mut fields)?,
                 physical: word(&mut fields)?,
                 in_file: word(&mut fields)?,
+                in_memory: word(&mut fields)?,
             };
             if !is_64bit {
-                let _in_memory = word(&mut fields)?;
                 header.flags = fields.u32()?;
             }
             headers.push(header);
@@ -141,7 +143,7 @@ impl Layout {
         })
     }
 
-    fn of_kind(&self, kind: u32) -> impl Iterator<Item = &Header> {
+    fn of_kind(&self, kind: u32) -> impl Iterator<Item = &Header> + Clone {
         self.headers
             .iter()
             .filter(move |header| header.kind == kind)
@@ -209,7 +211,7 @@ pub fn import_bytes(
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
     }
     if let Some(info) = vmcore::info(&bytes, &layout, &notes) {
-        return vmcore::imported(path, (&bytes, &layout), notes.threads, &info, options);
+        return vmcore::imported(path, (&bytes, &layout), notes, &info, options);
     }
     let mut out = Imported {
         kind: "core file".to_owned(),
@@ -294,13 +296,7 @@ fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<Note>) {
 impl CoreFile<'_> {
     fn imported(mut self) -> Imported {
         let dumps = self.dumps();
-        if self.notes.faulty > 0 {
-            let count = self.notes.faulty;
-            self.out.notes.push(CoreFileNote::CutNotes { count }.into());
-        }
-        if self.notes.sme {
-            self.out.notes.push(CoreFileNote::NoSme.into());
-        }
+        self.out.notes.extend(self.notes.left_out());
         let mut names = Names::default();
         let name = plain(self.notes.name.as_deref().unwrap_or("thread"));
         let mut threads = std::mem::take(&mut self.notes.threads);
@@ -367,8 +363,14 @@ impl CoreFile<'_> {
                 0 => load.physical,
                 address => address,
             };
-            let last = address.saturating_add((end - begin) as u64);
+            // What is cut off was not the same as in the mapped files.
+            let last = address.saturating_add(load.in_file);
+            let there = address.saturating_add((end - begin) as u64);
             for range in claims.take(address..last) {
+                let range = range.start..range.end.min(there);
+                if range.is_empty() {
+                    continue;
+                }
                 let skipped = (range.start - address) as usize;
                 let length = (range.end - range.start) as usize;
                 let in_file = begin + skipped..begin + skipped + length;
@@ -390,6 +392,10 @@ impl CoreFile<'_> {
             let note = CoreFileNote::CutMemory { parts: cut };
             self.out.notes.push(note.into());
         }
+        // Writable memory may differ from the mapped file.
+        for load in loads.iter().filter(|load| load.flags & PF_W != 0) {
+            claims.take(load.address..load.address.saturating_add(load.in_memory));
+        }
         self.mapped_files(&mut claims, &mut dumps);
         dumps.append(&mut self.programs);
         for (index, dump) in dumps.iter_mut().enumerate() {
@@ -402,7 +408,7 @@ impl CoreFile<'_> {
         let files = std::mem::take(&mut self.notes.files);
         let mut ids: BTreeMap<&str, Option<BuildId>> = BTreeMap::new();
         for file in files.iter().filter(|file| file.offset == 0) {
-            let id = self.build_id(file.start);
+            let id = build_id(|at, length| self.at(file.start.checked_add(at)?, length));
             let known = ids.entry(&file.path).or_default();
             *known = known.take().or(id);
         }
@@ -478,27 +484,32 @@ impl CoreFile<'_> {
         let (begin, range) = self.memory.range(..=address).next_back()?;
         part(&self.bytes[range.clone()], address - begin, length)
     }
+}
 
-    /// The build-id of a file that is mapped from its start: the kernel saves its first page.
-    fn build_id(&self, start: u64) -> Option<BuildId> {
-        let layout = Layout::read(|at, length| {
-            let within = at.checked_add(length)? <= LARGEST_PAGE;
-            within.then(|| self.at(start.checked_add(at)?, length))?
-        })?;
-        layout.of_kind(PT_NOTE).find_map(|note| {
-            let bytes = self.at(start.checked_add(note.offset)?, note.in_file)?;
-            let mut fields = Fields::new(bytes, layout.big);
-            loop {
-                let (name, size, kind) = (fields.u32()?, fields.u32()?, fields.u32()?);
-                let name = fields.bytes((name as usize).checked_next_multiple_of(4)?)?;
-                let contents = fields.bytes((size as usize).checked_next_multiple_of(4)?)?;
-                // NT_GNU_BUILD_ID.
-                if kind == 3 && name == b"GNU\0" {
-                    return BuildId::new(contents.get(..size as usize)?);
-                }
+/// The build-id of a file that is mapped from its start, of which `read` returns the bytes from an
+/// offset, of a length: the kernel saves the first page.
+fn build_id<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<BuildId> {
+    let read = |at: u64, length| {
+        let within = at.checked_add(length)? <= LARGEST_PAGE;
+        within.then(|| read(at, length))?
+    };
+    let layout = Layout::read(read)?;
+    // Segments that do not overlap are no longer than the page.
+    let mut left = LARGEST_PAGE;
+    layout.of_kind(PT_NOTE).find_map(|note| {
+        left = left.checked_sub(note.in_file)?;
+        let bytes = read(note.offset, note.in_file)?;
+        let mut fields = Fields::new(bytes, layout.big);
+        loop {
+            let (name, size, kind) = (fields.u32()?, fields.u32()?, fields.u32()?);
+            let name = fields.bytes((name as usize).checked_next_multiple_of(4)?)?;
+            let contents = fields.bytes((size as usize).checked_next_multiple_of(4)?)?;
+            // NT_GNU_BUILD_ID.
+            if kind == 3 && name == b"GNU\0" {
+                return BuildId::new(contents.get(..size as usize)?);
             }
-        })
-    }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -516,6 +527,37 @@ mod tests {
             file[56] = count;
             assert_eq!(read(&file).map(|layout| layout.headers.len()), wanted);
         }
+    }
+
+    #[test]
+    fn a_build_id_is_searched_in_one_page() {
+        const NOTES: usize = 1000;
+        let mut file = vec![0; 64 + NOTES * 56];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (file[32], file[54]) = (64, 56);
+        file[56..58].copy_from_slice(&(NOTES as u16).to_le_bytes());
+        let begin = file.len() as u64;
+        file.extend([4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, b'G', b'N', b'U', 0]);
+        file.extend([0xAB, 0xCD, 0, 0]);
+        file.resize(2 * LARGEST_PAGE as usize, 0);
+        let mut found = |offset: u64, length: u64| {
+            for header in file[64..64 + NOTES * 56].chunks_exact_mut(56) {
+                header[0] = PT_NOTE as u8;
+                header[8..16].copy_from_slice(&offset.to_le_bytes());
+                header[32..40].copy_from_slice(&length.to_le_bytes());
+            }
+            let read = std::cell::Cell::new(0);
+            let id = build_id(|at, length| {
+                read.set(read.get() + length);
+                part(&file, at, length)
+            });
+            assert!(read.get() <= 3 * LARGEST_PAGE, "{} bytes", read.get());
+            id.map(|id| id.to_string())
+        };
+        assert_eq!(found(begin, 20), Some("abcd".to_owned()));
+        // Overlapping ones without one, and one that begins in the page.
+        assert_eq!(found(begin + 20, 8000), None);
+        assert_eq!(found(begin, LARGEST_PAGE), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use super::sve;
 use crate::import::fields::Fields;
+use crate::import::note::{CoreFileNote, Note};
 use crate::snapshot::model::{Register, RegisterValue};
 
 const PRSTATUS: u32 = 1;
@@ -78,6 +79,10 @@ pub struct Notes {
     pub sme: bool,
     /// Notes that could not be read.
     pub faulty: usize,
+    /// Threads beyond the limit.
+    more_threads: u64,
+    /// Mapped files beyond the limit.
+    more_files: u64,
 }
 
 impl Notes {
@@ -105,11 +110,33 @@ impl Notes {
         }
     }
 
+    /// What is left out.
+    pub fn left_out(&self) -> Vec<Note> {
+        let mut out = Vec::new();
+        if self.faulty > 0 {
+            let count = self.faulty;
+            out.push(CoreFileNote::CutNotes { count }.into());
+        }
+        if self.sme {
+            out.push(CoreFileNote::NoSme.into());
+        }
+        if self.more_threads > 0 || self.more_files > 0 {
+            let note = CoreFileNote::ManyNotes {
+                threads: self.more_threads,
+                files: self.more_files,
+                limit: MOST,
+            };
+            out.push(note.into());
+        }
+        out
+    }
+
     fn note(&mut self, kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<()> {
         match kind {
-            PRSTATUS if self.threads.len() < MOST => {
-                self.threads.push(thread(fields, is_64bit)?);
-            }
+            PRSTATUS if self.threads.len() >= MOST => self.more_threads += 1,
+            PRSTATUS => self.threads.push(thread(fields, is_64bit)?),
+            // Registers of a thread that is left out.
+            FPREGSET | ARM_VFP | ARM_SVE if self.more_threads > 0 => {}
             FPREGSET if is_64bit => {
                 let found = sve::fpsimd(fields)?;
                 self.threads.last_mut()?.add(found);
@@ -157,6 +184,10 @@ impl Notes {
                     let offset = word(&mut fields, is_64bit)?;
                     ranges.push((start, end, offset.saturating_mul(page)));
                 }
+                let more = count.saturating_sub(MOST as u64);
+                let size = if is_64bit { 24 } else { 12 };
+                fields.bytes(usize::try_from(more.checked_mul(size)?).ok()?)?;
+                self.more_files = self.more_files.saturating_add(more);
                 let files = ranges.into_iter().map(|(start, end, offset)| MappedFile {
                     start,
                     end,
@@ -226,5 +257,56 @@ pub(super) fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Registe
         size: Some(8 * bytes.len() as u32),
         value: RegisterValue(value),
         ..Register::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: impl IntoIterator<Item = u64>) -> Vec<u8> {
+        words.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn names_of_files_follow_all_ranges() {
+        let count = MOST as u64 + 2;
+        let mut contents = words([count, 4096]);
+        contents.extend(words((0..count).flat_map(|index| [index, index + 1, 0])));
+        for index in 0..count {
+            contents.extend(format!("/lib{index}\0").bytes());
+        }
+        let mut notes = Notes::default();
+        let known = notes.note(FILE, Fields::new(&contents, false), true);
+        assert_eq!(known, Some(()));
+        assert_eq!(notes.files.len(), MOST);
+        assert_eq!(notes.files[0].path, "/lib0");
+        assert_eq!(notes.files[MOST - 1].path, format!("/lib{}", MOST - 1));
+        let note = CoreFileNote::ManyNotes {
+            threads: 0,
+            files: 2,
+            limit: MOST,
+        };
+        assert_eq!(notes.left_out(), [Note::from(note)]);
+    }
+
+    #[test]
+    fn registers_of_threads_that_are_left_out_are_not_those_of_the_last() {
+        let mut notes = Notes {
+            threads: vec![Thread::default(); MOST],
+            ..Notes::default()
+        };
+        let contents = vec![0; 400];
+        for kind in [PRSTATUS, ARM_VFP] {
+            notes.note(kind, Fields::new(&contents, false), false);
+        }
+        assert_eq!(notes.threads.len(), MOST);
+        assert!(notes.threads[MOST - 1].registers.is_empty());
+        let text: Vec<String> = notes.left_out().iter().map(Note::to_string).collect();
+        assert_eq!(text.len(), 1);
+        assert!(
+            text[0].starts_with("1 thread and 0 mapped files"),
+            "{text:?}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! VMCOREINFO is in a note of the file, or in the note that the kernel keeps in memory.
 
-use super::notes::{Notes, Thread};
+use super::notes::Notes;
 use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
@@ -38,11 +38,15 @@ pub(super) fn held<'b>(bytes: &'b [u8], load: &Header) -> &'b [u8] {
     part(bytes, load.offset, load.in_file.min(there)).unwrap_or(&[])
 }
 
-/// The address of a segment in physical memory; `/proc/kcore` has -1 where it is not contiguous
-/// there, and 0 in old kernels.
-pub(super) fn physical(load: &Header) -> Option<u64> {
-    let none = load.physical == u64::MAX || load.physical == 0 && load.address != 0;
-    (!none).then_some(load.physical)
+/// Tells the address of a segment in physical memory; `/proc/kcore` has -1 where it is not contiguous
+/// there, and in old kernels 0 in all segments.
+pub(super) fn physical(layout: &Layout) -> impl Fn(&Header) -> Option<u64> + use<> {
+    let loads = layout.of_kind(PT_LOAD).filter(|load| load.in_file > 0);
+    let is_old = loads.clone().count() > 1 && loads.clone().all(|load| load.physical == 0);
+    move |load| {
+        let none = load.physical == u64::MAX || is_old && load.address != 0;
+        (!none).then_some(load.physical)
+    }
 }
 
 /// The dumps of the segments that `wanted` selects, in the order of the file.
@@ -83,7 +87,7 @@ fn dumps(
 pub fn imported(
     path: &Path,
     (bytes, layout): (&Mapped, &Layout),
-    mut threads: Vec<Thread>,
+    notes: Notes,
     info: &Info,
     options: &Options,
 ) -> Result<Imported, ImportError> {
@@ -105,11 +109,14 @@ pub fn imported(
         out.notes
             .push(CoreFileNote::CutMemory { parts: cut }.into());
     }
-    let ram = dumps(bytes, layout, "P", &mut out, physical);
+    out.notes.extend(notes.left_out());
+    let physical = physical(layout);
+    let ram = dumps(bytes, layout, "P", &mut out, &physical);
     let mapped = dumps(bytes, layout, "N", &mut out, |load| match physical(load) {
         None => Some(load.address),
         Some(_) => None,
     });
+    let mut threads = notes.threads;
     limit(&mut threads, mapped.len(), &mut out.notes);
     let tables = info.tables();
     let mut sections = Vec::new();
@@ -257,6 +264,7 @@ fn modules<'s>(
     out: &mut Imported,
 ) {
     let loads = layout.of_kind(PT_LOAD);
+    let physical = physical(layout);
     let pieces = loads.filter_map(|load| Some((physical(load)?, held(bytes, load))));
     let Some(kernel) = PhysicalKernel::new(pieces.collect(), info) else {
         return;
@@ -288,4 +296,52 @@ fn address_of(elf: &Elf, name: &str) -> Option<u64> {
     let mut symbols = file.symbols();
     let found = symbols.find(|symbol| symbol.name() == Ok(name));
     found.map(|symbol| symbol.address())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_at_physical_0_is_told_from_unknown_addresses() {
+        let high = 0xFFFF_0000_0000_0000;
+        let load = |address, physical, in_file| Header {
+            kind: PT_LOAD,
+            address,
+            physical,
+            in_file,
+            ..Header::default()
+        };
+        for (headers, wanted) in [
+            // RAM from 0 on, alone and with more of it.
+            (vec![load(high, 0, 16)], vec![Some(0)]),
+            (
+                vec![load(high, 0, 16), load(high + 0x4000, 0x4000, 16)],
+                vec![Some(0), Some(0x4000)],
+            ),
+            (
+                vec![load(high, 0, 16), load(high, u64::MAX, 16)],
+                vec![Some(0), None],
+            ),
+            // An old /proc/kcore.
+            (
+                vec![load(high, 0, 16), load(high + 0x4000, 0, 16)],
+                vec![None, None],
+            ),
+            (
+                vec![load(0, 0, 16), load(0x1000, 0x1000, 16)],
+                vec![Some(0), Some(0x1000)],
+            ),
+        ] {
+            let layout = Layout {
+                big: false,
+                is_64bit: true,
+                machine: super::super::EM_AARCH64,
+                headers,
+            };
+            let physical = physical(&layout);
+            let found: Vec<Option<u64>> = layout.headers.iter().map(physical).collect();
+            assert_eq!(found, wanted);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Notes on core files.
 
 use crate::linux::vmcoreinfo::NoValue;
+use crate::text;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -30,6 +31,15 @@ pub enum CoreFileNote {
     CutNotes {
         /// Their number.
         count: usize,
+    },
+    /// There are too many threads or mapped files in the notes.
+    ManyNotes {
+        /// The number of threads that are left out.
+        threads: u64,
+        /// The number of mapped files that are left out.
+        files: u64,
+        /// The number of each that is used.
+        limit: usize,
     },
     /// Registers of SME are left out.
     NoSme,
@@ -105,18 +115,33 @@ impl fmt::Display for CoreFileNote {
                 used,
             } => write!(
                 f,
-                "the core file has {threads} threads and {parts} parts of memory: the first \
-                 {used} threads are used"
+                "the core file has {} and {} of memory: the threads after the first {used} are \
+                 left out",
+                text::count(*threads as u64, "thread"),
+                text::count(*parts as u64, "part")
             ),
-            Self::CutNotes { count } => {
-                write!(f, "{count} notes of the core file are cut short: left out")
-            }
+            Self::CutNotes { count } => write!(
+                f,
+                "{} of the core file cut short: left out",
+                text::count(*count as u64, "note")
+            ),
+            Self::ManyNotes {
+                threads,
+                files,
+                limit,
+            } => write!(
+                f,
+                "{} and {} of the core file are left out: the first {limit} of each are used",
+                text::count(*threads, "thread"),
+                text::count(*files, "mapped file")
+            ),
             Self::NoSme => f.write_str(
                 "registers of SME in the core file (streaming vectors, ZA) are left out",
             ),
             Self::CutMemory { parts } => write!(
                 f,
-                "{parts} parts of the memory are cut off: the core file is not whole"
+                "{} of the memory cut off: the core file is not whole",
+                text::count(*parts as u64, "part")
             ),
             Self::Release { path, release } => {
                 write!(f, "{}: Linux {release}", path.display())
@@ -140,8 +165,9 @@ impl fmt::Display for CoreFileNote {
             ),
             Self::ModuleNames { modules, functions } => write!(
                 f,
-                "{functions} functions of {modules} modules are named by the modules' own symbol \
-                 tables"
+                "the modules' own symbol tables name {} of {}",
+                text::count(*functions as u64, "function"),
+                text::count(*modules as u64, "module")
             ),
             Self::NoModules { reason } => {
                 write!(f, "names of the kernel's modules are missing: {reason}")
