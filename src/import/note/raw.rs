@@ -31,6 +31,13 @@ pub enum RawNote {
         /// The core.
         core: String,
     },
+    /// Which trace unit a buffer is of is assumed, by the order of units.
+    AssumedUnit {
+        /// The buffer.
+        buffer: String,
+        /// The trace unit.
+        unit: String,
+    },
     /// A source traced a core without a saved state.
     UnsavedCore {
         /// The source.
@@ -83,6 +90,11 @@ impl fmt::Display for RawNote {
                 f,
                 "{source}: is assumed to have traced {core}: the order of cores is that of trace \
                  units"
+            ),
+            Self::AssumedUnit { buffer, unit } => write!(
+                f,
+                "{buffer}: is assumed to be trace of {unit}: it has no trace ID, and the order of \
+                 buffers is that of trace units"
             ),
             Self::UnsavedCore { source, core } => {
                 write!(f, "{source}: traced core {core}, without a saved state")

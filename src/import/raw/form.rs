@@ -4,11 +4,15 @@ use super::units::Unit;
 use crate::capture::{Config, Protocol};
 use crate::decode::{Read, Reading};
 use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
+use crate::mapped::Mapped;
 use crate::protocol::Core;
 use crate::quantity::{BufferOffset, TraceId};
+use std::collections::BTreeMap;
 
 /// The bytes that are examined at once.
 const EXAMINED: usize = 1 << 20;
+/// The bytes that are deformatted at once.
+const PIECE: usize = 1 << 20;
 /// The most places of a buffer that are examined.
 const PLACES: usize = 16;
 /// The size of a frame.
@@ -104,25 +108,44 @@ fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], core: Core) 
         }
         None => demux.unformatted(UNFORMATTED, BufferOffset(0), bytes),
     }
-    let special = |id: TraceId| id.0 == ID_NULL || id.0 == ID_TRIGGER || is_reserved(id.0);
-    let ids: Vec<TraceId> = demux.ids().filter(|&id| !special(id)).collect();
     let mut form = Form {
         frames,
         found: Vec::new(),
         score: 0,
     };
-    for id in ids {
-        let formatted = frames.map(|_| id.0);
-        let of_unit = known.iter().find(|unit| {
-            formatted.is_none() || unit.trace_id().is_none_or(|own| Some(own) == formatted)
-        });
-        let given = of_unit.and_then(Unit::protocol);
+    for id in demux.ids().filter(|&id| !is_special(id)) {
+        let (found, score) = source(&demux, id, frames.is_some(), known, core);
+        form.score += score;
+        form.found.push(found);
+    }
+    form
+}
+
+fn is_special(id: TraceId) -> bool {
+    id.0 == ID_NULL || id.0 == ID_TRIGGER || is_reserved(id.0)
+}
+
+/// Determines the kind of trace of a source, and the number of its bytes that are valid.
+fn source(
+    demux: &Demux,
+    id: TraceId,
+    is_formatted: bool,
+    known: &[Unit],
+    core: Core,
+) -> (Found, u64) {
+    let own = known.iter().find(|unit| match is_formatted {
+        true => unit.trace_id() == Some(id.0),
+        false => true,
+    });
+    let unit = own.or_else(|| known.iter().find(|unit| unit.trace_id().is_none()));
+    let best = |unit: Option<&Unit>| {
+        let given = unit.and_then(Unit::protocol);
         let candidates = PROTOCOLS.into_iter();
         let candidates = candidates.filter(|(kind, _)| given.is_none_or(|given| given == *kind));
         let mut best: Option<(u64, (Protocol, &'static str))> = None;
         let mut alike = None;
         for candidate in candidates {
-            let reading = reading(&demux, id, candidate, of_unit, core);
+            let reading = reading(demux, id, candidate, unit, core);
             let score = score(&reading);
             if score > best.map_or(0, |(score, _)| score) {
                 best = Some((score, candidate));
@@ -131,16 +154,67 @@ fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], core: Core) 
                 alike = alike.or(Some(candidate.0));
             }
         }
-        form.score += best.map_or(0, |(score, _)| score);
-        form.found.push(Found {
-            id: formatted,
-            bytes: demux.stream(id).total(),
-            protocol: best.map(|(_, protocol)| protocol),
-            // ETE has the packets of ETMv4.
-            alike: alike.filter(|alike| *alike != Protocol::Ete),
-        });
+        best.map(|(score, candidate)| (score, candidate, alike))
+    };
+    // Without its trace ID, it may be another source than the unit.
+    let may_be_other = unit.is_some() && (own.is_none() || !is_formatted);
+    let other = || may_be_other.then(|| best(None)).flatten();
+    let best = best(unit).or_else(other);
+    let found = Found {
+        id: is_formatted.then_some(id.0),
+        bytes: demux.stream(id).total(),
+        protocol: best.map(|(_, protocol, _)| protocol),
+        // ETE has the packets of ETMv4.
+        alike: best
+            .and_then(|(.., alike)| alike)
+            .filter(|alike| *alike != Protocol::Ete),
+    };
+    (found, best.map_or(0, |(score, ..)| score))
+}
+
+impl Form {
+    /// Adds the sources of a trace port that begin after the examined bytes, and returns the bytes of
+    /// each source.
+    pub fn later(&mut self, bytes: &Mapped, known: &[Unit], core: Core) -> Vec<Vec<u8>> {
+        if self.frames != Some(FrameKind::Tpiu) {
+            return Vec::new();
+        }
+        let mut demux = Demux::new();
+        let mut frames = Deformatter::new(FrameKind::Tpiu);
+        let mut sources: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let piece = &bytes[at..(at + PIECE).min(bytes.len())];
+            let last = at + piece.len() == bytes.len();
+            frames.feed(BufferOffset(at as u64), piece, last, &mut demux);
+            for id in demux.ids().filter(|&id| !is_special(id)) {
+                let source = sources.entry(id.0).or_default();
+                source.extend_from_slice(demux.stream(id).payload());
+            }
+            demux.clear();
+            bytes.release(at..at + piece.len());
+            at += piece.len();
+        }
+        for (&id, bytes) in &sources {
+            if self.found.iter().all(|found| found.id != Some(id)) {
+                let mut demux = Demux::new();
+                let examined = &bytes[..bytes.len().min(EXAMINED)];
+                demux.unformatted(TraceId(id), BufferOffset(0), examined);
+                let (found, _) = source(&demux, TraceId(id), true, known, core);
+                self.found.push(Found {
+                    bytes: bytes.len() as u64,
+                    ..found
+                });
+            }
+        }
+        self.found.sort_by_key(|found| found.id);
+        let of = |found: &Found| sources.remove(&found.id?);
+        self.found
+            .iter()
+            .map(of)
+            .map(Option::unwrap_or_default)
+            .collect()
     }
-    form
 }
 
 fn reading(

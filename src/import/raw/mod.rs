@@ -156,7 +156,7 @@ fn history(
     report(&traced, ring.on, notes);
     let mut out = Unit::new("mtb", "ETM4.2");
     for (name, value) in unit.registers() {
-        out.set(name, value.into());
+        out.set(name, value);
     }
     Ok((out, traced.bytes))
 }

@@ -1,24 +1,21 @@
 //! Raw buffers and trace units → a snapshot.
 
 use super::cores::Cores;
-use super::form::{self, Form, Found, form};
+use super::form::{self, Found, form};
 use super::units::Unit;
 use crate::arch::CoreType;
 use crate::capture::Protocol;
-use crate::formatter::{Deformatter, Demux, FrameKind};
+use crate::formatter::FrameKind;
 use crate::import::imported::SECTION;
 use crate::import::note::{FoundSource, RawNote};
 use crate::import::paths::{Names, plain};
 use crate::import::{ImportError, Imported, NamedProgram, Options, memory, programs};
 use crate::mapped::Mapped;
-use crate::quantity::{BufferOffset, TraceId};
+use crate::quantity::TraceId;
 use crate::snapshot::model::{
-    Buffer, BufferFormat, Cluster, CoreSource, Device, Snapshot, SourceBuffers, Trace,
+    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Snapshot, SourceBuffers, Trace,
 };
 use std::path::Path;
-
-/// The bytes of a trace port that are deformatted at once.
-const PIECE: usize = 1 << 20;
 
 /// A trace unit, and the buffers with its trace.
 #[derive(Debug)]
@@ -38,6 +35,8 @@ pub struct RawSnapshot<'o> {
     pub out: Imported,
     /// The cores.
     pub cores: Cores<'o>,
+    /// The devices of a saved state that are no cores.
+    others: Vec<Device>,
     trace: Trace,
     placed: Vec<Placed>,
     names: Names,
@@ -83,12 +82,15 @@ impl<'o> RawSnapshot<'o> {
             true => "raw trace".to_owned(),
             false => format!("{} with raw trace", out.kind),
         };
+        let is_core = |device: &Device| device.class == DeviceClass::Core;
+        let (saved, others) = saved.into_iter().partition(is_core);
         let sections = &mut out.snapshot.other_sections;
         sections.retain(|section| section.name != SECTION);
         Ok(Self {
             options,
             out,
             cores: Cores::new(saved, options),
+            others,
             trace: Trace {
                 file: "trace.ini".to_owned(),
                 source_buffers: Some(Vec::new()),
@@ -105,12 +107,14 @@ impl<'o> RawSnapshot<'o> {
     ///
     /// If nothing in it is trace.
     pub fn buffer(&mut self, path: &Path, bytes: Mapped) -> Result<(), ImportError> {
-        let known: Vec<Unit> = self
+        // Of several units, those without trace come first.
+        let (without, with): (Vec<&Placed>, Vec<&Placed>) = self
             .placed
             .iter()
-            .map(|placed| placed.unit.clone())
-            .collect();
-        let Some(form) = form(&bytes, &known, self.cores.usual()) else {
+            .partition(|placed| placed.buffers.is_empty());
+        let known = without.into_iter().chain(with);
+        let known: Vec<Unit> = known.map(|placed| placed.unit.clone()).collect();
+        let Some(mut form) = form(&bytes, &known, self.cores.usual()) else {
             if form::is_reversed(&bytes, &known, self.cores.usual()) {
                 return Err(ImportError::input(
                     path,
@@ -128,6 +132,7 @@ impl<'o> RawSnapshot<'o> {
                 ),
             ));
         };
+        let streams = form.later(&bytes, &known, self.cores.usual());
         let found = RawNote::Found {
             path: path.to_owned(),
             frames: form.frames,
@@ -136,7 +141,15 @@ impl<'o> RawSnapshot<'o> {
         self.out.notes.push(found.into());
         let base = plain(&path.file_stem().unwrap_or_default().to_string_lossy());
         match form.frames {
-            Some(FrameKind::Tpiu) => self.port(&base, &form, &bytes),
+            // Snapshots have no format for the stream of a trace port, so that each source has a
+            // buffer of its own.
+            Some(FrameKind::Tpiu) => {
+                for (bytes, found) in streams.into_iter().zip(&form.found) {
+                    let name = format!("{base}_{:02x}", found.id.unwrap_or(0));
+                    let buffer = self.add_buffer(&name, BufferFormat::SourceData, bytes.into());
+                    self.place(path, found, &buffer)?;
+                }
+            }
             frames => {
                 let format = match frames {
                     Some(FrameKind::Dstream) => BufferFormat::DstreamCoresight,
@@ -145,37 +158,11 @@ impl<'o> RawSnapshot<'o> {
                 };
                 let buffer = self.add_buffer(&base, format, bytes);
                 for found in &form.found {
-                    self.place(found, &buffer);
+                    self.place(path, found, &buffer)?;
                 }
             }
         }
         Ok(())
-    }
-
-    /// Adds the stream of a trace port: snapshots have no format for it, so that each source has a
-    /// buffer of its own.
-    fn port(&mut self, base: &str, form: &Form, bytes: &Mapped) {
-        let mut demux = Demux::new();
-        let mut frames = Deformatter::new(FrameKind::Tpiu);
-        let mut sources = vec![Vec::new(); form.found.len()];
-        let mut at = 0;
-        while at < bytes.len() {
-            let piece = &bytes[at..(at + PIECE).min(bytes.len())];
-            let last = at + piece.len() == bytes.len();
-            frames.feed(BufferOffset(at as u64), piece, last, &mut demux);
-            for (source, found) in sources.iter_mut().zip(&form.found) {
-                let stream = demux.stream(TraceId(found.id.unwrap_or(0)));
-                source.extend_from_slice(stream.payload());
-            }
-            demux.clear();
-            bytes.release(at..at + piece.len());
-            at += piece.len();
-        }
-        for (bytes, found) in sources.into_iter().zip(&form.found) {
-            let name = format!("{base}_{:02x}", found.id.unwrap_or(0));
-            let buffer = self.add_buffer(&name, BufferFormat::SourceData, bytes.into());
-            self.place(found, &buffer);
-        }
     }
 
     fn add_buffer(&mut self, base: &str, format: BufferFormat, bytes: Mapped) -> String {
@@ -193,16 +180,41 @@ impl<'o> RawSnapshot<'o> {
     }
 
     /// Assigns a source in a buffer to its unit. If the user described none, one is assumed.
-    fn place(&mut self, found: &Found, buffer: &str) {
+    ///
+    /// # Errors
+    ///
+    /// If it may be of several units, which all have trace.
+    fn place(&mut self, path: &Path, found: &Found, buffer: &str) -> Result<(), ImportError> {
         let Some((protocol, kind)) = found.protocol else {
-            return;
+            return Ok(());
         };
         let id = found.id;
         let by_id = |placed: &Placed| placed.unit.trace_id() == id && id.is_some();
-        let without_id =
-            |placed: &Placed| placed.given && (placed.unit.trace_id().is_none() || id.is_none());
-        let index = self.placed.iter().position(by_id);
-        let index = index.or_else(|| self.placed.iter().position(without_id));
+        let may_be = |placed: &Placed| {
+            let own = placed.unit.protocol();
+            placed.given
+                && (placed.unit.trace_id().is_none() || id.is_none())
+                && own.is_none_or(|own| own == protocol)
+        };
+        let mut index = self.placed.iter().position(by_id);
+        if index.is_none() {
+            let all = self.placed.iter().enumerate();
+            let all: Vec<_> = all.filter(|(_, placed)| may_be(placed)).collect();
+            let free = all.iter().find(|(_, placed)| placed.buffers.is_empty());
+            if free.is_none() && all.len() > 1 {
+                let text = "its trace has no trace ID, and all trace units that may be its source \
+                            have a buffer already: expected no more buffers than trace units";
+                return Err(ImportError::input(path, text));
+            }
+            index = free.or(all.first()).map(|(index, _)| *index);
+            if let (None, Some(index), 2..) = (id, index, all.len()) {
+                let note = RawNote::AssumedUnit {
+                    buffer: buffer.to_owned(),
+                    unit: self.placed[index].unit.device.name.clone(),
+                };
+                self.out.notes.push(note.into());
+            }
+        }
         let index = index.unwrap_or_else(|| {
             self.placed.push(Placed {
                 unit: Unit::new("source", kind),
@@ -220,6 +232,7 @@ impl<'o> RawSnapshot<'o> {
             placed.unit.set_trace_id(protocol, id.into());
         }
         placed.buffers.push(buffer.to_owned());
+        Ok(())
     }
 
     /// Adds the memory that the user gives: dumps first, then programs.
@@ -284,6 +297,7 @@ impl<'o> RawSnapshot<'o> {
             ..Cluster::default()
         };
         devices.extend(sources);
+        devices.extend(self.others);
         for (index, device) in devices.iter_mut().enumerate() {
             device.key = format!("device{index}");
             device.file = format!("device_{index}.ini");
@@ -346,5 +360,140 @@ fn noted(found: &Found) -> FoundSource {
         protocol: found.protocol.map(|(protocol, _)| protocol),
         alike: found.alike,
         bytes: found.bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formatter::encode::Encoder;
+    use crate::formatter::{Deformatter, Demux, FSYNC};
+    use crate::import::import_raw;
+    use crate::import::note::Note;
+    use crate::quantity::BufferOffset;
+
+    /// ETMv4 trace of two sources, 0x10 and 0x11.
+    fn recorded() -> [Vec<u8>; 2] {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/testdata/recorded/etmv4/trace.bin"
+        );
+        let frames = std::fs::read(path).unwrap();
+        let mut demux = Demux::new();
+        Deformatter::new(FrameKind::Memory).feed(BufferOffset(0), &frames, true, &mut demux);
+        [0x10, 0x11].map(|id| demux.stream(TraceId(id)).payload().to_vec())
+    }
+
+    fn framed(sources: [&[u8]; 2]) -> Vec<u8> {
+        let (mut encoder, mut out) = (Encoder::new(), Vec::new());
+        for (id, bytes) in [0x10, 0x11].into_iter().zip(sources) {
+            encoder.write(TraceId(id), bytes, &mut out);
+        }
+        encoder.finish(&mut out);
+        out
+    }
+
+    fn buffers(out: &RawSnapshot<'_>) -> Vec<(String, Vec<String>)> {
+        let placed = out.placed.iter();
+        placed
+            .map(|placed| (placed.unit.device.name.clone(), placed.buffers.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn buffers_without_ids_are_of_the_units_in_order() {
+        let options = Options::default();
+        let units = ["etm0", "etm1"].map(|name| Unit::new(name, "ETM4"));
+        let mut out = RawSnapshot::new(None, units.to_vec(), &options).unwrap();
+        let [first, second] = recorded();
+        out.buffer(Path::new("a.bin"), first.clone().into())
+            .unwrap();
+        out.buffer(Path::new("b.bin"), second.into()).unwrap();
+        let of = |unit: &str, buffer: &str| (unit.to_owned(), vec![buffer.to_owned()]);
+        assert_eq!(buffers(&out), [of("etm0", "a"), of("etm1", "b")]);
+        let assumed = |buffer: &str, unit: &str| {
+            Note::from(RawNote::AssumedUnit {
+                buffer: buffer.to_owned(),
+                unit: unit.to_owned(),
+            })
+        };
+        for note in [assumed("a", "etm0"), assumed("b", "etm1")] {
+            assert!(out.out.notes.contains(&note), "{note}");
+        }
+        let error = out.buffer(Path::new("c.bin"), first.into()).unwrap_err();
+        let wanted = "have a buffer already";
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+
+    #[test]
+    fn a_unit_without_an_id_does_not_hide_other_sources() {
+        let options = Options::default();
+        let mut out = RawSnapshot::new(None, vec![Unit::new("stm0", "STM")], &options).unwrap();
+        let [first, second] = recorded();
+        let bytes = framed([&first, &second]);
+        out.buffer(Path::new("etr.bin"), bytes.into()).unwrap();
+        let etr = || vec!["etr".to_owned()];
+        let source = || "source".to_owned();
+        let wanted = [
+            ("stm0".to_owned(), Vec::new()),
+            (source(), etr()),
+            (source(), etr()),
+        ];
+        assert_eq!(buffers(&out), wanted);
+    }
+
+    #[test]
+    fn sources_of_a_trace_port_may_start_late() {
+        let options = Options::default();
+        let mut out = RawSnapshot::new(None, Vec::new(), &options).unwrap();
+        let [first, second] = recorded();
+        let long = first.repeat((1 << 20) / first.len() + 1);
+        // HSYNC within frames is on a port only.
+        let mut port = vec![0x55; 6];
+        for frame in framed([&long, &second]).chunks(16) {
+            port.extend(FSYNC);
+            port.extend(&frame[..6]);
+            port.extend([0xFF, 0x7F]);
+            port.extend(&frame[6..]);
+        }
+        out.buffer(Path::new("port.bin"), port.into()).unwrap();
+        let found: Vec<Vec<String>> = buffers(&out).into_iter().map(|(_, all)| all).collect();
+        assert_eq!(found, [["port_10"], ["port_11"]]);
+        assert_eq!(&*out.out.files["trace/port_11.bin"], &second[..]);
+        let said = out.out.notes[0].to_string();
+        let wanted = "trace ID 0x10, ETMv4, trace ID 0x11, ETMv4";
+        assert!(said.ends_with(wanted), "{said}");
+    }
+
+    #[test]
+    fn only_cores_of_a_saved_state_are_traced() {
+        let device = |name: &str, class| Device {
+            name: name.to_owned(),
+            class,
+            ..Device::default()
+        };
+        let state = Imported {
+            snapshot: Snapshot {
+                devices: vec![
+                    device("RAM", DeviceClass::MemorySpace),
+                    device("cpu_0", DeviceClass::Core),
+                ],
+                ..Snapshot::default()
+            },
+            ..Imported::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("etr.bin");
+        let [first, second] = recorded();
+        std::fs::write(&path, framed([&first, &second])).unwrap();
+        let out = import_raw(Some(state), &[path], &Options::default());
+        let out = out.unwrap().snapshot;
+        let cores = &out.clusters[0].devices;
+        assert_eq!(cores[0], "cpu_0");
+        assert!(!cores.contains(&"RAM".to_owned()), "{cores:?}");
+        let ram = out.devices.iter().find(|device| device.name == "RAM");
+        assert_eq!(ram.unwrap().class, DeviceClass::MemorySpace);
+        let traced = &out.trace.unwrap().core_sources;
+        assert_eq!(traced[0].core, "cpu_0");
     }
 }

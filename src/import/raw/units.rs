@@ -1,6 +1,7 @@
 //! Trace units: the registers that the user or a copy of Linux' sysfs gives.
 
 use crate::capture::{Protocol, registers};
+use crate::formatter::ID_NULL;
 use crate::import::{ImportError, Options};
 use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use crate::snapshot::registers::parse_u64;
@@ -35,33 +36,36 @@ impl Unit {
     }
 
     /// Adds a register.
-    pub fn set(&mut self, name: &str, value: u64) {
+    pub fn set(&mut self, name: &str, value: u32) {
         let registers = &mut self.device.registers;
         registers.retain(|register| !register.name.eq_ignore_ascii_case(name));
         registers.push(Register {
             name: name.to_ascii_uppercase(),
             size: Some(32),
             // Registers of trace components have 32 bits.
-            value: RegisterValue((value as u32).to_le_bytes().to_vec()),
+            value: RegisterValue(value.to_le_bytes().to_vec()),
             ..Register::default()
         });
     }
 
     /// Sets the trace ID in the register that has it: ETMTRACEIDR or TRCTRACEIDR, STMTCSR.TRACEID
     /// (ARM IHI 0054, STMTCSR) or ITM_TCR.TraceBusID (ARM DDI 0403, ITM_TCR).
-    pub fn set_trace_id(&mut self, protocol: Protocol, id: u64) {
+    pub fn set_trace_id(&mut self, protocol: Protocol, id: u32) {
         let (register, shift) = match protocol {
             Protocol::Etmv3 | Protocol::Ptm => ("ETMTRACEIDR", 0),
             Protocol::Etmv4 | Protocol::Ete => ("TRCTRACEIDR", 0),
             Protocol::Stm => ("STMTCSR", 16),
             Protocol::Itm => ("ITMTCR", 16),
         };
-        self.set(register, id << shift);
+        let known = self.device.register(register);
+        let known = known.and_then(|known| known.value.as_u64()).unwrap_or(0) as u32;
+        self.set(register, known & !(0x7F << shift) | id << shift);
     }
 
-    /// Its trace ID, if its registers give it.
+    /// Its trace ID, if its registers give it; it is 0 while the unit is off.
     pub fn trace_id(&self) -> Option<u8> {
-        registers::trace_id(&self.device).map(|id| id.0)
+        let id = registers::trace_id(&self.device).map(|id| id.0);
+        id.filter(|&id| id != ID_NULL)
     }
 
     /// Its protocol, if its registers or its type give it.
@@ -96,7 +100,11 @@ pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
                  TRCCONFIGR, TRCTRACEIDR, TRCIDR0, ETMCR, ETMIDR, ETMTRACEIDR)"
             )));
         }
-        unit.set(name, *value);
+        let Ok(value) = u32::try_from(*value) else {
+            let text = format!("--register {name}={value:#x}: expected 32 bits");
+            return Err(ImportError::Usage(text));
+        };
+        unit.set(name, value);
     }
     Ok(vec![unit])
 }
@@ -189,12 +197,12 @@ fn device_unit(directory: &Path) -> Result<Option<Unit>, ImportError> {
     if let (None, Some(id)) = (unit.trace_id(), own_id) {
         unit.set_trace_id(protocol, id);
     }
-    unit.cpu = number(&directory.join("cpu"))?.and_then(|cpu| u32::try_from(cpu).ok());
+    unit.cpu = number(&directory.join("cpu"))?;
     Ok(Some(unit))
 }
 
 /// The number in a file; `None` if there is no such file.
-fn number(path: &Path) -> Result<Option<u64>, ImportError> {
+fn number(path: &Path) -> Result<Option<u32>, ImportError> {
     if !path.metadata().is_ok_and(|data| data.is_file()) {
         return Ok(None);
     }
@@ -206,11 +214,11 @@ fn number(path: &Path) -> Result<Option<u64>, ImportError> {
     let text = text.trim();
     // The kernel prints some registers in hexadecimal without 0x.
     let value = parse_u64(text).or_else(|| u64::from_str_radix(text, 16).ok());
-    match value {
+    match value.and_then(|value| u32::try_from(value).ok()) {
         Some(value) => Ok(Some(value)),
         None => Err(ImportError::input(
             path,
-            format!("expected a number, found {text:?}"),
+            format!("expected a number of 32 bits, found {text:?}"),
         )),
     }
 }
@@ -226,6 +234,32 @@ mod tests {
             assert_eq!(unit.trace_id(), None);
             unit.set_trace_id(protocol, 0x23);
             assert_eq!(unit.trace_id(), Some(0x23), "{kind}");
+            unit.set_trace_id(protocol, 0);
+            assert_eq!(unit.trace_id(), None, "{kind}");
         }
+        let mut unit = Unit::new("source", "STM");
+        unit.set("STMTCSR", 0x20);
+        unit.set_trace_id(Protocol::Stm, 0x23);
+        let register = unit.device.register("STMTCSR").unwrap();
+        assert_eq!(register.value.as_u64(), Some(0x23_0020));
+    }
+
+    #[test]
+    fn values_of_registers_have_32_bits() {
+        let options = |value| Options {
+            registers: vec![("TRCCONFIGR".to_owned(), value)],
+            ..Options::default()
+        };
+        assert!(units(&options(0xFFFF_FFFF)).is_ok());
+        let error = units(&options(0x1_0000_0041)).unwrap_err().to_string();
+        let wanted = "--register TRCCONFIGR=0x100000041: expected 32 bits";
+        assert!(error.contains(wanted), "{error}");
+        let tree = tempfile::tempdir().unwrap();
+        let file = tree.path().join("mgmt/trcconfig");
+        std::fs::create_dir(tree.path().join("mgmt")).unwrap();
+        std::fs::write(&file, "0x100000041\n").unwrap();
+        let error = sysfs(tree.path()).unwrap_err().to_string();
+        let wanted = "expected a number of 32 bits, found \"0x100000041\"";
+        assert!(error.contains(wanted), "{error}");
     }
 }
