@@ -477,6 +477,8 @@ fn faults_are_one_message() {
         assert_eq!(output.status.code(), Some(1), "{says}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(said.contains(says), "{says}: {said}");
+        let at_start = said.contains("at byte 0x0: AUXTRACE_INFO");
+        assert!(!at_start, "{says}: {said}");
     }
     // Cut anywhere, there is a message, or what came before is used.
     for length in (100..whole.len()).step_by(37) {

@@ -168,6 +168,18 @@ pub enum PerfNote {
         /// The most mappings.
         limit: usize,
     },
+    /// A process has too many mappings; the oldest ones are left out.
+    ManyMappingsOfProcess {
+        /// The process.
+        pid: u32,
+        /// The most mappings.
+        limit: usize,
+    },
+    /// There are too many threads in the trace; some are left out.
+    ManyThreads {
+        /// The most threads.
+        limit: usize,
+    },
     /// There are too many mappings and functions of a jitdump; some are left out.
     ManyFunctions {
         /// The jitdump, by its path in the snapshot.
@@ -195,6 +207,11 @@ pub enum PerfNote {
         path: PathBuf,
         /// The symbol.
         symbol: String,
+    },
+    /// The recording does not give the address of the kernel, whose program is not used.
+    UnplacedKernel {
+        /// The program.
+        path: PathBuf,
     },
     /// The code of modules is that of their files.
     Modules {
@@ -334,6 +351,14 @@ impl fmt::Display for PerfNote {
                 "the cores have more than {limit} mappings: the oldest ones of later cores are \
                  left out"
             ),
+            Self::ManyMappingsOfProcess { pid, limit } => write!(
+                f,
+                "process {pid} has more than {limit} mappings: the oldest ones are left out"
+            ),
+            Self::ManyThreads { limit } => write!(
+                f,
+                "the trace has more than {limit} threads: further ones are left out"
+            ),
             Self::ManyFunctions { file, limit } => write!(
                 f,
                 "{file}: the cores have more than {limit} mappings and functions: some are left out"
@@ -347,6 +372,11 @@ impl fmt::Display for PerfNote {
             Self::NoSymbol { path, symbol } => write!(
                 f,
                 "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
+                path.display()
+            ),
+            Self::UnplacedKernel { path } => write!(
+                f,
+                "{}: the recording does not give the kernel's load address: not used",
                 path.display()
             ),
             Self::Modules { count } => write!(

@@ -17,6 +17,8 @@ use std::rc::Rc;
 const MAX_MAPPINGS: usize = 1 << 16;
 /// The most mappings and generated functions of all cores together.
 const MAX_IN_ALL: usize = 1 << 22;
+/// The most mappings of the kernel whose file is looked for.
+const MAX_KERNELS: usize = 8;
 
 /// The memory of a core.
 #[derive(Debug, Default)]
@@ -70,6 +72,8 @@ pub struct MemoryBuilder<'a> {
     kcore: Option<Elf>,
     /// The jitdump files read so far; `None` if one cannot be read.
     made: HashMap<Wanted, Option<Rc<JitCode>>>,
+    /// The images with more mappings than are used.
+    cut: HashSet<usize>,
     /// How many of [`MAX_IN_ALL`] are left.
     left: usize,
 }
@@ -84,6 +88,7 @@ impl<'a> MemoryBuilder<'a> {
             straight: None,
             kcore,
             made: HashMap::new(),
+            cut: HashSet::new(),
             left: MAX_IN_ALL,
         }
     }
@@ -114,20 +119,28 @@ impl<'a> MemoryBuilder<'a> {
 
     /// Adds the mapped files of an image, the last mapping first.
     fn process(&mut self, image: usize, memory: &mut Memory, out: &mut Imported) {
-        let mappings = self.recording.processes.mappings(image, MAX_MAPPINGS);
+        if self.left == 0 {
+            return;
+        }
         let most = MAX_MAPPINGS.min(self.left);
-        if mappings.len() > self.left && self.left > 0 {
+        let processes = &self.recording.processes;
+        let (mappings, is_cut) = processes.mappings(image, most);
+        if is_cut && most < MAX_MAPPINGS {
             let limit = MAX_IN_ALL;
             out.notes.push(PerfNote::ManyMappings { limit }.into());
+        } else if is_cut && self.cut.insert(image) {
+            let pid = processes.images[image].pid;
+            let note = PerfNote::ManyMappingsOfProcess { pid, limit: most };
+            out.notes.push(note.into());
         }
-        self.left = self.left.saturating_sub(mappings.len());
+        self.left -= mappings.len();
         let mut used = HashSet::new();
-        for mapping in mappings.iter().rev().take(most) {
+        for mapping in mappings.iter().rev() {
             if jitdump::is_jitdump(&mapping.path) && used.insert(&*mapping.path) {
                 self.jitdump(mapping, memory, out);
             }
         }
-        for mapping in mappings.into_iter().rev().take(most) {
+        for mapping in mappings.into_iter().rev() {
             if jitdump::is_jitdump(&mapping.path) {
                 continue;
             }
@@ -229,7 +242,8 @@ impl<'a> MemoryBuilder<'a> {
     fn kernel(&mut self, out: &mut Imported) -> Vec<Kernel> {
         let processes = &self.recording.processes;
         let image = processes.current(KERNEL);
-        let mappings = image.map_or_else(Vec::new, |image| processes.mappings(image, MAX_MAPPINGS));
+        let mappings = image.map(|image| processes.mappings(image, MAX_MAPPINGS).0);
+        let mappings = mappings.unwrap_or_default();
         let mut found = Vec::new();
         let kcore = self.kcore.take();
         let is_whole = kcore.is_some();
@@ -245,6 +259,7 @@ impl<'a> MemoryBuilder<'a> {
             .into_iter()
             .partition(|mapping| images::kernel_module(&mapping.path).is_some());
         let (mut kernel, mut kallsyms) = (None, None);
+        let mut tried = 0;
         for mapping in mappings {
             let Some((name, symbol)) = mapping.path.split_once(']') else {
                 if !is_whole {
@@ -253,6 +268,11 @@ impl<'a> MemoryBuilder<'a> {
                 }
                 continue;
             };
+            // One is usual. Each of them may be read and lead to a note.
+            tried += 1;
+            if tried > MAX_KERNELS {
+                break;
+            }
             let mut wanted = self.wanted(mapping);
             wanted.path = format!("{name}]");
             let section = self.recording.build_ids.get(&wanted.path);
@@ -264,6 +284,11 @@ impl<'a> MemoryBuilder<'a> {
                 }
                 continue;
             };
+            if symbol.is_empty() {
+                let path = elf.path.clone();
+                out.notes.push(PerfNote::UnplacedKernel { path }.into());
+                continue;
+            }
             let Some(linked) = symbol_address(&elf, symbol) else {
                 let note = PerfNote::NoSymbol {
                     path: elf.path.clone(),
@@ -322,4 +347,79 @@ fn symbol_address(elf: &Elf, name: &str) -> Option<u64> {
     let file = object::File::parse(elf.bytes()).ok()?;
     let symbol = file.symbol_by_name(name)?;
     Some(symbol.address())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::Options;
+    use crate::import::note::Note;
+    use crate::import::perf::processes::Event;
+
+    fn mapping(path: &str) -> Mapping {
+        Mapping {
+            address: 0x1000,
+            length: 0x1000,
+            offset: 0,
+            path: path.to_owned(),
+            build_id: None,
+            executable: true,
+            writable: false,
+        }
+    }
+
+    /// The notes on the memory of a process with mappings.
+    fn notes(pid: u32, mappings: impl Iterator<Item = Mapping>, cores: usize) -> Vec<Note> {
+        let mut recording = Recording::default();
+        for mapping in mappings {
+            recording.processes.take(Event::Map { pid, mapping }, 0);
+        }
+        let program = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/testdata/recorded/etmv4/program.elf"
+        );
+        let options = Options {
+            vmlinux: Some(program.into()),
+            ..Options::default()
+        };
+        let images = Images::new(&options).unwrap();
+        let mut builder = MemoryBuilder::new(&recording, images, None);
+        let mut out = Imported::default();
+        for _ in 0..cores {
+            builder.memory(&[0], &mut out);
+        }
+        out.notes
+    }
+
+    #[test]
+    fn few_mappings_of_the_kernel_are_tried() {
+        let all = (0..100).map(|index| mapping(&format!("[kernel.kallsyms]none{index}")));
+        assert_eq!(notes(KERNEL, all, 2).len(), MAX_KERNELS);
+    }
+
+    #[test]
+    fn without_a_symbol_the_kernels_address_is_not_known() {
+        let found = notes(KERNEL, [mapping("[kernel.kallsyms]")].into_iter(), 1);
+        let unplaced = |note: &Note| matches!(note, Note::Perf(PerfNote::UnplacedKernel { path }) if path.ends_with("program.elf"));
+        assert!(found.len() == 1 && unplaced(&found[0]), "{found:?}");
+    }
+
+    #[test]
+    fn mappings_beyond_the_limit_are_noted_once() {
+        let all = |count| {
+            std::iter::repeat_n(
+                Mapping {
+                    executable: false,
+                    ..mapping("[heap]")
+                },
+                count,
+            )
+        };
+        assert_eq!(notes(1, all(MAX_MAPPINGS), 2), []);
+        let note = PerfNote::ManyMappingsOfProcess {
+            pid: 1,
+            limit: MAX_MAPPINGS,
+        };
+        assert_eq!(notes(1, all(MAX_MAPPINGS + 1), 2), [Note::from(note)]);
+    }
 }

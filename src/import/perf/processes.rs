@@ -170,23 +170,29 @@ impl Processes {
         }
     }
 
-    /// The mappings of an image, the oldest first, those of its parents before its own; at most
-    /// `most`.
-    pub fn mappings(&self, image: usize, most: usize) -> Vec<&Mapping> {
+    /// The mappings of an image, the oldest first, those of its parents before its own: the newest
+    /// `most`, and whether there are more.
+    pub fn mappings(&self, image: usize, most: usize) -> (Vec<&Mapping>, bool) {
         let mut pieces = Vec::new();
-        let (mut next, mut count) = (Some((image, usize::MAX)), 0);
+        let (mut next, mut left) = (Some((image, usize::MAX)), most);
+        // Each image counts, so that a long line of parents without mappings ends, too.
+        let mut images = most;
+        let mut is_cut = false;
         while let Some((index, until)) = next {
             let image = &self.images[index];
             let own = &image.mappings[..until.min(image.mappings.len())];
-            count += own.len().max(1);
-            pieces.push(own);
-            if count > most {
+            let newest = &own[own.len().saturating_sub(left)..];
+            left -= newest.len();
+            pieces.push(newest);
+            next = image.parent;
+            is_cut = newest.len() < own.len() || images == 0 && next.is_some();
+            if is_cut {
                 break;
             }
-            next = image.parent;
+            images = images.saturating_sub(1);
         }
         let mappings = pieces.into_iter().rev().flatten();
-        mappings.collect()
+        (mappings.collect(), is_cut)
     }
 }
 
@@ -220,8 +226,40 @@ mod tests {
 
     fn paths(processes: &Processes, pid: u32) -> Vec<&str> {
         let image = processes.current(pid).unwrap();
-        let mappings = processes.mappings(image, 100);
+        let (mappings, _) = processes.mappings(image, 100);
         mappings.iter().map(|mapping| &*mapping.path).collect()
+    }
+
+    #[test]
+    fn the_newest_mappings_are_used() {
+        let mut processes = Processes::default();
+        for event in [
+            map(1, "a"),
+            map(1, "b"),
+            Event::Fork {
+                pid: 2,
+                parent: 1,
+                tid: 2,
+                inherits: true,
+            },
+            map(2, "c"),
+            map(2, "d"),
+        ] {
+            processes.take(event, 0);
+        }
+        let image = processes.current(2).unwrap();
+        for (most, wanted, is_cut) in [
+            (0, "", true),
+            (1, "d", true),
+            (2, "cd", true),
+            (3, "bcd", true),
+            (4, "abcd", false),
+            (5, "abcd", false),
+        ] {
+            let (found, cut) = processes.mappings(image, most);
+            let found: String = found.iter().map(|mapping| &*mapping.path).collect();
+            assert_eq!((&*found, cut), (wanted, is_cut), "{most}");
+        }
     }
 
     #[test]

@@ -131,7 +131,8 @@ struct Collected {
     timed: Vec<(u64, Timed)>,
     too_many: bool,
     lost: u64,
-    units: Option<Result<EtmInfo, InfoError>>,
+    /// The trace units, or the place of a faulty record.
+    units: Option<Result<EtmInfo, (usize, InfoError)>>,
     unread: u64,
     ids: HashSet<HardwareId>,
     other_ids: u64,
@@ -168,8 +169,8 @@ impl Recording {
                 });
             }
             out.sections(file);
-            if let Some(Err(error)) = &collected.units {
-                return Err(ImportError::input(path, fault(0, error.to_string())));
+            if let Some(Err((at, error))) = &collected.units {
+                return Err(ImportError::input(path, fault(*at, error.to_string())));
             }
         }
         let counted: [Counted; 4] = [
@@ -268,7 +269,8 @@ impl Recording {
                 Some(())
             }
             kind::AUXTRACE_INFO => {
-                collected.units.get_or_insert_with(|| EtmInfo::read(fields));
+                let read = || EtmInfo::read(fields).map_err(|error| (record.at, error));
+                collected.units.get_or_insert_with(read);
                 Some(())
             }
             kind::AUXTRACE => self.stored(record, place),

@@ -20,6 +20,8 @@ use std::ops::Range;
 
 /// The most ranges of timestamps of all threads together.
 const MAX_RANGES: usize = 1 << 14;
+/// The most threads whose contexts are traced.
+const MAX_THREADS: usize = 1 << 16;
 
 /// The trace of a thread, or of a CPU, in a piece.
 #[derive(Clone)]
@@ -117,6 +119,10 @@ struct Threads<'p> {
     ranges_left: usize,
     /// The CPUs with trace that is not cut.
     whole: BTreeSet<u32>,
+    /// The threads whose contexts are traced.
+    traced: BTreeSet<u32>,
+    /// Whether there are more of them.
+    too_many: bool,
 }
 
 impl<'p> Threads<'p> {
@@ -128,6 +134,8 @@ impl<'p> Threads<'p> {
             ranges: BTreeMap::new(),
             ranges_left: MAX_RANGES,
             whole: BTreeSet::new(),
+            traced: BTreeSet::new(),
+            too_many: false,
         }
     }
 
@@ -166,6 +174,8 @@ impl<'p> Threads<'p> {
                 match register {
                     Some(register) if !contents.threads.is_empty() => {
                         let threads = contents.threads.into_iter();
+                        let threads: Vec<u32> = threads.filter(|tid| self.admits(*tid)).collect();
+                        let threads = threads.into_iter();
                         let slices = threads.map(|tid| Slice {
                             only: Some(register.only(tid)),
                             ..self.of_thread(&slice, tid)
@@ -178,6 +188,14 @@ impl<'p> Threads<'p> {
                 }
             }
         }
+    }
+
+    /// Whether the trace of a thread is used.
+    fn admits(&mut self, tid: u32) -> bool {
+        let room = self.traced.len() < MAX_THREADS;
+        let is_used = self.traced.contains(&tid) || room && self.traced.insert(tid);
+        self.too_many |= !is_used;
+        is_used
     }
 
     fn of_thread(&self, slice: &Slice<'p>, tid: u32) -> Slice<'p> {
@@ -283,9 +301,32 @@ impl<'p> Threads<'p> {
             let cpus = self.ranges.keys().map(|(cpu, ..)| *cpu).collect();
             self.notes.push(PerfNote::DividedByTime { cpus });
         }
+        if self.too_many {
+            let limit = MAX_THREADS;
+            self.notes.push(PerfNote::ManyThreads { limit });
+        }
         if !self.whole.is_empty() {
             self.notes.push(PerfNote::NotDivided { cpus: self.whole });
         }
         (self.out, self.notes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_all_pieces_together_are_limited() {
+        let (recording, bytes) = (Recording::default(), Bytes::default());
+        let mut threads = Threads::new(Context {
+            recording: &recording,
+            bytes: &bytes,
+        });
+        let most = MAX_THREADS as u32;
+        assert!((0..most).all(|tid| threads.admits(tid)));
+        assert!(!threads.too_many && !threads.admits(most) && threads.admits(5));
+        let limit = MAX_THREADS;
+        assert_eq!(threads.end().1, [PerfNote::ManyThreads { limit }]);
     }
 }
