@@ -13,11 +13,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make a snapshot of a perf.data file, a core file, or raw trace buffers
+/// Make a snapshot of a perf.data file, a core file, a core dump of Zephyr, or raw trace buffers
 #[derive(Args)]
 pub struct Arguments {
-    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, or a core file; and the
-    /// snapshot directory to write. With --raw or --mtb, a core file of the same system, if there is one
+    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, a core file, or a core dump
+    /// of Zephyr; and the snapshot directory to write. With --raw or --mtb, a core file or core dump of
+    /// the same system, if there is one
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT> <DIR")]
     paths: Vec<PathBuf>,
 

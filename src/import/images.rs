@@ -39,13 +39,16 @@ impl<'o> Images<'o> {
     ///
     /// # Errors
     ///
-    /// If one of them, or an archive, cannot be read.
+    /// If one of them cannot be read, or a directory or archive to search.
     pub fn new(options: &'o Options) -> Result<Self, ImportError> {
         let named = options.elf.iter().map(|named| {
             let elf = unpacked::open(&named.path)?;
             let id = BuildId::of_elf(elf.bytes());
             Ok((named, elf, id))
         });
+        for path in &options.symfs {
+            super::readable(path).map_err(|error| ImportError::input(path, error))?;
+        }
         let archives = options.symfs.iter().filter(|path| path.is_file());
         let archives = archives.map(|path| Ok((&**path, Archive::open(path)?)));
         Ok(Self {
@@ -331,6 +334,18 @@ mod tests {
         assert!(!find("/../secret"));
         assert!(!find("../secret"));
         assert!(!find("[vdso]"));
+    }
+
+    #[test]
+    fn directories_that_do_not_exist_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options {
+            symfs: vec![directory.path().join("none")],
+            ..Options::default()
+        };
+        let error = Images::new(&options).unwrap_err().to_string();
+        let path = options.symfs[0].display().to_string();
+        assert!(error.starts_with(&format!("{path}: ")), "{error}");
     }
 
     #[test]

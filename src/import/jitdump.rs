@@ -39,6 +39,11 @@ pub fn is_jitdump(path: &str) -> bool {
 ///
 /// If the bytes are not a jitdump: the reason.
 pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
+    first(bytes, MOST)
+}
+
+/// The first functions, at most `most`.
+fn first(bytes: &[u8], most: usize) -> Result<(Vec<Code>, Option<String>), String> {
     let mut head = Fields::new(bytes, false);
     let big = match head.u32() {
         Some(MAGIC) => false,
@@ -57,7 +62,7 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
     // By number, the latest entry of each function.
     let mut newest: HashMap<u64, usize> = HashMap::new();
     let mut at = size as usize;
-    while at < bytes.len() && out.len() < MOST {
+    while at < bytes.len() && out.len() < most {
         let mut fields = Fields::new(&bytes[at..], big);
         let Some(((kind, size), _time)) = fields.u32().zip(fields.u32()).zip(fields.u64()) else {
             break;
@@ -80,8 +85,10 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
         }
         at = end;
     }
-    let cut = (at < bytes.len())
-        .then(|| format!("at byte {at:#x}: a record is cut short: the code before it is used"));
+    let cut = (at < bytes.len()).then(|| match out.len() < most {
+        true => format!("at byte {at:#x}: a record is cut short: the code before it is used"),
+        false => format!("more than {most} functions: those from byte {at:#x} on are left out"),
+    });
     Ok((out, cut))
 }
 
@@ -170,6 +177,10 @@ mod tests {
                 assert!(code.iter().all(|code| code.bytes.end <= length));
             }
         }
+        let (code, cut) = first(&bytes, 1).unwrap();
+        assert_eq!(code.len(), 1);
+        let wanted = "more than 1 functions: those from byte 0x69 on are left out";
+        assert_eq!(cut.as_deref(), Some(wanted));
         assert!(read(b"\x7fELF").is_err());
         assert!(is_jitdump("/tmp/x/jit-12.dump") && !is_jitdump("/tmp/jit-.dump"));
     }

@@ -95,8 +95,8 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                     "no such file or directory".to_owned()
                 }
                 Err(error) => error.to_string(),
-                Ok(()) => "is not an input that is known by its contents (perf.data, core file): \
-                           --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
+                           core dump of Zephyr): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },

@@ -115,7 +115,8 @@ pub fn import_bytes(
             _ => None,
         })();
         if block.is_none() {
-            out.notes.push(Note::ZephyrBlock { at });
+            let kind = bytes[at];
+            out.notes.push(Note::ZephyrBlock { at, kind });
             break;
         }
     }
@@ -272,6 +273,20 @@ mod tests {
                 Ok(imported) => assert!(imported.notes.len() <= 1),
                 Err(error) => assert!(error.to_string().contains("without the block of registers")),
             }
+        }
+        for (more, wanted) in [
+            (
+                &b"M\x01"[..],
+                "block M is damaged or cut short: the rest is left out",
+            ),
+            (
+                b"x\x01",
+                "block of kind 0x78: expected 0x41 (A), 0x4d (M) or 0x54 (T): the rest is left out",
+            ),
+        ] {
+            let imported = read([&whole[..], more].concat()).unwrap();
+            let note = imported.notes[0].to_string();
+            assert_eq!(note, format!("at byte {:#x}: {wanted}", whole.len()));
         }
     }
 }

@@ -116,7 +116,8 @@ fn an_archive_of_perf_is_a_directory() {
     let info = text(&run(armsnap()
         .arg("info")
         .arg(&input)
-        .args(["--symfs", "/nonexistent"])));
+        .arg("--symfs")
+        .arg(scratch.path())));
     let line = info
         .lines()
         .find(|line| line.contains("missing image") && line.contains(program));

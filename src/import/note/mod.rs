@@ -60,6 +60,8 @@ pub enum Note {
     ZephyrBlock {
         /// The offset in the file.
         at: usize,
+        /// The first byte of the block, which gives its kind.
+        kind: u8,
     },
 }
 
@@ -131,10 +133,18 @@ impl fmt::Display for Note {
                 "{}: line {line} is the end record: the lines after it are left out",
                 path.display()
             ),
-            Self::ZephyrBlock { at } => write!(
-                f,
-                "at byte {at:#x}: a block of no known kind, or cut short: the rest is left out"
-            ),
+            Self::ZephyrBlock { at, kind } => match kind {
+                b'A' | b'M' | b'T' => write!(
+                    f,
+                    "at byte {at:#x}: block {} is damaged or cut short: the rest is left out",
+                    char::from(*kind)
+                ),
+                _ => write!(
+                    f,
+                    "at byte {at:#x}: block of kind {kind:#04x}: expected 0x41 (A), 0x4d (M) or 0x54 \
+                     (T): the rest is left out"
+                ),
+            },
         }
     }
 }
