@@ -125,6 +125,8 @@ pub(super) struct Builder {
     /// Whether returns are followed.
     follows_returns: bool,
     pub counts: Counts,
+    /// The kept locations of which a sink was informed since the last checkpoint, a bit for each.
+    settled: u128,
 }
 
 /// The state of the first walk before a step.
@@ -134,6 +136,9 @@ pub(super) struct Checkpoint {
     /// Relations in the graph.
     pub relations: u32,
     current: Box<[u32]>,
+    /// The kept locations that were found, dead or lost in the interval that starts here; all of them as
+    /// long as its end is not built.
+    pub settled: u128,
     /// The step until which a walk from here was seen to come to the same.
     pub repeated_until: Cell<u32>,
 }
@@ -174,6 +179,7 @@ impl Builder {
                 taken: 0,
                 other_space: None,
             },
+            settled: 0,
         };
         for (location, value) in values.iter().enumerate() {
             if let Some(value) = value {
@@ -185,13 +191,16 @@ impl Builder {
         builder
     }
 
-    pub fn checkpoint(&self, relations: u32) -> Checkpoint {
-        Checkpoint {
+    /// The state at the start of an interval, with the locations settled in the one before it.
+    pub fn checkpoint(&mut self, relations: u32) -> (Checkpoint, u128) {
+        let checkpoint = Checkpoint {
             counts: self.counts,
             relations,
             current: self.current().into(),
+            settled: !0,
             repeated_until: Cell::new(0),
-        }
+        };
+        (checkpoint, std::mem::take(&mut self.settled))
     }
 
     /// Whether a walk came to the same state as the first one.
@@ -210,6 +219,7 @@ impl Builder {
             signals: Vec::new(),
             follows_returns: false,
             counts: checkpoint.counts,
+            settled: 0,
         }
     }
 
@@ -266,7 +276,18 @@ impl Builder {
     fn lose(&mut self, location: usize, sink: &mut impl Sink) {
         self.changes(location, sink);
         let node = std::mem::replace(&mut self.current[location], NONE);
+        self.lost(location, node, sink);
+    }
+
+    fn lost(&mut self, location: usize, node: u32, sink: &mut impl Sink) {
+        self.settle(location);
         sink.lost(location, node);
+    }
+
+    fn settle(&mut self, location: usize) {
+        if location < Location::KEPT {
+            self.settled |= 1 << location;
+        }
     }
 
     /// A location gets its value here.
@@ -372,7 +393,7 @@ impl Builder {
             // The kernel left its result.
             result = std::mem::replace(&mut self.current[0], NONE);
             if result == NONE {
-                sink.lost(0, result);
+                self.lost(0, result, sink);
             }
             if self.narrow {
                 // It may have been set_tls.
@@ -507,11 +528,16 @@ impl Builder {
     pub fn node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
         if self.current[location] == NONE {
             self.current[location] = self.new_node(location, sink);
-            if location < Location::KEPT {
-                sink.found(location, self.current[location]);
-            }
+            self.found(location, sink);
         }
         self.current[location]
+    }
+
+    fn found(&mut self, location: usize, sink: &mut impl Sink) {
+        if location < Location::KEPT {
+            self.settle(location);
+            sink.found(location, self.current[location]);
+        }
     }
 
     fn operand(&mut self, operand: Operand, sink: &mut impl Sink) -> u32 {
@@ -532,6 +558,7 @@ impl Builder {
             // General registers are shown whether somebody reads them or not.
             if to > Location::SP.index() {
                 if to < Location::KEPT {
+                    self.settle(to);
                     sink.dead(to, number);
                 }
                 return;
@@ -551,15 +578,13 @@ impl Builder {
             }
             (Operation::Copy, Operand::Location(from)) if self.current[from.index()] == NONE => {
                 self.current[from.index()] = result;
-                if from.is_kept() {
-                    sink.found(from.index(), result);
-                }
+                self.found(from.index(), sink);
             }
             (operation, _) => {
                 let [a, b, c] = op.operands.map(|operand| self.operand(operand, sink));
                 if matches!(operation, Operation::Load { .. }) {
                     if self.counts.other_space.is_some() {
-                        sink.lost(to, result);
+                        self.lost(to, result, sink);
                     }
                     self.access(number, [result, a, NONE, c], step, sink);
                 } else {

@@ -17,7 +17,7 @@ use crate::semantics::{Location, Operand, Operation};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Intervals that are passed to find what was in a location that nobody reads.
+/// Intervals that are walked through to find what was in a location that nobody reads.
 const FARTHEST: u32 = 16;
 
 /// Watches a walk for the nodes of locations.
@@ -123,10 +123,21 @@ impl Window {
             }
         }
         // What nobody reads after this place was written before it, or is lost.
-        let last = (step / INTERVAL)
-            .saturating_add(FARTHEST)
-            .saturating_mul(INTERVAL);
-        while walk.next < last && again.left > 0 {
+        let mut walked = 0;
+        while again.left > 0 {
+            if walk.next.is_multiple_of(INTERVAL) {
+                walked += 1;
+                let next = self.next_to_settle(walk.next / INTERVAL, &again.wanted);
+                let Some(start) = next
+                    .filter(|_| walked < FARTHEST)
+                    .and_then(|i| self.walk_from(i))
+                else {
+                    break;
+                };
+                if start.next != walk.next {
+                    walk = start;
+                }
+            }
             let Some(there) = self.walk_on(facts, &mut walk, &mut again) else {
                 break;
             };
@@ -151,6 +162,17 @@ impl Window {
             nearby.unread.insert(location, (interval.clone(), None));
         }
         out
+    }
+
+    /// The first interval, from one on, in which something became of a wanted location.
+    fn next_to_settle(&self, interval: u32, wanted: &[bool; Location::KEPT]) -> Option<u32> {
+        let bits = wanted
+            .iter()
+            .rev()
+            .fold(0, |bits: u128, &wanted| bits << 1 | u128::from(wanted));
+        let mut intervals = (interval..).zip(&self.checkpoints[interval as usize..]);
+        let (found, _) = intervals.find(|(_, checkpoint)| checkpoint.settled & bits != 0)?;
+        Some(found)
     }
 
     /// The result of an operation that was left out, of the instruction at a step that was built

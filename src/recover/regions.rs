@@ -51,6 +51,9 @@ impl Class {
     pub const EARLY: [Self; 3] = [Self::Stack, Self::Program, Self::Libraries];
 }
 
+/// Frames beyond those that were reached, in granules.
+const BEYOND: u64 = 1 << 13;
+
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
@@ -72,17 +75,15 @@ impl Regions {
         });
     }
 
-    /// Finds the stack: what accesses by the stack pointer reached, and what is below the stack pointers of
-    /// some nodes, whose accesses are not known yet.
+    /// Finds the stack: what accesses by the stack pointer reached, what is below the stack pointers of
+    /// some nodes, whose accesses are not known yet, and where it was at the end.
     pub fn find_stack(
         &mut self,
         accesses: &[Access],
         (cells, graph): (&Cells, &Graph),
         templates: &Templates,
-        hinted: &[(u32, u64)],
+        (hinted, last): (&[(u32, u64)], Option<u64>),
     ) {
-        /// Callers' frames beyond what was reached, in granules.
-        const BEYOND: u64 = 1 << 13;
         /// Stacks are this far apart, in granules.
         const APART: u64 = 1 << 17;
         /// The most stacks that are distinguished; what is beyond is treated as other memory.
@@ -98,6 +99,9 @@ impl Regions {
                 stacks.push((granule, granule));
             }
         };
+        if let Some(last) = last {
+            reach(last >> 3);
+        }
         for (_, stack_pointer) in hinted {
             reach(stack_pointer >> 3);
             reach((stack_pointer >> 3).saturating_sub(BEYOND));
@@ -132,7 +136,7 @@ impl Regions {
     }
 
     /// Finds the frame records of A64 (AAPCS64 6.4.6) from the last one on: what they hold is written
-    /// when a function is entered, and not through pointers.
+    /// when a function is entered, and not through pointers. The stack reaches up to them.
     pub fn find_records(&mut self, last: u64, memory: &dyn FinalMemory) {
         /// Records that are followed.
         const MOST: usize = 1 << 12;
@@ -140,8 +144,7 @@ impl Regions {
         let mut record = last;
         while self.records.len() < 2 * MOST {
             let mut next = [0; 8];
-            if !self.is_stack(record >> 3) || record & 7 != 0 || memory.read(record, &mut next) < 8
-            {
+            if record & 7 != 0 || !self.reach(record >> 3) || memory.read(record, &mut next) < 8 {
                 return;
             }
             self.records.extend([record >> 3, (record >> 3) + 1]);
@@ -152,6 +155,18 @@ impl Regions {
             }
             record = next;
         }
+    }
+
+    /// Extends a stack up to a frame record, if it is not far above it. Returns whether it is of a stack then.
+    fn reach(&mut self, granule: u64) -> bool {
+        let mut stacks = self.stacks.iter_mut().rev();
+        let below =
+            stacks.find(|(low, high)| *low <= granule && granule - BEYOND.min(granule) <= *high);
+        if let Some((_, high)) = below {
+            *high = (*high).max(granule + 1);
+            return true;
+        }
+        false
     }
 
     /// Whether a granule is of a stack.

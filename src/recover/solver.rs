@@ -95,6 +95,8 @@ pub(super) struct Known<'a> {
     pub others: bool,
     /// The frame pointer at the end, if it is one by the calling convention.
     pub frame: Option<u64>,
+    /// The stack pointer at the end.
+    pub stack: Option<u64>,
 }
 
 /// What the second layer knew when it had nothing left to pass on.
@@ -325,8 +327,9 @@ impl Solver {
     fn find_regions(&mut self, known: &Known<'_>) {
         self.regions.find_statics(known.memory);
         let (cells, hinted) = ((&self.cells, &self.graph), &self.hinted);
+        let last = known.stack.filter(|_| known.is_final);
         self.regions
-            .find_stack(&self.accesses, cells, known.templates, hinted);
+            .find_stack(&self.accesses, cells, known.templates, (hinted, last));
         if let Some(frame) = known.frame.filter(|_| known.is_final) {
             self.regions.find_records(frame, known.memory);
         }

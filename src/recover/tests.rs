@@ -472,3 +472,20 @@ fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
     assert_eq!(before_last(&other, &all, Some(14)), None);
     assert_eq!(before_last(&other, &all, Some(1)), proved(7));
 }
+
+#[test]
+fn a_register_is_found_however_long_ago_it_was_written() {
+    const MOV_X7_1: u32 = 0xd280_0027;
+    // Nobody reads x6 before it is written again.
+    let mut code = vec![MOV_X6_9];
+    code.extend([ADD_X2_X2_8; 1000]);
+    code.extend([MOV_X6_9 + (1 << 5), MOV_X7_1]);
+    let last = facts(&[], &[(2, 0x9000)]);
+    let window = solved(&code, &last);
+    for index in [1, 500, 1001] {
+        assert_eq!(before(&window, &last, &code, index, 6), proved(9));
+    }
+    assert_eq!(before(&window, &last, &code, 1002, 6), proved(10));
+    // Nothing wrote x7 before.
+    assert_eq!(before(&window, &last, &code, 1002, 7), None);
+}

@@ -431,6 +431,7 @@ impl Window {
                 is_final: self.ends,
                 others: facts.others != Others::None,
                 frame: facts.frame(),
+                stack: facts.registers[stack_pointer(self.templates.is_narrow()).index()],
             };
             self.stage = match self.stage {
                 Stage::Build => {
@@ -578,7 +579,11 @@ impl Window {
                     return None;
                 }
                 let relations = solver.graph.relations.len() as u32;
-                self.checkpoints.push(builder.checkpoint(relations));
+                let (checkpoint, settled) = builder.checkpoint(relations);
+                if let Some(before) = self.checkpoints.last_mut() {
+                    before.settled = settled;
+                }
+                self.checkpoints.push(checkpoint);
             }
             let mut sink = Into {
                 solver,
