@@ -4,7 +4,11 @@
 
 use crate::support::gdb::{armsnap, run_within, text};
 use crate::support::kernel::{boot, compare, debian_kernel, initrd};
-use crate::support::translation::Emulator;
+use crate::support::translation::{Emulator, Numbers};
+use armsnap::arch::Space;
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::{Device, DeviceClass, Snapshot};
+use armsnap::snapshot::read::OpenOptions;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -335,6 +339,71 @@ fn panicked_in_qemu(kernel: &Path, cpu: &str, console: &Path) -> (Emulator, Stri
     }
 }
 
+/// Writes the memory of QEMU's system and the registers of its cores to a core file.
+fn dump(qemu: &mut Emulator, core: &Path) {
+    let protocol = format!("file:{}", core.display());
+    let arguments = serde_json::json!({"paging": false, "protocol": protocol});
+    qemu.execute("dump-guest-memory", &arguments);
+}
+
+/// The kernel's half of its own tables: most addresses are near its blocks and pages, the others
+/// anywhere.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn the_tables_of_linux_map_as_in_qemu() {
+    let Some(kernel) = debian_kernel() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let (mut qemu, _) = panicked_in_qemu(&kernel, "cortex-a57", &place("console"));
+    qemu.execute("stop", &serde_json::json!({}));
+    dump(&mut qemu, &place("core"));
+    let mut import = armsnap();
+    import
+        .arg("import")
+        .args([place("core"), place("snapshot")]);
+    text(&run_within(&mut import, Duration::from_secs(60)));
+
+    let loaded = Snapshot::open(&place("snapshot"), &OpenOptions::default()).unwrap();
+    let devices = &loaded.snapshot.devices;
+    let is_core = |device: &Device| device.class == DeviceClass::Core;
+    let core = devices.iter().position(is_core).unwrap();
+    let mut memory = CoreMemory::new(&loaded, &devices[core]);
+    memory.translate(&loaded, core);
+    let translated = memory.translated().unwrap();
+    let regime = translated.regime(Space::El1N).unwrap();
+    let mut maps = translated.maps(regime, 1 << 63, 1_000_000);
+    let blocks: Vec<_> = std::iter::from_fn(|| maps.next_block()).collect();
+    assert_eq!(maps.reached(), None);
+
+    let (mut numbers, mut mapped, count) = (Numbers::new(1), 0, 100_000);
+    for _ in 0..count / 1000 {
+        let addresses: Vec<u64> = (0..1000)
+            .map(|_| match numbers.below(4) {
+                0 => numbers.next() | 0xffff << 48,
+                _ => {
+                    let block = &blocks[numbers.below(blocks.len() as u64) as usize];
+                    let size = block.last - block.first + 1;
+                    let around = block.first.wrapping_sub(size);
+                    around.wrapping_add(numbers.below(3 * size)) | 0xffff << 48
+                }
+            })
+            .collect();
+        for (&address, wanted) in addresses.iter().zip(qemu.physical(&addresses)) {
+            let found = translated.translate(regime, address, &mut |_| {});
+            let physical = found.ok().map(|found| found.physical);
+            assert_eq!(physical, wanted, "{address:#x}");
+            mapped += usize::from(wanted.is_some());
+        }
+    }
+    println!(
+        "{count} compared, {mapped} of them mapped by {} blocks",
+        blocks.len()
+    );
+    assert!(mapped > count / 4 && mapped < count * 9 / 10, "{mapped}");
+}
+
 /// Without a program with symbols, the names and callers come from the kernel's memory. The second
 /// processor signs return addresses.
 #[test]
@@ -353,10 +422,7 @@ fn core_files_of_kernels_show_the_back_traces_of_their_consoles() {
         // was interrupted.
         let mut traces = String::new();
         for _ in 0..5 {
-            qemu.execute(
-                "dump-guest-memory",
-                &serde_json::json!({"paging": false, "protocol": format!("file:{}", core.display())}),
-            );
+            dump(&mut qemu, &core);
             traces = gdb(&core, &[], &["thread apply all bt"]);
             if traces.contains(" in panic (") {
                 break;
