@@ -114,21 +114,25 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         calls = outer;
     }
     let mut text = String::new();
-    let mut frame = |call: Option<&OpenCall>, (pc, inside): (u64, u64), stack: &Stack| {
-        let (rank, function) = name(&symbols, call, inside);
+    let mut frame = |call: Option<(u64, &OpenCall)>, (pc, inside): (u64, u64), stack: &Stack| {
+        let (number, function) = name(&symbols, call, inside);
         let Stack { address, registers } = stack;
-        if call.is_some_and(|call| call.signal) {
+        if call.is_some_and(|(_, call)| call.signal) {
             text.push('s');
         }
-        let _ = write!(text, "{address:x},{rank:x},{function:x},{pc:x}{registers};");
+        let _ = write!(
+            text,
+            "{address:x},{number:x},{function:x},{pc:x}{registers};"
+        );
     };
     let cancel = Cancel::after(VALUES_LIMIT);
     let Some(stacks) = stacks(target, thread, calls, stack, &cancel) else {
         return Some(b"~".to_vec());
     };
+    let history = target.positions.history(thread)?;
     for (call, stack) in calls.iter().zip(&stacks).take(frames) {
         let Some(at) = site else { break };
-        frame(Some(call), at, stack);
+        frame(Some((history.number(call.entry), call)), at, stack);
         site = return_site(call);
     }
     let outside = if calls.len() > frames {
@@ -237,11 +241,12 @@ fn saved_registers(architecture: Architecture) -> impl Iterator<Item = String> {
     numbers.map(move |number| format!("{prefix}{number}"))
 }
 
-/// Returns the call and the function that identify a frame.
-fn name(symbols: &Symbols, call: Option<&OpenCall>, inside: u64) -> (u64, u64) {
+/// Returns the call and the function that identify a frame. The call has the number of the position of
+/// its first instruction.
+fn name(symbols: &Symbols, call: Option<(u64, &OpenCall)>, inside: u64) -> (u64, u64) {
     let function = symbols.function(inside).map(|(_, offset)| inside - offset);
-    let function = function.or_else(|| call.map(|call| call.function.0));
-    let call = call.map_or(0, |call| call.entry.rank() + 1);
+    let function = function.or_else(|| call.map(|(_, call)| call.function.0));
+    let call = call.map_or(0, |(number, _)| number + 1);
     (call, function.unwrap_or(0))
 }
 
@@ -266,7 +271,8 @@ fn at_halted_state(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) ->
     if outside == Outside::Unfinished {
         return b"~".to_vec();
     }
-    let (call, function) = name(&symbols, calls.first(), pc);
+    let first = calls.first().map(|call| (history.number(call.entry), call));
+    let (call, function) = name(&symbols, first, pc);
     format!("-{stack:x},{call:x},{function:x}").into_bytes()
 }
 

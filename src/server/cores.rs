@@ -6,7 +6,10 @@ use std::sync::Arc;
 use super::note::CoreNote;
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
-use crate::arch::{Detected, RegisterDescription, RegisterFile, Space, TargetDescription};
+use crate::arch::{
+    Architecture, Detected, RegisterDescription, RegisterFile, Space, TargetDescription,
+};
+use crate::quantity::Isa;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::program::Program;
@@ -63,6 +66,16 @@ impl Core {
         } else {
             vec![None; bytes.len()]
         }
+    }
+
+    /// Returns its instruction set at the halted state, if known.
+    pub(super) fn isa(&self) -> Option<Isa> {
+        let thumb = self.registers.value("cpsr")? >> 5 & 1 == 1;
+        Some(match self.detected.architecture {
+            Architecture::AArch64 => Isa::A64,
+            Architecture::AArch32 if !thumb => Isa::A32,
+            Architecture::AArch32 | Architecture::MProfile => Isa::T32,
+        })
     }
 
     /// Returns the address spaces of its dumps, with the number of bytes in each.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use gdbstub::common::Tid;
 
 use super::endpoint::{Endpoint, HistoryMode};
+use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
-use crate::arch::{Architecture, RegisterDescription};
 use crate::quantity::{Address, Isa};
 use crate::snapshot::memory::Moment;
 use crate::snapshot::model::Note;
@@ -32,6 +32,8 @@ pub(super) struct Past {
     /// The instruction that is shown: at a gap the one that execution reached, if known, else the
     /// one where it continues.
     pub pc: Option<Address>,
+    /// The number of the position, see [`History::number`].
+    number: u64,
 }
 
 /// The positions of a client's cores.
@@ -98,7 +100,7 @@ impl Positions {
             return;
         }
         let cancel = Cancel::after(RESTING_LIMIT);
-        self.rested = true;
+        let mut rested = true;
         for number in 0..self.ends.len() {
             let core = &self.endpoint.cores[number];
             let (rests, device) = (core.rests, core.device);
@@ -111,9 +113,10 @@ impl Positions {
             if history.reach_end(&cancel) {
                 self.ends[number] = history.trace_end();
             } else {
-                self.rested = false;
+                rested = false;
             }
         }
+        self.rested = rested;
     }
 
     /// Returns where the trace of a core without halted state ends.
@@ -129,10 +132,10 @@ impl Positions {
 
     /// Returns a number that differs between the places where a core can be; 0 at the halted state.
     pub fn number(&self, thread: Tid) -> u64 {
-        /// The end of a trace without a halted state: above every rank.
+        /// The end of a trace without a halted state: above every number of a position.
         const RESTING: u64 = (1 << 60) + 1;
         match self.past(thread) {
-            Some(past) => past.place.position.rank() + 1,
+            Some(past) => past.number + 1,
             None if self.rests(thread) => RESTING,
             None => 0,
         }
@@ -202,12 +205,7 @@ impl Positions {
             if core.rests {
                 return self.ends.get(thread.get() - 1)?.and_then(|(_, isa)| isa);
             }
-            let thumb = core.registers.value("cpsr")? >> 5 & 1 == 1;
-            return Some(match core.detected.architecture {
-                Architecture::AArch64 => Isa::A64,
-                Architecture::AArch32 if !thumb => Isa::A32,
-                Architecture::AArch32 | Architecture::MProfile => Isa::T32,
-            });
+            return core.isa();
         };
         match past.place.kind {
             PointKind::Instruction { isa, .. } => Some(isa),
@@ -232,7 +230,9 @@ impl Positions {
             let history = self.history(thread)?;
             next_reached(history, position, Direction::Backward)
         });
-        let past = (place.kind != PointKind::Halted).then_some(Past { place, pc });
+        let number = self.history(thread).map_or(0, |h| h.number(position));
+        let past = Past { place, pc, number };
+        let past = (place.kind != PointKind::Halted).then_some(past);
         if let Some(at) = self.past.get_mut(thread.get() - 1) {
             *at = past;
         }
@@ -269,10 +269,8 @@ impl Positions {
     /// Returns the other cores with their positions at the time of a core, where timestamps
     /// determine it.
     pub fn others(&mut self, thread: Tid) -> Vec<(Tid, Position)> {
-        let others: Vec<Tid> = self.endpoint.threads().filter(|t| *t != thread).collect();
-        let others = others.into_iter();
-        others
-            .filter_map(|other| Some((other, self.at_same_time(thread, other)?)))
+        let tied = self.tied(thread).into_iter();
+        tied.filter_map(|other| Some((other, self.at_same_time(thread, other)?)))
             .collect()
     }
 

@@ -325,6 +325,9 @@ impl TraceFrames for CoreFrames<'_> {
     }
 
     fn isa(&self, frame: usize) -> Option<Isa> {
+        if frame == 0 {
+            return self.core.isa();
+        }
         self.run
             .instruction(frame)
             .map(|instruction| instruction.isa)

@@ -20,6 +20,8 @@ const LAST_PLACES: usize = 1000;
 pub(super) struct Session {
     /// Index of the buffer in the snapshot's metadata.
     pub buffer: usize,
+    /// The number of pieces of 64 KiB, including those begun, in the buffers of the sessions before.
+    pub pieces_before: u64,
     pub track: Box<dyn Track>,
 }
 
@@ -97,6 +99,19 @@ impl History {
     /// Returns the name of the trace source.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Returns a 60-bit number with the order of the core's positions. It is unique unless a segment
+    /// has 2^34 places or all buffers together have 4 TiB.
+    pub fn number(&self, position: Position) -> u64 {
+        const INDEX: u32 = 34;
+        const PIECE: u32 = 26;
+        let field = |value: u64, bits: u32| value.min((1 << bits) - 1);
+        let session = self.sessions.get(position.buffer());
+        let before = session.map_or(0, |session| session.pieces_before);
+        // Segments start at least 64 KiB apart.
+        let piece = before.saturating_add(position.segment >> 16);
+        field(piece, PIECE) << INDEX | field(position.index, INDEX)
     }
 
     /// Returns the first position.

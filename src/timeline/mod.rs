@@ -242,6 +242,7 @@ fn open_core(
     let recording = Recording::of(&loaded.snapshot);
     let code = Code(Arc::clone(&core.memory));
     let mut sessions = Vec::new();
+    let mut pieces = 0;
     let mut name = None;
     for (chunks, buffer, source) in sources {
         let Some(synchronisation) = source.config.synchronisation() else {
@@ -254,6 +255,8 @@ fn open_core(
             store.add(source);
             store
         });
+        let pieces_before = pieces;
+        pieces += (chunks.len() >> 16) + 1;
         let track = source.visit(OpenTrack {
             trace: Trace::new(chunks, source.trace_id, synchronisation),
             code: code.clone(),
@@ -270,7 +273,11 @@ fn open_core(
         });
         if let Some(track) = track {
             name.get_or_insert_with(|| source.name.clone());
-            sessions.push(Session { buffer, track });
+            sessions.push(Session {
+                buffer,
+                pieces_before,
+                track,
+            });
         }
     }
     let registers = RegisterFile::read(device, Architecture::detect(device).architecture);

@@ -38,18 +38,6 @@ impl Position {
         let index = self.index.saturating_add(places);
         Self { index, ..self }
     }
-
-    /// Returns a 60-bit number with the order of the core's positions. It is unique unless a
-    /// segment has 2^34 places, the core has more than 127 buffers, or a buffer has 32 GiB.
-    pub fn rank(self) -> u64 {
-        const INDEX: u32 = 34;
-        const SEGMENT: u32 = 19;
-        let field = |value: u64, bits: u32| value.min((1 << bits) - 1);
-        let session = field(self.session.into(), 7);
-        // Segments start at least 64 KiB apart.
-        let segment = field(self.segment >> 16, SEGMENT);
-        session << (SEGMENT + INDEX) | segment << INDEX | field(self.index, INDEX)
-    }
 }
 
 impl fmt::Display for Position {

@@ -80,6 +80,11 @@ impl Chunks {
         }
     }
 
+    /// Returns the number of bytes in the buffer.
+    pub fn len(&self) -> u64 {
+        self.total
+    }
+
     /// Returns a hash of the bytes of the buffer, all of which are read the first time.
     pub fn hash(&self, jobs: usize) -> Name {
         /// Bytes that one thread reads at once.
