@@ -234,6 +234,56 @@ fn cores_move_together_and_alone() {
     }
 }
 
+/// The number of a core's position, `$position`.
+fn position(client: &mut Client, core: usize) -> Vec<String> {
+    client.ask(&format!("qArmsnap.position:{core:x}"))
+}
+
+/// Without timestamps no order is known, not even at the end of history.
+#[test]
+fn a_core_without_timestamps_keeps_its_position() {
+    let recorded = Recorded::new("threads-a64", &["--no-timestamps"]);
+    let mut client = recorded.client();
+    client.ask("Hg1");
+    client.go("bs");
+    let stop = client.go("bs");
+    assert!(!stop.is_end(), "{stop:?}");
+    let before = position(&mut client, 1);
+    client.ask("Hg2");
+    assert!(client.go("bc").is_end());
+    assert_eq!(position(&mut client, 1), before);
+    assert!(client.go("vCont;c").is_end());
+    assert_eq!(position(&mut client, 1), before);
+    client.ask("Hg2");
+    client.monitor("goto end");
+    assert_eq!(position(&mut client, 1), before);
+}
+
+/// A place before the first timestamp of a core is before all times.
+#[test]
+fn breakpoints_before_the_first_timestamp_stop_the_move_of_another_core() {
+    let recorded = Recorded::new("turns-a64-bare-a64", &["--timestamps"]);
+    let mut client = recorded.client();
+    client.ask("Hg2");
+    assert!(client.go("bc").is_end());
+    let executed = &recorded.cores[&1];
+    // Executed only once, at the start.
+    let once = |pc: &&u64| executed.iter().filter(|other| other == pc).count() == 1;
+    let first = *executed[1..].iter().find(once).unwrap();
+    let other = recorded.cores[&0].iter().filter(|pc| **pc == first).count();
+    breakpoint(&mut client, first);
+    for (moves, direction) in ["vCont;c", "bc"].into_iter().enumerate() {
+        client.ask("Hg1");
+        let found = stops(&mut client, direction);
+        let of_other = found.iter().filter(|stop| stop.thread == 2).count();
+        assert_eq!(
+            (of_other, found.len()),
+            (1, 1 + other),
+            "{moves}: {found:?}"
+        );
+    }
+}
+
 /// Two cores of a bare-metal program that take turns, in GDB: each alone, by steps and by visits
 /// of a breakpoint; and both together, in the order of execution.
 fn two_cores_in_gdb(name: &str, protocol: &str) {

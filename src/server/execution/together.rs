@@ -7,13 +7,14 @@ use gdbstub::common::Tid;
 use super::{Reason, Stop, arrived, stops};
 use crate::server::target::SnapshotTarget;
 use crate::stop::Cancel;
-use crate::timeline::{AddressSet, Direction, Found, Gaps, History, Position};
+use crate::timeline::{AddressSet, Direction, Found, Gaps, Position};
 
 /// A breakpoint that another core reaches during the move.
 struct Hit {
     thread: Tid,
     position: Position,
-    time: u64,
+    /// `None` before the first timestamp.
+    time: Option<u64>,
 }
 
 /// The client interrupted the move.
@@ -49,7 +50,7 @@ pub(super) fn settle(
     // The order of two stops at the same time is unknown: the core that the user moves wins.
     let first = hits
         .iter()
-        .filter(|hit| ends(stop.reason) || time.is_some_and(|t| before(direction, hit.time, t)))
+        .filter(|hit| ends(stop.reason) || before(direction, hit.time, time))
         .reduce(|first, hit| {
             if before(direction, hit.time, first.time) {
                 hit
@@ -58,15 +59,7 @@ pub(super) fn settle(
             }
         });
     let Some(first) = first else {
-        if stop.reason == Reason::HistoryBegins {
-            // There is no timestamp before the start of history: the others go to theirs.
-            for other in target.positions.tied(stop.thread) {
-                if let Some(start) = target.positions.history(other).map(History::begin) {
-                    target.positions.set(other, start);
-                }
-            }
-        }
-        for (other, position) in target.positions.others(stop.thread) {
+        for (other, position) in others(target, stop.thread, direction) {
             let hit = hits.iter().find(|hit| hit.thread == other);
             take_to(
                 target,
@@ -82,7 +75,7 @@ pub(super) fn settle(
     let met = target.positions.position(stop.thread);
     target.positions.set(stop.thread, from);
     target.positions.set(first.thread, first.position);
-    for (other, position) in target.positions.others(first.thread) {
+    for (other, position) in others(target, first.thread, direction) {
         let hit = hits.iter().find(|hit| hit.thread == other);
         let hit = hit.map(|hit| hit.position);
         let limit = if other == stop.thread { met } else { hit };
@@ -98,8 +91,20 @@ fn ends(reason: Reason) -> bool {
     matches!(reason, Reason::HistoryBegins | Reason::HistoryEnds)
 }
 
-/// Returns whether a move in `direction` reaches `time` before `other`.
-fn before(direction: Direction, time: u64, other: u64) -> bool {
+/// Returns the other cores with their positions when a core is where a move in `direction` ended. Where
+/// that is before the first timestamp of the core, a move backward takes the others to their starts.
+fn others(target: &mut SnapshotTarget, thread: Tid, direction: Direction) -> Vec<(Tid, Position)> {
+    if direction == Direction::Forward || target.positions.time(thread).is_some() {
+        return target.positions.others(thread);
+    }
+    let tied = target.positions.tied(thread).into_iter();
+    let start = |thread| Some((thread, target.positions.history(thread)?.begin()));
+    tied.filter_map(start).collect()
+}
+
+/// Returns whether a move in `direction` reaches `time` before `other`. A place without a time is
+/// before the first timestamp, and so before all that have one.
+fn before(direction: Direction, time: Option<u64>, other: Option<u64>) -> bool {
     match direction {
         Direction::Forward => time < other,
         Direction::Backward => time > other,
@@ -122,7 +127,7 @@ fn first_hit(
     match history.search_unless(from, direction, wanted, Gaps::Pass, cancel) {
         Some(Found::At(position)) => {
             let time = history.place(position).and_then(|place| place.time);
-            Ok(time.map(|time| Hit {
+            Ok(Some(Hit {
                 thread,
                 position,
                 time,
