@@ -181,6 +181,7 @@ impl Recovery {
     /// The next load or store of a range of addresses, from the first position up to the second:
     /// backward before the instruction at the first, forward from that instruction on and before the
     /// one at the second. Looks at more history as long as nothing is found there and memory is left.
+    /// Forward from a position that memory does not suffice for, the first accesses may be missed.
     pub fn accesses(
         &mut self,
         history: &mut History,
@@ -194,10 +195,17 @@ impl Recovery {
             hit: None,
             may_have: None,
             complete: false,
+            skipped: false,
         };
         loop {
             let Some(step) = self.reach(history, from, cancel)? else {
-                return Some(nothing);
+                return match direction {
+                    Direction::Backward => Some(nothing),
+                    Direction::Forward => {
+                        let found = self.late_accesses(history, until, range, wanted, cancel)?;
+                        Some(found.unwrap_or(nothing))
+                    }
+                };
             };
             let (facts, level) = (&self.facts, self.options.level);
             let steps = (step, self.window.course.find(until));
@@ -211,6 +219,35 @@ impl Recovery {
                 return Some(found);
             }
         }
+    }
+
+    /// The first load or store of a range of addresses up to a position that memory suffices to find.
+    fn late_accesses(
+        &mut self,
+        history: &mut History,
+        until: Position,
+        range: Range<u64>,
+        wanted: Wanted,
+        cancel: &Cancel,
+    ) -> Option<Option<Accesses>> {
+        let is_at_end = until >= history.end();
+        if self.reach(history, until, cancel)?.is_none() && !is_at_end {
+            return Some(None);
+        }
+        while self.grow(history, cancel)? {}
+        let until = self.window.course.find(until);
+        let Some(first) = self.window.course.len().checked_sub(1) else {
+            return Some(None);
+        };
+        let (steps, level) = ((first, until), self.options.level);
+        let found =
+            self.window
+                .accesses(&self.facts, steps, range, Direction::Forward, wanted, level);
+        Some(Some(Accesses {
+            complete: false,
+            skipped: true,
+            ..found
+        }))
     }
 
     /// Where a value before the instruction at a position came from: at most `most` instructions.

@@ -54,6 +54,8 @@ pub struct Accesses {
     pub may_have: Option<MayHave>,
     /// Without a hit: whether everything between the two positions was looked at.
     pub complete: bool,
+    /// Whether the first part of the way was not looked at, in which there may be other accesses.
+    pub skipped: bool,
 }
 
 impl Window {
@@ -141,6 +143,7 @@ impl Window {
             complete: until.is_some()
                 || direction == Direction::Forward
                 || self.course.is_complete(),
+            skipped: false,
         }
     }
 

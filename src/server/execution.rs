@@ -12,7 +12,7 @@ use gdbstub::common::Tid;
 use super::breakpoints::Kind;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
-use super::watched;
+use super::watched::{self, Search};
 use super::watchpoints;
 use crate::quantity::Address;
 use crate::remote_protocol::framing::write_packet;
@@ -118,49 +118,53 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
         Extent::Within(first, end) => step_within(target, resume, first..end, cancel),
         Extent::Continue => search(target, resume, from, cancel),
     };
-    let reason = watched(target, resume, from, reason, text, cancel);
-    let stop = Stop { thread, reason };
-    if resume.alone {
-        return stop;
-    }
-    if resume.extent == Extent::Continue {
-        return together::settle(target, resume.direction, from, stop, cancel);
-    }
-    // Between two timestamps no order among cores is known.
-    if target.positions.time(thread) != time {
+    let (reason, mut accesses) = watched(target, resume, from, reason, cancel);
+    let mut stop = Stop { thread, reason };
+    if !resume.alone && resume.extent == Extent::Continue {
+        stop = together::settle(target, resume.direction, from, stop, cancel);
+        // Another core may have stopped the move before.
+        if let Some(now) = target.positions.position(thread) {
+            accesses.may_have.retain(|other| match resume.direction {
+                Direction::Backward => other.nearest >= now,
+                Direction::Forward => other.nearest < now,
+            });
+        }
+    } else if !resume.alone && target.positions.time(thread) != time {
+        // Between two timestamps no order among cores is known.
         target.positions.along(thread);
     }
+    *text += &watched::unresolved(target, thread, &accesses);
     stop
 }
 
-/// Moves the core back to the first watched access of its move, if there is one.
+/// Moves the core back to the first watched access of its move, if there is one. An interrupted move is
+/// undone: not all accesses on its way were looked at.
 fn watched(
     target: &mut SnapshotTarget,
     resume: Resume,
     from: Position,
     reason: Reason,
-    text: &mut String,
     cancel: &Cancel,
-) -> Reason {
+) -> (Reason, Search) {
     let thread = resume.thread;
-    let (Some(until), false) = (
-        target.positions.position(thread),
-        target.watchpoints.is_empty() || reason == Reason::Interrupted,
-    ) else {
-        return reason;
+    let until = target.positions.position(thread);
+    let (Some(until), false) = (until, target.watchpoints.is_empty()) else {
+        return (reason, Search::default());
     };
-    let place = (thread, from);
-    let Some(found) = watched::search(target, place, until, resume.direction, cancel) else {
+    let found = match reason {
+        Reason::Interrupted => None,
+        _ => watched::search(target, (thread, from), until, resume.direction, cancel),
+    };
+    let Some(found) = found else {
         target.positions.set(thread, from);
-        return Reason::Interrupted;
+        return (Reason::Interrupted, Search::default());
     };
-    *text += &watched::unresolved(target, thread, &found);
     match found.hit {
         Some((kind, address, position)) => {
             target.positions.set(thread, position);
-            Reason::Watchpoint(kind, address)
+            (Reason::Watchpoint(kind, address), found)
         }
-        None => reason,
+        None => (reason, found),
     }
 }
 

@@ -63,6 +63,7 @@ pub(super) fn search(
         let between = (from, until);
         let accesses = recovery.accesses(history, between, range, direction, wanted, cancel)?;
         found.may_have.extend(accesses.may_have);
+        found.is_partial |= accesses.skipped;
         match accesses.hit {
             Some(hit) if nearest.is_none_or(|(position, ..)| position != hit.position) => {
                 nearest = Some((hit.position, kind, hit.address));
