@@ -20,6 +20,8 @@ MAX_FRAMES = 10000
 CODE = 4 << 10
 # Maximum number of callers whose code is read.
 CALLERS = 256
+# Maximum number of regions of a server's memory map that are looked at, known and unknown ones.
+MAX_REGIONS = 10000
 # Bytes read at once; and the page size, used if only parts can be read.
 CHUNK = 64 << 10
 PAGE = 4 << 10
@@ -61,7 +63,7 @@ def without(ranges, others):
 def server_ranges():
     """Returns the memory map of a server with qMemoryRegionInfo (armsnap, lldb-server)."""
     at, found = 0, []
-    while len(found) < 10000:
+    for _ in range(MAX_REGIONS):
         reply = ask(f"maintenance packet qMemoryRegionInfo:{at:x}")
         region = re.search(r'received: "start:([0-9a-f]+);size:([0-9a-f]+);(.*)"', reply)
         if not region:
@@ -72,6 +74,8 @@ def server_ranges():
         if size == 0 or start + size >= 1 << 64 or start + size <= at:
             break
         at = start + size
+    else:
+        print(f"left out: memory from {at:#x} on: there are too many regions; --memory selects parts of it")
     return found
 
 
@@ -197,8 +201,8 @@ def remote_object(name):
         found = re.search(r'received: "([ml])(.*)"', reply, re.DOTALL)
         if not found:
             return ""
-        text += found[2].encode().decode("unicode_escape")
-        if found[1] == "l":
+        text += found[2].encode().decode("unicode_escape", "replace")
+        if found[1] == "l" or not found[2]:
             return text
     return ""
 

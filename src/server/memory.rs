@@ -47,6 +47,34 @@ pub struct MemoryRange {
     pub known: bool,
 }
 
+/// Returns the range that starts at an address. `slice` returns the known bytes of the page or dump that
+/// contains an address, from there on; `next` an address before which no other byte is known.
+fn range<'a>(
+    start: u64,
+    slice: impl Fn(Address) -> &'a [u8],
+    next: impl Fn(Address) -> Option<Address>,
+) -> MemoryRange {
+    /// Pages are joined up to this size.
+    const JOINED: u64 = 16 << 20;
+    let mut end = start;
+    while end - start < JOINED {
+        let known = slice(Address(end)).len() as u64;
+        match end.checked_add(known) {
+            Some(behind) if known > 0 => end = behind,
+            _ => break,
+        }
+    }
+    let known = end > start;
+    if !known {
+        end = next(Address(start)).map_or(u64::MAX, |next| next.0);
+    }
+    MemoryRange {
+        start,
+        size: end - start,
+        known,
+    }
+}
+
 impl Endpoint {
     /// Returns the memory and address space of a view.
     fn viewed<'a>(&'a self, core: &'a Core, view: &MemoryView) -> (&'a CoreMemory, Space) {
@@ -80,23 +108,18 @@ impl Endpoint {
     /// Returns the range of known or unknown addresses that starts at an address.
     pub fn range_at(&self, core: &Core, view: &MemoryView, address: u64) -> MemoryRange {
         if let (MemoryView::Tables(tables), Some(all)) = (view, core.memory.translated()) {
-            let known = all.slice_in(&tables.regime, address).len() as u64;
-            let page = 0x1000 - address % 0x1000;
-            return MemoryRange {
-                start: address,
-                size: if known > 0 { known } else { page },
-                known: known > 0,
-            };
+            return range(
+                address,
+                |at| all.slice_in(&tables.regime, at.0),
+                |at| all.next_in(&tables.regime, at),
+            );
         }
         let (memory, space) = self.viewed(core, view);
-        let known = memory.slice(Address(address), space).len() as u64;
-        let next = || memory.next(Address(address), space);
-        let gap = || next().map_or(u64::MAX, |next| next.0) - address;
-        MemoryRange {
-            start: address,
-            size: if known > 0 { known } else { gap() },
-            known: known > 0,
-        }
+        range(
+            address,
+            |at| memory.slice(at, space),
+            |at| memory.next(at, space),
+        )
     }
 
     /// Parses the argument of `monitor space NAME`.

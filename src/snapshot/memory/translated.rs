@@ -236,7 +236,12 @@ impl Translated {
         if matches!(wanted, Space::P | Space::Np | Space::Sp) {
             return self.physical.next(address, wanted);
         }
-        let regime = self.regime(wanted).ok()?;
+        self.next_in(self.regime(wanted).ok()?, address)
+    }
+
+    /// An address of a regime after `address` before which no other byte is known; it may be unknown
+    /// too.
+    pub fn next_in(&self, regime: &Regime, address: Address) -> Option<Address> {
         let from = (address.0 | ((1 << PAGE) - 1)).checked_add(1)?;
         let mut maps = self.maps(regime, from, WALKS);
         while let Some(range) = maps.next_block() {
