@@ -13,7 +13,7 @@ def monitor(words):
     """Returns the output of `monitor WORDS` for the selected thread."""
     try:
         # The server uses the thread that GDB accessed last.
-        pc = int(gdb.parse_and_eval("(unsigned long long)$pc"))
+        pc = int(gdb.parse_and_eval("$pc"))
         gdb.selected_inferior().read_memory(pc, 1)
     except gdb.error:
         pass

@@ -21,10 +21,13 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_./+,:@=~ -]+")
 
 
 def number(expression):
-    """Evaluates an expression from the user as a number."""
+    """Evaluates an expression from the user as a number, in any language: there are casts only in some."""
     try:
-        return int(gdb.parse_and_eval(f"(unsigned long long)({expression})"))
-    except gdb.error as error:
+        value = gdb.parse_and_eval(expression)
+        if value.type.strip_typedefs().code in (gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_FUNC):
+            value = value.address
+        return int(value) % (1 << 64)
+    except (gdb.error, TypeError, ValueError) as error:
         raise gdb.GdbError(printable(f"{expression}: {error}"))
 
 
@@ -45,21 +48,34 @@ def copy_program(directory):
     if base.endswith((".ini", ".bin")) or base.startswith("."):
         base = f"program_{base}"
     to = os.path.join(directory, base)
-    if name.startswith("target:") and not os.path.isfile(local):
-        why_not = fetch(local, to)
-        if why_not:
-            return None, why_not
-    else:
-        try:
-            shutil.copyfile(local, to)
-        except OSError as error:
-            return None, f"{on_one_line(local)}: {error.strerror}"
+    why_not = copy_file(name, to)
+    if why_not:
+        return None, why_not
     with open(to, "rb") as file:
         head = file.read(32)
     if len(head) < 32 or not head.startswith(b"\x7fELF"):
         os.remove(to)
         return None, f"{on_one_line(name)} is not an ELF file"
     return base, None
+
+
+def is_remote():
+    """Returns whether the target's files are those of a remote system."""
+    stack = ask("maintenance print target-stack")
+    return re.search(r"^\s*- (?:extended-)?remote\b", stack, re.MULTILINE) is not None
+
+
+def copy_file(name, to):
+    """Copies a file that GDB names; returns the reason if that fails. A file of this host may have the
+    name of another one on the remote system."""
+    local = name.removeprefix("target:")
+    if name != local and is_remote():
+        return fetch(local, to)
+    try:
+        shutil.copyfile(local, to)
+    except OSError as error:
+        return f"{on_one_line(local)}: {error.strerror}"
+    return None
 
 
 def fetch(name, to):
@@ -231,9 +247,10 @@ def save(directory, selected, asked, largest):
     selected.switch()
     m_profile = any(name == "xPSR" for _, _, _, known in cores for name, _, _ in known)
     more = merged(code)
+    trace_frame = gdb.convenience_variable("trace_frame")
     if asked:
         ranges = merged(asked)
-    elif int(gdb.convenience_variable("trace_frame") or -1) >= 0:
+    elif trace_frame is not None and int(trace_frame) >= 0:
         ranges, more = merged(trace_frame_ranges()) or known_ranges(largest), []
     else:
         ranges = merged(known_ranges(largest) + (SYSTEM_CONTROL if m_profile else []))
@@ -296,15 +313,10 @@ def copy_libraries(directory):
         if not base or safe_name(base) != base.replace("+", "_") or os.path.exists(to):
             missing.append(on_one_line(local))
             continue
-        try:
-            if name.startswith("target:") and not os.path.isfile(local):
-                if fetch(local, to):
-                    raise OSError
-            else:
-                shutil.copyfile(local, to)
-            count += 1
-        except OSError:
+        if copy_file(name, to):
             missing.append(on_one_line(local))
+        else:
+            count += 1
     if missing:
         print(f"left out: {', '.join(missing)}: cannot be copied")
     return "" if not count else "1 library" if count == 1 else f"{count} libraries"

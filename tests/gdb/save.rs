@@ -497,6 +497,18 @@ fn requested_memory_is_saved_with_stacks_and_code() {
 }
 
 #[test]
+fn requested_memory_is_saved_in_any_language() {
+    let directory = tempfile::tempdir().unwrap();
+    for language in ["rust", "ada", "pascal", "fortran", "asm"] {
+        let saved = directory.path().join(language);
+        let save = format!("armsnap save '{}' --memory 1074790400,16", saved.display());
+        let language = format!("set language {language}");
+        let text = session(&testdata("virt-a57"), &[], &[&language, &save]);
+        assert!(saved.join("memory_40100000.bin").exists(), "{text}");
+    }
+}
+
+#[test]
 fn a_board_without_a_program() {
     let directory = tempfile::tempdir().unwrap();
     let program = testdata("mps2-m4").join("program.elf");
