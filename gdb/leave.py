@@ -29,28 +29,41 @@ class AtCall(gdb.Breakpoint):
         return gdb.newest_frame() == self.caller
 
     @classmethod
+    def remove(cls):
+        while cls.placed:
+            cls.placed.pop().delete()
+
+    @classmethod
     def at_stop(cls, event):
         """Removes all, and prints the place as GDB does after a step."""
         ended = getattr(event, "breakpoints", [])
         if ended and all(breakpoint in cls.placed for breakpoint in ended):
             print(ask("frame").removeprefix("#0  "), end="")
-        while cls.placed:
-            cls.placed.pop().delete()
+        cls.remove()
 
 
 class Leaving(gdb.Command):
     """Let a move back out of the selected function stop at its call, if the caller has no symbol.
-Usage: armsnap leaving
+Usage: armsnap leaving [off]
 
-armsnap runs it before reverse-step and reverse-finish."""
+armsnap runs it before reverse-step and reverse-finish, and with `off` before other moves: one that
+failed to start leaves its breakpoints."""
+
+    # Without `step` and `finish`: GDB runs them within reverse-step and reverse-finish.
+    OTHERS = (
+        "advance continue next nexti reverse-continue reverse-next reverse-nexti reverse-stepi "
+        "stepi until"
+    ).split()
 
     def __init__(self):
         super().__init__("armsnap leaving", gdb.COMMAND_SUPPORT)
         run_before(("reverse-step", "reverse-finish"), "armsnap leaving")
+        run_before(self.OTHERS, "armsnap leaving off")
 
     # No `dont_repeat`: that would keep an empty line from repeating the move.
     def invoke(self, argument, from_tty):
-        if not served_by_armsnap():
+        AtCall.remove()
+        if argument == "off" or not served_by_armsnap():
             return
         frame = gdb.selected_frame()
         while frame and frame.type() == gdb.INLINE_FRAME:
