@@ -5,7 +5,7 @@ use crate::decode;
 use crate::snapshot::{MemoryNote, ProgramNote, model};
 use crate::tfile;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An assumption, a contradiction, or a fault of what an endpoint serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +41,20 @@ impl fmt::Display for Note {
             Self::FurtherProgram { path } => write!(
                 f,
                 "only one program is reported to clients; for this one type: add-symbol-file {}",
-                path.display()
+                argument(path)
             ),
         }
     }
+}
+
+/// Formats a file name as an argument of a GDB command, quoted if necessary.
+fn argument(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    if path.chars().all(is_plain) {
+        return path.into_owned();
+    }
+    format!("\"{}\"", path.replace('\\', r"\\").replace('"', "\\\""))
 }
 
 /// A note on a core of an endpoint.
