@@ -13,12 +13,14 @@ use super::execution::standing;
 use super::history_registers::{self, HistoryRegister};
 use super::libraries;
 use super::memory::MemoryView;
+use super::past_values::PATIENCE;
 use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer};
 use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
 use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs, write_packet};
 use crate::remote_protocol::hex::{self, parse_hex};
+use crate::stop::Cancel;
 
 /// How to handle a packet.
 pub(super) enum Answer {
@@ -232,13 +234,14 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
     target.selection.reads_memory();
     let thread = target.selection.read();
-    let shown = target.past_memory.shown(
-        &target.endpoint,
-        &mut target.positions,
-        thread,
-        address,
-        length,
-    );
+    let shown = if target.is_past_view_known(thread) {
+        let (endpoint, positions) = (&target.endpoint, &mut target.positions);
+        target
+            .past_memory
+            .shown(endpoint, positions, thread, address, length)
+    } else {
+        0
+    };
     let moment = target.moment(thread);
     let core = target.core(thread)?;
     let mut bytes = vec![0; shown];
@@ -248,7 +251,7 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     if count == shown && shown < length && target.memory_view == MemoryView::Current {
         recovered(target, thread, address, (length, &mut bytes));
     }
-    if bytes.is_empty() && length != 0 {
+    if bytes.is_empty() {
         return Some(NO_MEMORY.to_vec());
     }
     let mut reply = Vec::with_capacity(2 * bytes.len());
@@ -266,15 +269,17 @@ fn recovered(
 ) {
     /// Small, because bytes recovered beyond the first unknown one are discarded.
     const PIECE: usize = 256;
+    let cancel = Cancel::after(PATIENCE);
     let endpoint = Arc::clone(&target.endpoint);
     while bytes.len() < length
+        && !cancel.is_requested()
         && let Some(next) = address.checked_add(bytes.len() as u64)
     {
         let mut known = vec![None; PIECE.min(length - bytes.len())];
         let positions = &mut target.positions;
         target
             .past_values
-            .memory(&endpoint, positions, thread, next, &mut known);
+            .memory(&endpoint, positions, (thread, next), &mut known, &cancel);
         let values = known.iter().map_while(|byte| Some(byte.as_ref()?.value));
         bytes.extend(values);
         if known.iter().any(Option::is_none) {
@@ -287,9 +292,10 @@ fn recovered(
 fn registers(target: &mut SnapshotTarget) -> Option<Vec<u8>> {
     let endpoint = Arc::clone(&target.endpoint);
     let thread = target.selection.read();
+    let cancel = Cancel::after(PATIENCE);
     let bytes: Option<Vec<_>> = endpoint
         .block()
-        .map(|register| target.register(thread, register))
+        .map(|register| target.register(thread, register, &cancel))
         .collect();
     Some(known_or_not(&bytes?.concat()))
 }
@@ -312,7 +318,8 @@ fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     }
     let endpoint = Arc::clone(&target.endpoint);
     let register = endpoint.description.register(number)?;
-    let bytes = target.register(target.selection.read(), register)?;
+    let cancel = Cancel::after(PATIENCE);
+    let bytes = target.register(target.selection.read(), register, &cancel)?;
     if target.takes_unknown_for_value && bytes.contains(&None) {
         return Some(NO_MEMORY.to_vec());
     }

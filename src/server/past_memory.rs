@@ -139,7 +139,6 @@ impl PastMemory {
         if self.searched != Some((thread, position))
             && let Some(history) = positions.history(thread)
         {
-            self.searched = Some((thread, position));
             for direction in [Direction::Backward, Direction::Forward] {
                 for event in history.entries(position, direction).take(LINES) {
                     if let Entry::Run { range, .. } = event.entry {
@@ -148,6 +147,7 @@ impl PastMemory {
                     }
                 }
             }
+            self.searched = Some((thread, position));
         }
         self.code.contains(&(at / PAGE))
     }

@@ -24,8 +24,9 @@ use crate::snapshot::recording::Recording;
 use crate::stop::Cancel;
 use crate::timeline::{History, PointKind, Position};
 
-/// Time limit of a request; clients wait up to two seconds for the reply.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// Time limit of a request, whatever the number of registers and bytes in it; clients wait up to two
+/// seconds for the reply.
+pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
 /// Time limit of examining a stop: clients wait for it without limit, and can interrupt it. Most
 /// often all history that fits into memory is solved by then.
 const AT_STOP: Duration = Duration::from_secs(10);
@@ -188,42 +189,45 @@ impl PastValues {
         Some(registers)
     }
 
-    /// Returns a register of a core at its position, with `None` for unknown bytes.
+    /// Returns a register of a core at its position, with `None` for unknown bytes, and for those that
+    /// could not be computed in time.
     pub fn register(
         &mut self,
         endpoint: &Endpoint,
         positions: &mut Positions,
-        thread: Tid,
-        register: &RegisterDescription,
+        (thread, register): (Tid, &RegisterDescription),
+        cancel: &Cancel,
     ) -> Option<Bytes> {
         let shown = positions.register(thread, register)?;
         let found = Places::of(endpoint.architecture(), &register.name);
         let (Some(places), Some(position)) = (found, past_position(positions, thread)) else {
             return Some(shown);
         };
-        let cancel = Cancel::after(PATIENCE);
-        let Some(known) = self.registers(endpoint, positions, (thread, position), &cancel) else {
+        if cancel.is_requested() {
+            return Some(shown);
+        }
+        let Some(known) = self.registers(endpoint, positions, (thread, position), cancel) else {
             return Some(shown);
         };
         Some(places.bytes(&known, register).unwrap_or(shown))
     }
 
-    /// Fills `out` with the memory at the position of a core, where it is known.
+    /// Fills `out` with the memory at the position of a core, where it is known and could be computed
+    /// in time.
     pub fn memory(
         &mut self,
         endpoint: &Endpoint,
         positions: &mut Positions,
-        thread: Tid,
-        address: u64,
+        (thread, address): (Tid, u64),
         out: &mut [Option<Known<u8>>],
+        cancel: &Cancel,
     ) {
         let Some(position) = past_position(positions, thread) else {
             return;
         };
-        let cancel = Cancel::after(PATIENCE);
         if let Some((recovery, history)) = self.of(endpoint, positions, thread)
             && recovery
-                .memory(history, position, address, out, &cancel)
+                .memory(history, position, address, out, cancel)
                 .is_none()
         {
             out.fill(None);

@@ -214,6 +214,15 @@ impl Session {
         None
     }
 
+    /// Returns whether the client no longer waits for the reply to its packet.
+    ///
+    /// GDB does not report when its user interrupts a command: it continues with the next packet, and
+    /// would take a late reply for the reply to it. (With acknowledgements, a client resends its packet
+    /// instead.)
+    fn is_abandoned(&self, client: &dyn Client) -> bool {
+        !self.acknowledges && client.meanwhile() == Meanwhile::SendsPacket
+    }
+
     fn acknowledge(&self, out: &mut Vec<u8>) {
         if self.acknowledges {
             out.push(b'+');
@@ -235,11 +244,16 @@ impl Session {
         // With acknowledgements, a client resends a packet that it waits for.
         let cancel = client.cancel(!self.acknowledges);
         let places = self.target.positions.places();
-        let answer = stop::catch(|| packets::answer(&mut self.target, packet));
-        let answer = answer.unwrap_or_else(|Stopped| {
-            self.target.come_back(places.clone());
-            Answer::Reply(MALFORMED.to_vec())
-        });
+        let answer = match stop::catch(|| packets::answer(&mut self.target, packet)) {
+            Ok(answer) => answer,
+            Err(Stopped) => {
+                self.target.come_back(places.clone());
+                if self.is_abandoned(client) {
+                    return None;
+                }
+                Answer::Reply(MALFORMED.to_vec())
+            }
+        };
         match answer {
             Answer::Reply(_)
                 if packets::is_of_files(&self.target, packet) && self.cut_file().is_some() =>
@@ -281,18 +295,14 @@ impl Session {
                 }
             }
             Answer::Monitor(command) => {
-                // GDB does not report when its user interrupts a command: it continues with the next
-                // packet, and would take a late reply for the reply to it. (With acknowledgements, a
-                // client resends its packet instead.)
                 let target = &mut self.target;
                 let done = stop::catch(|| monitor::run(target, &command, &cancel));
                 let text = done.unwrap_or_else(|Stopped| {
                     self.target.come_back(places);
                     monitor::STOPPED.to_owned()
                 });
-                let meanwhile = client.meanwhile();
-                self.interrupted |= meanwhile == Meanwhile::Interrupts;
-                if meanwhile == Meanwhile::SendsPacket && !self.acknowledges {
+                self.interrupted |= client.meanwhile() == Meanwhile::Interrupts;
+                if self.is_abandoned(client) {
                     return None;
                 }
                 let text = self.cut_file().unwrap_or(text);

@@ -28,6 +28,7 @@ use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
 use crate::snapshot::libraries;
 use crate::snapshot::memory::Moment;
+use crate::stop::Cancel;
 
 /// One client's view of an endpoint.
 pub struct SnapshotTarget {
@@ -101,6 +102,20 @@ impl SnapshotTarget {
         }
     }
 
+    /// Returns whether the addresses that the client reads are those of the code at the position of a
+    /// core. What is known of memory at past positions is known by them; another space, memory device or
+    /// table is known only at the halted state.
+    pub(super) fn is_past_view_known(&self, thread: Tid) -> bool {
+        let is_current = match self.memory_view {
+            MemoryView::Current => true,
+            MemoryView::Space(space) => self
+                .core(thread)
+                .is_some_and(|core| core.space.space == space),
+            MemoryView::Device(_) | MemoryView::Tables(_) => false,
+        };
+        is_current || self.past_memory.mode == Mode::Final || self.positions.past(thread).is_none()
+    }
+
     /// Returns the number of what the client sees of a core: the register `$position`.
     pub(super) fn shown_position(&self, thread: Tid) -> u64 {
         match self.positions.number(thread) {
@@ -162,10 +177,11 @@ impl SnapshotTarget {
         &mut self,
         thread: Tid,
         register: &RegisterDescription,
+        cancel: &Cancel,
     ) -> Option<Bytes> {
         let (endpoint, positions) = (Arc::clone(&self.endpoint), &mut self.positions);
         self.past_values
-            .register(&endpoint, positions, thread, register)
+            .register(&endpoint, positions, (thread, register), cancel)
     }
 
     /// Restores the positions of the cores after an interrupted request.

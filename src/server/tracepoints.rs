@@ -141,10 +141,7 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
                     });
                 }
                 Some(HistoryRegister::Isa) => {
-                    let isa = frames
-                        .isa(frame)
-                        .or_else(|| target.positions.isa(target.selection.read()));
-                    return Some(history_registers::isa_value(isa).into());
+                    return Some(history_registers::isa_value(frames.isa(frame)).into());
                 }
                 None => {}
             }
@@ -155,7 +152,13 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
                 Some(register) => complete(bytes, register),
                 None => bytes,
             });
-            bytes.map_or_else(|| MALFORMED.to_vec(), |bytes| known_or_not(&bytes))
+            match bytes {
+                Some(bytes) if target.takes_unknown_for_value && bytes.contains(&None) => {
+                    NO_MEMORY.to_vec()
+                }
+                Some(bytes) => known_or_not(&bytes),
+                None => MALFORMED.to_vec(),
+            }
         }
         [b'm', arguments @ ..] => {
             let Some((address, length)) = pair(arguments, b',') else {
@@ -167,7 +170,7 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
                 address,
                 length.min(MAX_PACKET / 2 - 8),
             );
-            if bytes.is_empty() && length > 0 {
+            if bytes.is_empty() {
                 return Some(NO_MEMORY.to_vec());
             }
             let mut reply = Vec::with_capacity(2 * bytes.len());

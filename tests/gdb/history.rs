@@ -2,7 +2,8 @@
 
 use crate::support::gdb::{ends_of_history, forget_registers, gdb_version, session, shared};
 use crate::support::history::in_gdb::{self, walk, walks};
-use crate::support::history::{Step, decoded};
+use crate::support::history::{Client, Step, decoded};
+use armsnap::server::Options;
 
 const TC2: &str = "tc2-ptm-rstk-t32";
 const ACK: &str = "001-ack_test";
@@ -117,6 +118,58 @@ fn moves_stop_at_gaps_and_at_both_ends() {
         "{text}"
     );
     assert!(text.contains("= 0x80000594"), "{text}");
+}
+
+#[test]
+fn nothing_is_known_at_a_gap() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let mut client = Client::new(&snapshot, &Options::default());
+    while client.go("bc").signal != 29 {}
+    let text = client.monitor("registers");
+    assert_eq!(text, "no register is known at a gap in history\n");
+    // Its program counter is where execution continues.
+    let text = client.monitor("goto time soon");
+    assert_eq!(text, "expected a number, found \"soon\"\n");
+}
+
+/// What is assumed constant at past positions is known by the addresses of the code.
+#[test]
+fn other_spaces_are_not_shown_at_past_positions() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let pc = Client::new(&snapshot, &Options::default()).go("bs").pc;
+    let pc = pc.unwrap();
+    // Other bytes there in another space than that of the core.
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(&snapshot).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().is_file() {
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
+    std::fs::write(copy.path().join("other.bin"), [1, 2, 3, 4]).unwrap();
+    let core = copy.path().join("device1.ini");
+    let mut text = std::fs::read_to_string(&core).unwrap();
+    text += &format!("\n[dump_other]\nfile=other.bin\nspace=N\naddress={pc:#x}\nlength=4\n");
+    std::fs::write(&core, text).unwrap();
+
+    let mut client = Client::new(copy.path(), &Options::default());
+    let request = format!("m{pc:x},4");
+    client.monitor("space N");
+    assert_eq!(client.ask(&request), ["01020304"]);
+    client.go("bs");
+    let hidden = client.ask(&request);
+    assert!(hidden[0].starts_with('E'), "{hidden:?}");
+    client.monitor("memory final");
+    assert_eq!(client.ask(&request), ["01020304"]);
+    client.monitor("memory unavailable");
+    for space in ["current", "S"] {
+        client.monitor(&format!("space {space}"));
+        let shown = client.ask(&request);
+        assert!(
+            shown[0].len() >= 4 && !shown[0].starts_with("0102"),
+            "{shown:?}"
+        );
+    }
 }
 
 #[test]

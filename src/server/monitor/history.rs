@@ -12,6 +12,7 @@ use crate::program::disassembly::Disassembler;
 use crate::quantity::{Address, Isa};
 use crate::recover::Level;
 use crate::report::history as words;
+use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
 use crate::snapshot::model::Note;
 use crate::stop::Cancel;
@@ -336,7 +337,7 @@ fn code(
     let mut bytes = [0; 4];
     let known = target
         .endpoint
-        .read(core, &target.memory_view, moment, pc.0, &mut bytes);
+        .read(core, &MemoryView::Current, moment, pc.0, &mut bytes);
     let size = branch::size(isa, [bytes[0], bytes[1]]);
     Some(bytes[..known.min(size)].to_vec())
 }
@@ -360,21 +361,21 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         return String::new();
     };
     let found = match words[..] {
-        ["begin"] => Ok(history.begin()),
-        ["end"] => Ok(history.end()),
-        ["time", time] => number(time)
-            .ok_or(())
-            .map(|time| history.seek_time(time))
-            .and_then(|found| found.ok_or(())),
+        ["begin"] => Some(history.begin()),
+        ["end"] => Some(history.end()),
+        ["time" | "cycle", text] if number(text).is_none() => {
+            return format!("expected a number, found {text:?}\n");
+        }
+        ["time", time] => number(time).and_then(|time| history.seek_time(time)),
         ["cycle", cycle] => match number(cycle) {
             Some(cycle) => match history.seek_cycle_unless(cycle, cancel) {
-                Some(found) => found.ok_or(()),
+                Some(found) => found,
                 None => return STOPPED.to_owned(),
             },
-            None => Err(()),
+            None => None,
         },
         [position] => match position.parse::<Position>() {
-            Ok(position) => Ok(position),
+            Ok(position) => Some(position),
             Err(error) => return format!("{error}, begin, end, time T or cycle N\n"),
         },
         _ => {
@@ -383,7 +384,7 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         }
     };
     match found {
-        Ok(position) if target.positions.set(thread, position) => {
+        Some(position) if target.positions.set(thread, position) => {
             target.positions.along(thread);
             let mut text = format!("{name} at {position}\n");
             text += &about(target, thread, position, cancel);

@@ -81,7 +81,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
         "recover" => recover::run(target, rest),
         "why" => why::origin(target, rest, cancel),
         "uses" => why::uses(target, rest, cancel),
-        "registers" => registers::run(target, rest),
+        "registers" => registers::run(target, rest, cancel),
         "space" => space::run(target, rest),
         "translate" => translate::translate(target, rest),
         "maps" => translate::maps(target, rest),

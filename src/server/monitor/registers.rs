@@ -9,16 +9,23 @@ use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
 use crate::server::cores::Core;
 use crate::server::endpoint::Endpoint;
+use crate::server::monitor::STOPPED;
 use crate::server::past_values::{Places, past_position};
 use crate::server::target::SnapshotTarget;
 use crate::stop::Cancel;
 use crate::timeline::Position;
 
+/// Message at a gap.
+const AT_GAP: &str = "no register is known at a gap in history\n";
+
 /// Lists the registers with matching names of the selected core.
-pub(super) fn run(target: &mut SnapshotTarget, pattern: &str) -> String {
+pub(super) fn run(target: &mut SnapshotTarget, pattern: &str, cancel: &Cancel) -> String {
     let thread = target.selection.user();
-    if let Some(position) = past_position(&target.positions, thread) {
-        return past(target, (thread, position), pattern);
+    if target.positions.past(thread).is_some() {
+        return match past_position(&target.positions, thread) {
+            Some(position) => past(target, (thread, position), pattern, cancel),
+            None => AT_GAP.to_owned(),
+        };
     }
     match target.core(thread) {
         Some(core) => list(&target.endpoint, core, pattern),
@@ -27,11 +34,18 @@ pub(super) fn run(target: &mut SnapshotTarget, pattern: &str) -> String {
 }
 
 /// Lists the registers that can be recovered at a past position, with their status.
-fn past(target: &mut SnapshotTarget, at: (Tid, Position), pattern: &str) -> String {
+fn past(
+    target: &mut SnapshotTarget,
+    at: (Tid, Position),
+    pattern: &str,
+    cancel: &Cancel,
+) -> String {
     let endpoint = Arc::clone(&target.endpoint);
-    let cancel = Cancel::default();
     let (values, positions) = (&mut target.past_values, &mut target.positions);
-    let known = values.registers(&endpoint, positions, at, &cancel);
+    let known = values.registers(&endpoint, positions, at, cancel);
+    if known.is_none() && cancel.is_requested() {
+        return STOPPED.to_owned();
+    }
     let mut text = String::new();
     for register in endpoint.description.registers() {
         if !matches(pattern, &register.name) {

@@ -30,6 +30,7 @@ pub(super) fn translate(target: &SnapshotTarget, address: &str) -> String {
         regime.name(),
         core.name
     );
+    text.push_str(past_note(target));
     for note in regime.notes() {
         let _ = writeln!(text, "  {note}");
     }
@@ -88,6 +89,7 @@ pub(super) fn maps(target: &SnapshotTarget, from: &str) -> String {
         Err(reason) => return reason,
     };
     let mut text = format!("regime {} of {}\n", regime.name(), core.name);
+    text.push_str(past_note(target));
     if regime.is_identity() {
         text.push_str("every address is its own translation\n");
         return text;
@@ -119,6 +121,14 @@ pub(super) fn maps(target: &SnapshotTarget, from: &str) -> String {
         let _ = writeln!(text, "there may be more: monitor maps {at:#x}");
     }
     text
+}
+
+/// The note at a past position.
+fn past_note(target: &SnapshotTarget) -> &'static str {
+    match target.positions.past(target.selection.user()) {
+        Some(_) => "  by the tables and registers of the halted state, not of this position\n",
+        None => "",
+    }
 }
 
 /// The regime in which the selected core reads memory now.
