@@ -66,6 +66,8 @@ pub struct Log<'m> {
     head: u64,
     next: u64,
     left: u64,
+    /// The number of bytes of text that further records may have: blocks do not overlap.
+    unread: u64,
 }
 
 /// Offsets and sizes of a descriptor's parts.
@@ -146,6 +148,7 @@ impl<'m> Log<'m> {
             head,
             next: tail,
             left,
+            unread: 1 << size_bits,
         })
     }
 
@@ -157,7 +160,7 @@ impl<'m> Log<'m> {
         }
     }
 
-    fn record(&self, id: u64) -> Option<Record> {
+    fn record(&mut self, id: u64) -> Option<Record> {
         let Layout {
             descriptor,
             state,
@@ -184,12 +187,12 @@ impl<'m> Log<'m> {
         let end = long(self.memory, block.wrapping_add(self.layout.end))?;
         Some(Record {
             time,
-            text: self.text(begin, end, length.into()),
+            text: self.text(id, (begin, end), length.into()),
         })
     }
 
     /// The text of a block, which starts with the ID of its descriptor.
-    fn text(&self, begin: u64, end: u64, length: u64) -> Option<Vec<u8>> {
+    fn text(&mut self, id: u64, (begin, end): (u64, u64), length: u64) -> Option<Vec<u8>> {
         // Blocks without text have odd positions.
         if begin & 1 == 1 || end & 1 == 1 {
             return Some(Vec::new());
@@ -202,9 +205,13 @@ impl<'m> Log<'m> {
                 _ => begin = 0,
             }
         }
-        let room = (end - begin).saturating_sub(8);
-        let at = self.texts.wrapping_add(begin).wrapping_add(8);
-        bytes(self.memory, at, length.min(room) as usize)
+        let length = length.min((end - begin).saturating_sub(8));
+        let block = self.texts.wrapping_add(begin);
+        if long(self.memory, block)? != id {
+            return None;
+        }
+        self.unread = self.unread.checked_sub(length)?;
+        bytes(self.memory, block.wrapping_add(8), length as usize)
     }
 }
 

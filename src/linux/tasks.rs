@@ -22,6 +22,7 @@ pub struct Layout {
     name: u64,
     state: u64,
     state_size: usize,
+    exit_state: Option<u64>,
     stack: u64,
     /// Saved x29, sp, pc.
     context: [u64; 3],
@@ -85,6 +86,7 @@ impl Layout {
             name: member("comm")?,
             state,
             state_size,
+            exit_state: optional("exit_state"),
             stack: member("stack")?,
             context: [
                 member("thread.cpu_context.fp")?,
@@ -108,6 +110,9 @@ impl Layout {
             4 => u64::from(word(memory, at(self.state))?),
             _ => long(memory, at(self.state))?,
         };
+        // Its bits are others.
+        let exit = self.exit_state.and_then(|offset| word(memory, at(offset)));
+        let state = state | u64::from(exit.unwrap_or(0));
         let context = self.context.map(|offset| long(memory, at(offset)));
         let runs = self.on_cpu.and_then(|offset| word(memory, at(offset)));
         let runs = runs.map(|number| number != 0);
@@ -224,13 +229,15 @@ impl Task {
             0 if self.runs == Some(true) => ('R', "running"),
             0 => ('R', "ready to run"),
             state if state & 0x402 == NO_LOAD | 2 => ('I', "idle"),
+            state if state & 0x20 != 0 => ('Z', "ended"),
             state if state & 1 != 0 => ('S', "sleeping"),
             state if state & 2 != 0 => ('D', "waiting"),
             state if state & 4 != 0 => ('T', "stopped"),
             state if state & 8 != 0 => ('t', "traced"),
-            state if state & 0x30 != 0 => ('Z', "ended"),
             state if state & 0x40 != 0 => ('P', "parked"),
-            state if state & 0x80 != 0 => ('X', "ended"),
+            state if state & 0x90 != 0 => ('X', "ended"),
+            // TASK_WAKING and TASK_NEW.
+            state if state & 0xa00 != 0 => ('R', "ready to run"),
             _ => ('?', "state not known"),
         }
     }

@@ -110,6 +110,27 @@ fn the_log_is_read_from_its_rings() {
 }
 
 #[test]
+fn texts_that_records_share_are_not_read_again_and_again() {
+    // All refer to the block of the first, or to overlapping ones.
+    let (info, memory) = log(&[(2, 0x100, 0x180, &[b'a'; 100][..]); 8]);
+    let texts = Log::of(&info, &memory).unwrap();
+    let texts: Vec<_> = texts.filter_map(|record| record.text).collect();
+    assert_eq!(texts.len(), 1);
+    let begins = (0..8).map(|number| 0x100 + 8 * number);
+    let all = [0; 0xa0];
+    let records: Vec<_> = begins
+        .map(|begin| (2, begin, begin + 0xa8, &all[..]))
+        .collect();
+    let (info, mut memory) = log(&records);
+    for (id, (_, begin, ..)) in (FIRST..).zip(&records) {
+        memory.long(TEXTS + begin % 256, id & ((1 << 62) - 1));
+    }
+    let texts = Log::of(&info, &memory).unwrap();
+    let read: usize = texts.filter_map(|record| Some(record.text?.len())).sum();
+    assert!(read <= 256, "{read}");
+}
+
+#[test]
 fn a_damaged_log_ends() {
     let records: &[(u64, u64, u64, &[u8])] =
         &[(2, 0x1c0, 0x1e0, b"first"), (2, 0, 0x20, b"second")];
@@ -191,6 +212,7 @@ fn kernel_types() -> Vec<u8> {
                 ("thread", 3, 448),
                 ("signal", 1, 704),
                 ("thread_node", 1, 768),
+                ("exit_state", 1, 1600),
             ],
         ),
         ("signal_struct", &[("thread_head", 1, 64)]),
@@ -317,6 +339,15 @@ fn tasks_are_listed_with_their_threads() {
     );
     let letters: String = found.iter().map(|task| task.doing().0).collect();
     assert_eq!(letters, "RSDI");
+    // A zombie: TASK_DEAD and EXIT_ZOMBIE. One that has been created (TASK_NEW).
+    let mut changed = tasks();
+    changed.put(TASK + 0x1000, &0x80_u32.to_le_bytes());
+    changed.put(TASK + 0x1000 + 200, &0x20_u32.to_le_bytes());
+    changed.put(TASK + 0x2000, &0x800_u32.to_le_bytes());
+    let (found, _) = layout.all(&changed, TASK);
+    let letters: String = found.iter().map(|task| task.doing().0).collect();
+    assert_eq!(letters, "RZDR");
+    let found = layout.all(&memory, TASK).0;
     let frames = found[1].frames(&memory);
     assert_eq!(frames, [0xffff_8000_0800_0010, 0xffff_8000_0800_0020]);
     // Its registers are not on its stack.

@@ -16,12 +16,16 @@ use crate::server::cores::Core;
 use crate::server::target::SnapshotTarget;
 use crate::snapshot::memory::Dumps;
 use crate::snapshot::memory::translated::Translated;
+use crate::text::one_line;
 use crate::translation::Regime;
 
 /// The most records of the log that are listed, unless the user wants more.
 const RECORDS: u64 = 10_000;
-/// The most places that are tried to find something in memory.
+/// The most text of the log that is shown at once, in bytes.
+const MAX_TEXT: usize = 16 << 20;
+/// The most places that are tried to find something in memory, and the size of the types there in all.
 const TRIED: usize = 4096;
+const TRIED_TYPES: usize = 256 << 20;
 
 /// A kernel's memory, through its own tables.
 struct Kernel<'t> {
@@ -89,13 +93,23 @@ impl<'t> Kernel<'t> {
     /// The layout of tasks in memory, and the address of the first one.
     fn tasks(&self) -> Result<(Layout, u64), String> {
         let physical = self.translated.physical();
-        let mut types = self.places(btf::START).into_iter().filter_map(|place| {
+        let mut left = TRIED_TYPES;
+        let types = self.places(btf::START).into_iter().map_while(|place| {
             let bytes = physical.slice(Address(place), Space::Np);
-            Some(Layout::of(&Btf::read(bytes)?))
+            left = left.checked_sub(btf::length(bytes).unwrap_or(0))?;
+            Some(Btf::read(bytes).map(|types| Layout::of(&types)))
         });
         // Modules have types of their own; only those of the kernel include tasks.
-        let first = types.next();
-        let layout = first.into_iter().chain(types).reduce(Result::or);
+        let mut layout = None;
+        for found in types.flatten() {
+            match found {
+                Ok(found) => {
+                    layout = Some(Ok(found));
+                    break;
+                }
+                Err(why) => layout = layout.or(Some(Err(why))),
+            }
+        }
         let layout = layout.ok_or(
             "no types: the kernel's BTF is not in the snapshot's memory (CONFIG_DEBUG_INFO_BTF)\n",
         )?;
@@ -150,6 +164,12 @@ pub(super) fn dmesg(target: &SnapshotTarget, count: &str) -> String {
             let line = line.replace('\t', " ");
             let _ = writeln!(text, "{prefix} {line}");
         }
+        if text.len() > MAX_TEXT {
+            text.push_str(
+                "the log is too long to show it at once: monitor dmesg N shows its end\n",
+            );
+            break;
+        }
     }
     text
 }
@@ -167,7 +187,10 @@ pub(super) fn tasks(target: &SnapshotTarget) -> String {
         let _ = writeln!(
             text,
             "{:>7} {:>7}  {letter} {doing:<15}  {:#018x}  {}",
-            task.pid, task.process, task.stack, task.name
+            task.pid,
+            task.process,
+            task.stack,
+            one_line(&task.name)
         );
     }
     if let Some(why) = broken {
@@ -192,10 +215,18 @@ fn all(target: &SnapshotTarget) -> Result<Tasks<'_>, String> {
     Ok((kernel, tasks, broken))
 }
 
-/// The address of the task that a core runs in the kernel: Linux keeps it in SP_EL0.
+/// The address of the task that a core runs in the kernel: Linux keeps it in SP_EL0. With FEAT_VHE the
+/// kernel runs at EL2.
 fn current(core: &Core) -> Option<u64> {
-    let in_kernel = core.registers.value("CPSR")? >> 2 & 3 == 1;
-    core.registers.value("SP_EL0").filter(|_| in_kernel)
+    let value = |name: &str| core.registers.value(name);
+    let task = value("SP_EL0")?;
+    let in_kernel = match value("CPSR")? >> 2 & 3 {
+        1 => true,
+        // HCR_EL2.E2H, bit 34.
+        2 => value("HCR_EL2").map_or(task >> 63 == 1, |hcr| hcr >> 34 & 1 == 1),
+        _ => false,
+    };
+    in_kernel.then_some(task)
 }
 
 /// Shows a task: where it sleeps.
@@ -216,7 +247,11 @@ pub(super) fn task(target: &SnapshotTarget, pid: &str) -> String {
         let _ = writeln!(
             text,
             "{} {} (process {}): {letter} {doing}; task_struct {:#x}, kernel stack {:#x}",
-            task.pid, task.name, task.process, task.address, task.stack
+            task.pid,
+            one_line(&task.name),
+            task.process,
+            task.address,
+            task.stack
         );
         let mut cores = target.endpoint.cores.iter().zip(1..);
         if let Some((core, number)) = cores.find(|(core, _)| current(core) == Some(task.address)) {
