@@ -167,6 +167,16 @@ fn damaged_lists_of_modules_end() {
     round.long(FIRST + LIST + 8, FIRST + 2 * STEP + LIST);
     let (_, broken) = layout.all(&round, HEAD);
     assert!(broken.unwrap().contains("damaged"));
+    // One that is being loaded: the others are known. It may be the first, or the last.
+    for number in 0..3 {
+        let mut loading = memory(false, 3);
+        loading.long(FIRST + number * STEP + OWN, 0);
+        let (found, broken) = layout.all(&loading, HEAD);
+        let others = (0..3).filter(|other| *other != number);
+        assert_eq!(found, others.map(wanted).collect::<Vec<_>>());
+        assert!(broken.unwrap().contains("being loaded"));
+        assert_eq!(layout.first(&loading, HEAD), Some(FIRST + LIST));
+    }
     // A link to what is no module.
     let mut other = memory(false, 2);
     other.long(FIRST + STEP + OWN, FIRST);

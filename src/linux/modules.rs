@@ -12,6 +12,8 @@ use std::ops::Range;
 
 /// The most modules that are listed.
 const MOST: usize = 4096;
+/// The most modules that are being loaded at once.
+const LOADING: usize = 64;
 /// The most symbols of all modules.
 const MAX_SYMBOLS: usize = 1 << 20;
 /// The longest names of all functions together, in bytes: tables of damaged memory may share theirs.
@@ -118,10 +120,24 @@ impl Layout {
     }
 
     /// The first link of the list, if its head may be at an address: that of a module, or the head.
-    fn first(&self, memory: &dyn Memory, head: u64) -> Option<u64> {
-        let first = long(memory, head)?;
-        let back = long(memory, first.wrapping_add(8))? == head;
-        (back && (first == head || self.name(memory, first).is_some())).then_some(first)
+    /// Modules that are being loaded may be before.
+    pub(super) fn first(&self, memory: &dyn Memory, head: u64) -> Option<u64> {
+        let mut link = head;
+        for _ in 0..LOADING {
+            let next = long(memory, link)?;
+            if long(memory, next.wrapping_add(8))? != link {
+                return None;
+            }
+            let is_module = self.name(memory, next).is_some();
+            if is_module || (next == head && link == head) {
+                return long(memory, head);
+            }
+            if next == head {
+                return None;
+            }
+            link = next;
+        }
+        None
     }
 
     /// The name of the module with a link of the list.
@@ -145,6 +161,7 @@ impl Layout {
             code: MAX_CODE,
         };
         let mut link = head;
+        let mut why_not = None;
         let unknown = |address: u64| {
             format!("the list of modules is not whole: the memory at {address:#x} is not known")
         };
@@ -160,20 +177,29 @@ impl Layout {
                 return (out, Some(why));
             }
             if next == head {
-                return (out, None);
+                return (out, why_not);
             }
-            if out.len() == MOST {
+            if seen.len() > MOST {
                 return (
                     out,
                     Some(format!("only the first {MOST} modules are listed")),
                 );
             }
-            let Some(name) = self.name(memory, next) else {
-                let why = format!("the list of modules is damaged: no module at {next:#x}");
-                return (out, Some(why));
-            };
-            let base = next.wrapping_sub(self.list);
-            out.push(self.module(memory, base, name, &mut left));
+            // One that is being loaded has neither symbols nor a pointer to itself.
+            match self.name(memory, next) {
+                Some(name) => {
+                    let base = next.wrapping_sub(self.list);
+                    out.push(self.module(memory, base, name, &mut left));
+                }
+                None => {
+                    why_not.get_or_insert_with(|| {
+                        format!(
+                            "no module at {next:#x} in the list of modules: it was being loaded, \
+                             or is damaged"
+                        )
+                    });
+                }
+            }
             link = next;
         }
     }
