@@ -84,9 +84,16 @@ impl Info {
             Some(size) => 64 - size,
             None => number("NUMBER(VA_BITS)")?,
         };
+        let granule = number("PAGESIZE")?;
+        let mut high_table = table.wrapping_sub(offset);
+        // The table of a kernel for 52 bits has 1024 entries. A core without FEAT_LVA uses the last 64
+        // (`offset_ttbr1` in arch/arm64/include/asm/assembler.h).
+        if granule == 0x1_0000 && self.number("NUMBER(VA_BITS)") == Some(52) && bits == 48 {
+            high_table = high_table.wrapping_add(8 * (1024 - 64));
+        }
         Ok(KernelTables {
-            high_table: table.wrapping_sub(offset),
-            granule: number("PAGESIZE")?,
+            high_table,
+            granule,
             high_bits: u32::try_from(bits).map_err(|_| missing("possible VA_BITS"))?,
         })
     }
@@ -130,6 +137,14 @@ mod tests {
         };
         assert_eq!(info.tables(), Ok(tables));
         assert_eq!(info.address("KERNELOFFSET"), Some(0x1a0_0000));
+        // For 52 bits with 64 KiB pages, on a core that has 48, and on one that has 52.
+        let large = TEXT.replace("PAGESIZE=4096", "PAGESIZE=65536");
+        let large = large.replace("VA_BITS)=48", "VA_BITS)=52");
+        let tables = Info::read(large.as_bytes()).tables().unwrap();
+        assert_eq!((tables.high_table, tables.high_bits), (0x41a2_ee00, 48));
+        let tables = Info::read(large.replace("0x10\n", "0xc\n").as_bytes()).tables();
+        let tables = tables.unwrap();
+        assert_eq!((tables.high_table, tables.high_bits), (0x41a2_d000, 52));
         let without = Info::read(b"PAGESIZE=4096\nSYMBOL(swapper_pg_dir)=0\n");
         let reason = without.tables().unwrap_err();
         assert_eq!(
