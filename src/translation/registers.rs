@@ -21,7 +21,9 @@ impl Regimes {
         let of = |space: Space| match space {
             Space::P | Space::Sp | Space::Np => Err(NoRegime::Physical),
             Space::Root | Space::R | Space::El1R | Space::El2R => Err(NoRegime::Realm),
-            _ if has_mpu || registers.architecture() == Architecture::MProfile => Ok(identity()),
+            _ if has_mpu || registers.architecture() == Architecture::MProfile => {
+                Ok(identity(registers.architecture()))
+            }
             Space::El2 | Space::El2N | Space::H => match registers.architecture() {
                 Architecture::AArch64 => aarch64::el2(registers, World::NonSecure),
                 _ => aarch32::hyp(registers),
@@ -108,11 +110,15 @@ fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     }
 }
 
-fn identity() -> Regime {
+fn identity(architecture: Architecture) -> Regime {
     Regime {
         name: "PMSA",
         world: World::NonSecure,
-        address_bits: 32,
+        // PMSAv8-64: physical addresses have at most 52 bits.
+        address_bits: match architecture {
+            Architecture::AArch64 => 52,
+            _ => 32,
+        },
         stage1: Stage1::Identity,
         stage2: None,
         user: true,
