@@ -33,8 +33,10 @@ pub struct KernelNames {
 /// Finds the names of the kernel whose memory is in a core file; `None` if it has none that can be
 /// read.
 pub fn find(bytes: &[u8], layout: &Layout, info: &Info) -> Option<KernelNames> {
-    let text = info.address("SYMBOL(_stext)")? & !(ALIGNED - 1);
-    let at = text.wrapping_sub(info.image_offset()?);
+    let first_code = info.address("SYMBOL(_stext)")?;
+    let text = first_code & !(ALIGNED - 1);
+    let offset = info.image_offset()?;
+    let at = text.wrapping_sub(offset);
     // The kernel frees the memory before `_stext`, with the header, for other uses.
     let header = memory(bytes, layout, at, HEADER as u64);
     let header = header.filter(|header| header.get(56..60) == Some(b"ARM\x64"));
@@ -43,9 +45,23 @@ pub fn find(bytes: &[u8], layout: &Layout, info: &Info) -> Option<KernelNames> {
     let image = memory(bytes, layout, at, size.unwrap_or(SEARCHED).min(LARGEST))?;
     let symbols = Kallsyms::find(&image)?;
     // The kernel has relocated the base of its table, as it runs at its address.
-    if symbols.base()?.1 != text {
+    let (first, start) = symbols.base()?;
+    let mut found = symbols.offsets("_stext");
+    if !found.any(|offset| first.checked_add(offset.into()) == Some(first_code)) {
         return None;
     }
+    drop(found);
+    // With a boot loader that aligns the image less, it starts in the block before.
+    let (text, image) = match start == text {
+        true => (text, image),
+        false => {
+            let length = image.len() as u64;
+            (
+                start,
+                memory(bytes, layout, start.wrapping_sub(offset), length)?,
+            )
+        }
+    };
     Some(KernelNames {
         file: kernel_symbols::write(&symbols, &image, text, signed(info))?,
         text,
