@@ -21,8 +21,6 @@ use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::text::one_line;
-
 /// Bytes of a file, or made by the program. Cheap to clone; clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct Mapped {
@@ -65,8 +63,7 @@ impl Known {
     /// A message for the user, if the file was truncated.
     fn cut(&self, faulted: bool) -> Option<String> {
         let remaining = self.remaining();
-        let (path, length) = (self.path.to_string_lossy(), self.identity.length);
-        let path = one_line(&path);
+        let (path, length) = (self.path.display(), self.identity.length);
         if !faulted && remaining == length {
             return None;
         }

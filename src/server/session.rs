@@ -23,6 +23,7 @@ use crate::mapped;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, write_packet};
 use crate::remote_protocol::hex;
 use crate::stop::{self, Cancel, Stopped};
+use crate::text::one_line;
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///
@@ -237,6 +238,7 @@ impl Session {
         }
         self.checked = Instant::now();
         let cut = mapped::cut_file()?;
+        let cut = one_line(&cut);
         Some(format!("{cut}: its contents are not known any more\n"))
     }
 
