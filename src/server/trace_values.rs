@@ -31,6 +31,8 @@ pub(super) struct FrameValues {
     registers: Registers,
     /// Of the stack.
     pub stack: Pieces,
+    /// The time limit that did not suffice for them.
+    too_short: Option<Duration>,
 }
 
 impl FrameValues {
@@ -43,8 +45,8 @@ impl FrameValues {
 /// The values of the trace frames that a client looks at.
 #[derive(Debug, Default)]
 pub(super) struct TraceValues {
-    /// A core, and the numbers of its instructions; `None` if counting them took too long.
-    numbers: Option<(usize, Option<Numbers>)>,
+    /// A core, and the numbers of its instructions.
+    numbers: Option<(usize, Numbers)>,
     /// The values of the last frame.
     last: Option<FrameValues>,
 }
@@ -55,7 +57,8 @@ impl TraceValues {
         self.last.as_ref()
     }
 
-    /// Computes the values of a frame, unless it was the last one. Without a place, none are known.
+    /// Computes the values of a frame, unless it was the last one and they were computed, or took longer
+    /// than they may take now. Without a place, none are known.
     pub fn find(
         &mut self,
         place: Option<FramePlace>,
@@ -66,16 +69,22 @@ impl TraceValues {
         let level = past.level();
         let last = self.last.take();
         let Some(place) = place else { return };
-        self.last = last.filter(|last| (last.place, last.level) == (place, level));
+        let is_same = |last: &FrameValues| {
+            (last.place, last.level) == (place, level)
+                && last.too_short.is_none_or(|before| patience <= before)
+        };
+        self.last = last.filter(is_same);
         if self.last.is_none() {
             let cancel = Cancel::after(patience);
             let found = self.known(place, endpoint, (past, positions), &cancel);
+            let is_cancelled = found.is_none() && cancel.is_requested();
             let (registers, stack) = found.unwrap_or_else(|| (Registers::unknown(), Vec::new()));
             self.last = Some(FrameValues {
                 place,
                 level,
                 registers,
                 stack,
+                too_short: is_cancelled.then_some(patience),
             });
         }
     }
@@ -90,11 +99,11 @@ impl TraceValues {
         let thread = Tid::new(place.core + 1)?;
         let (recovery, history) = past.of(endpoint, positions, thread)?;
         if !matches!(&self.numbers, Some((core, _)) if *core == place.core) {
-            self.numbers = Some((place.core, Numbers::of(history, cancel)));
+            self.numbers = Some((place.core, Numbers::of(history, cancel)?));
         }
         let (_, numbers) = self.numbers.as_ref()?;
         // Trace decoded from its start may differ from trace decoded from the middle.
-        let numbers = numbers.as_ref().filter(|n| n.count() == place.executed)?;
+        let numbers = Some(numbers).filter(|n| n.count() == place.executed)?;
         let position = numbers.position(place.number)?;
         if history.place(position)?.pc() != Some(place.pc) {
             return None;
