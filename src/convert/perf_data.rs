@@ -16,7 +16,9 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::program::Program;
 use crate::snapshot::{OpenSnapshot, libraries};
 use object::{Object, ObjectSegment, SegmentFlags, elf::PF_X};
+use std::collections::BTreeSet;
 use std::io::Write;
+use std::ops::RangeInclusive;
 
 /// The process, and the number of its first thread.
 const PROCESS: u32 = 1000;
@@ -126,15 +128,16 @@ pub fn write(
     for word in [version, PMU << 32 | traced.len() as u64, 0] {
         body.extend(word.to_le_bytes());
     }
-    for (cpu, core) in traced.iter().enumerate() {
-        body.extend(unit(loaded, core.trace[0].1, cpu as u64));
+    let ids = ids(&traced)?;
+    for ((cpu, core), id) in (0..).zip(&traced).zip(&ids) {
+        body.extend(unit(loaded, core.trace[0].1, (cpu, *id)));
     }
     records.record(AUXTRACE_INFO, 0, &body)?;
     let mut stores: Vec<Stored<'_>> = Vec::new();
     for (cpu, core) in traced.iter().enumerate() {
         let body = words32(&[PROCESS, core.thread]);
         records.event(ITRACE_START, 0, body, core);
-        let id = core.trace[0].1.trace_id;
+        let id = ids[cpu];
         if version >= 2 {
             // Minor version 0: IDs are unique in the system.
             let mut record = Vec::from(u64::from(id.0).to_le_bytes());
@@ -345,8 +348,31 @@ fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
     count
 }
 
+/// The trace ID of each core in the file, where the frames are made anew: its own, or another one if that
+/// is reserved or used by a core with another buffer (CoreSight Architecture Specification, trace IDs).
+fn ids(traced: &[Traced<'_>]) -> Result<Vec<TraceId>, Error> {
+    const VALID: RangeInclusive<u8> = 1..=0x6F;
+    let own = |core: &Traced<'_>| core.trace[0].1.trace_id.0;
+    let mut used: BTreeSet<u8> = traced.iter().map(own).collect();
+    let mut given = BTreeSet::new();
+    let ids = traced.iter().map(|core| {
+        let id = own(core);
+        if VALID.contains(&id) && given.insert(id) {
+            return Ok(TraceId(id));
+        }
+        let free = VALID.clone().find(|id| used.insert(*id));
+        free.map(TraceId).ok_or_else(|| {
+            let most = VALID.count();
+            Error::Usage(format!(
+                "a system has at most {most} trace IDs: there are more cores"
+            ))
+        })
+    });
+    ids.collect()
+}
+
 /// The block of a trace unit: magic, CPU, number of parameters, parameters.
-fn unit(loaded: &OpenSnapshot, source: &CaptureSource, cpu: u64) -> Vec<u8> {
+fn unit(loaded: &OpenSnapshot, source: &CaptureSource, (cpu, trace_id): (u64, TraceId)) -> Vec<u8> {
     let device = &loaded.snapshot.devices[source.device];
     let (magic, names): (u64, &[(&str, u64, u64)]) = match source.protocol {
         Protocol::Etmv3 | Protocol::Ptm => (
@@ -388,7 +414,7 @@ fn unit(loaded: &OpenSnapshot, source: &CaptureSource, cpu: u64) -> Vec<u8> {
         let register = device.component_register(&[name], id);
         let value = register.and_then(|register| register.value.as_u64());
         word(match name.ends_with("TRACEIDR") {
-            true => source.trace_id.0.into(),
+            true => trace_id.0.into(),
             false => value.unwrap_or(assumed),
         });
     }
