@@ -22,8 +22,11 @@ const SYNC_BYTES: usize = 4096;
 /// The longest straight line of a frame, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// The most bytes of code that are traced; even trace files of gigabytes contain less.
-const MOST: u64 = 1 << 36;
+/// The most bytes of code that are traced in all: a few frames in a ring of code could otherwise become
+/// gigabytes of trace.
+const MOST: u64 = 1 << 28;
+/// The same for each frame besides.
+const MOST_PER_FRAME: u64 = 256;
 
 /// Options for encoding the trace.
 pub struct RetraceOptions {
@@ -35,6 +38,8 @@ pub struct RetraceOptions {
     pub context: Context,
     /// Addresses whose execution always produces a frame.
     pub watched: HashSet<u64>,
+    /// The number of frames.
+    pub frames: u64,
 }
 
 /// The result of encoding the frames.
@@ -82,6 +87,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     /// Creates a retracer for the executed code.
     pub fn new(options: RetraceOptions, code: C) -> Self {
         let unit = etmv4::TraceUnit::new(options.unit);
+        let left = MOST.saturating_add(MOST_PER_FRAME.saturating_mul(options.frames));
         Self {
             tracer: Tracer::new(unit, code.clone(), SYNC_BYTES),
             paths: CodePaths::new(code.clone(), options.watched.clone()),
@@ -92,7 +98,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
             previous: None,
             cycles: None,
             timestamp: None,
-            left: MOST,
+            left,
             out: Retraced::default(),
         }
     }

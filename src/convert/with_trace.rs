@@ -66,6 +66,7 @@ pub fn read(
         protocol: steps.protocol(),
         context: state(device),
         watched: steps.watched(),
+        frames: file.count() as u64,
     };
     let mut retracer = Retracer::new(retrace_options, image);
     let total = file.count() as u64;
@@ -149,8 +150,12 @@ impl Survey {
                     && let Ok(from) = usize::try_from(from)
                     && let Some(code) = bytes.get(from..)
                 {
-                    let known = survey.code.entry(place.address.0);
-                    known.or_insert_with(|| code[..code.len().min(4)].to_vec());
+                    let code = &code[..code.len().min(4)];
+                    let known = survey.code.entry(place.address.0).or_default();
+                    // A block may end within the instruction.
+                    if known.len() < code.len() {
+                        *known = code.to_vec();
+                    }
                 }
             }
         }
