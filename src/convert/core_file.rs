@@ -3,6 +3,7 @@
 use super::Error;
 use super::note::{CoreNote, Note};
 use crate::arch::{Architecture, RegisterFile, Space, state};
+use crate::check;
 use crate::program::elf::Elf;
 use crate::quantity::Address;
 use crate::snapshot::OpenSnapshot;
@@ -32,13 +33,19 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
     let devices = &loaded.snapshot.devices;
     let cores = devices.iter().enumerate();
     let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
+    let mut notes = Vec::new();
     let cores: Vec<(usize, &Device, RegisterFile)> = cores
         .map(|(index, device)| {
             let architecture = Architecture::detect(device).architecture;
-            (index, device, RegisterFile::read(device, architecture))
+            let mut registers = RegisterFile::read(device, architecture);
+            if let Some(reason) = check::placeholder(&loaded.snapshot, index) {
+                let note = CoreNote::Placeholders { reason };
+                notes.push(Note::of_core(&device.name, note));
+                registers.forget_placeholders();
+            }
+            (index, device, registers)
         })
         .collect();
-    let mut notes = Vec::new();
     let known = |(_, _, registers): &&(usize, &Device, RegisterFile)| registers.pc().is_some();
     let Some(&(first, _, ref first_registers)) = cores.iter().find(known) else {
         return Err(Error::Usage(
@@ -77,7 +84,10 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
         }
         note(b"CORE", NT_AUXV, &vector, &mut contents);
     }
-    let parts = parts(&memory, space, &mut notes);
+    let mut parts = parts(&memory, space, &mut notes);
+    if !wide {
+        fit(&mut parts, contents.len() as u64, &mut notes);
+    }
     out.write_all(&head(architecture, contents.len() as u64, &parts))?;
     out.write_all(&contents)?;
     for (address, length) in parts {
@@ -129,6 +139,25 @@ fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<Note>) -> Vec<(u64, 
     out
 }
 
+/// Leaves out memory that a 32-bit file cannot have: addresses, sizes and offsets have 32 bits.
+fn fit(parts: &mut Vec<(u64, u64)>, notes_length: u64, notes: &mut Vec<Note>) {
+    const END: u64 = 1 << 32;
+    // The headers, with room for all parts.
+    let mut offset = 52 + 32 * (parts.len() as u64 + 1) + notes_length;
+    for index in 0..parts.len() {
+        let (address, length) = parts[index];
+        let room = (END - 1 - offset).min(END.saturating_sub(address));
+        if length > room {
+            let at = address + room;
+            notes.push(Note::Memory32 { at });
+            parts[index].1 = room;
+            parts.truncate(index + usize::from(room > 0));
+            return;
+        }
+        offset += length;
+    }
+}
+
 fn entry(elf: &Elf) -> Option<u64> {
     use object::Object;
     let file = object::File::parse(elf.bytes()).ok()?;
@@ -152,8 +181,8 @@ fn note(owner: &[u8], kind: u32, contents: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The notes of a thread (`struct elf_prstatus`, `user_fpsimd_state`, `ARM_VFP`). Returns the
-/// general registers that are not known.
+/// The notes of a thread (`struct elf_prstatus`, `user_fpsimd_state`, `ARM_VFP`; the latter ones only if
+/// something is known in them). Returns the registers in them that are not known.
 fn thread(number: u32, registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
     let wide = registers.architecture() == Architecture::AArch64;
     let mut unknown = Vec::new();
@@ -181,16 +210,29 @@ fn thread(number: u32, registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<Strin
     status.extend([0; 8]);
     note(b"CORE", NT_PRSTATUS, &status, out);
     let mut state = Vec::new();
+    let mut zero = Vec::new();
+    let mut is_known = false;
     for number in 0..32 {
         let name = format!("{}{number}", if wide { "v" } else { "d" });
         let bytes = registers.core(&name).unwrap_or(&[]);
         let size = if wide { 16 } else { 8 };
-        state.extend((0..size).map(|at| bytes.get(at).copied().flatten().unwrap_or(0)));
+        let byte = |at| bytes.get(at).copied().flatten();
+        let known = (0..size).filter(|at| byte(*at).is_some()).count();
+        state.extend((0..size).map(|at| byte(at).unwrap_or(0)));
+        is_known |= known > 0;
+        zero.extend((known < size).then_some(name));
     }
     let names: &[&str] = if wide { &["fpsr", "fpcr"] } else { &["fpscr"] };
     for name in names {
-        word(registers.value(name).unwrap_or(0), false, &mut state);
+        let value = registers.value(name);
+        word(value.unwrap_or(0), false, &mut state);
+        is_known |= value.is_some();
+        zero.extend(value.is_none().then(|| (*name).to_owned()));
     }
+    if !is_known {
+        return unknown;
+    }
+    unknown.extend(zero);
     if wide {
         state.extend([0; 8]);
         note(b"CORE", NT_FPREGSET, &state, out);

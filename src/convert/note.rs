@@ -83,6 +83,11 @@ pub enum Note {
         /// The most parts.
         limit: usize,
     },
+    /// A 32-bit core file has no room for the memory from an address on.
+    Memory32 {
+        /// The address.
+        at: u64,
+    },
     /// No frame contains the exception level; one is assumed.
     AssumedLevel {
         /// The level.
@@ -165,6 +170,10 @@ impl fmt::Display for Note {
             Self::ManyParts { limit } => {
                 write!(f, "more than {limit} parts of memory: the rest is left out")
             }
+            Self::Memory32 { at } => write!(
+                f,
+                "memory from {at:#x} on is left out: a 32-bit core file has no room for it"
+            ),
             Self::AssumedLevel { level } => write!(
                 f,
                 "no frame contains the exception level: the trace assumes EL{level}"

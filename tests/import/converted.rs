@@ -71,6 +71,168 @@ fn as_ete(into: &Path) -> PathBuf {
     into.to_owned()
 }
 
+/// The recorded trace with an unformatted buffer for each of both trace units, which have the same ID.
+fn unformatted(into: &Path, id: u8) {
+    let recorded = testdata("recorded/etmv4");
+    fs::create_dir(into).unwrap();
+    for entry in fs::read_dir(&recorded).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), into.join(entry.file_name())).unwrap();
+    }
+    let trace = fs::read(recorded.join("trace.bin")).unwrap();
+    for unit in 0..2 {
+        let text = fs::read_to_string(into.join(format!("trace_{unit}.ini"))).unwrap();
+        let own = format!("TRCTRACEIDR={:#010x}", 0x10 + unit);
+        assert!(text.contains(&own), "{text}");
+        let text = text.replace(&own, &format!("TRCTRACEIDR={id:#x}"));
+        fs::write(into.join(format!("trace_{unit}.ini")), text).unwrap();
+        fs::write(
+            into.join(format!("{unit}.bin")),
+            payload(&trace, 0x10 + unit),
+        )
+        .unwrap();
+    }
+    let buffer = |n: u8| format!("[buffer{n}]\nname=ETB_{n}\nfile={n}.bin\nformat=source_data\n\n");
+    let text = format!(
+        "[trace_buffers]\nbuffers=buffer0,buffer1\n\n{}{}[core_trace_sources]\n\
+         Cortex-A57_0=ETMV4_0\nCortex-A57_1=ETMV4_1\n\n\
+         [source_buffers]\nETMV4_0=ETB_0\nETMV4_1=ETB_1\n",
+        buffer(0),
+        buffer(1)
+    );
+    fs::write(into.join("trace.ini"), text).unwrap();
+}
+
+/// The bytes of a trace ID in formatter frames (CoreSight Architecture Specification, formatter).
+fn payload(trace: &[u8], wanted: u8) -> Vec<u8> {
+    let (mut id, mut out) = (0, Vec::new());
+    for frame in trace.chunks_exact(16) {
+        for at in 0..15 {
+            let aux = frame[15] >> (at / 2) & 1;
+            match (at % 2, frame[at]) {
+                (0, byte) if byte & 1 == 1 => {
+                    // With the auxiliary bit the new ID applies after the next byte.
+                    let next = byte >> 1;
+                    if aux == 1 && at < 14 {
+                        if id == wanted {
+                            out.push(frame[at + 1]);
+                        }
+                    } else if at < 14 && next == wanted {
+                        out.push(frame[at + 1]);
+                    }
+                    id = next;
+                }
+                (0, byte) if id == wanted => out.push(byte | aux),
+                (1, byte) if frame[at - 1] & 1 == 0 && id == wanted => out.push(byte),
+                _ => {}
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn cores_get_ids_of_their_own_in_perf_data() {
+    for id in [0, 0x10] {
+        let scratch = tempfile::tempdir().unwrap();
+        let snapshot = scratch.path().join("snapshot");
+        unformatted(&snapshot, id);
+        let file = scratch.path().join("perf.data");
+        convert(&snapshot, &file, &[]);
+        let (recorded, back) = (runs(&snapshot), runs(&file));
+        assert!(recorded["ETMV4_1"].len() > 8);
+        let wanted: Vec<_> = recorded.values().collect();
+        assert_eq!(back.values().collect::<Vec<_>>(), wanted, "{id:#x}");
+    }
+}
+
+/// A snapshot of one core with these registers and dumps.
+fn one_core(directory: &Path, kind: &str, registers: &str, dumps: &[(u64, usize)]) {
+    let write = |name: &str, bytes: &[u8]| fs::write(directory.join(name), bytes).unwrap();
+    write(
+        "snapshot.ini",
+        b"[snapshot]\nversion=1.0\n\n[device_list]\ndevice0=core.ini\n",
+    );
+    let mut text = format!("[device]\nname=cpu\nclass=core\ntype={kind}\n\n[regs]\n{registers}\n");
+    for (number, (address, length)) in dumps.iter().enumerate() {
+        write(&format!("{number}.bin"), &vec![0xA5; *length]);
+        text += &format!("[dump{number}]\nfile={number}.bin\naddress={address:#x}\n");
+    }
+    write("core.ini", text.as_bytes());
+}
+
+#[test]
+fn core_files_have_no_unknown_vectors_and_no_placeholders() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("out.core");
+    let general: String = (0..31).map(|n| format!("X{n}={n}\n")).collect();
+    let state = format!("{general}SP=0x1000\nPC=0x1000\nCPSR=0x3c5\n");
+    one_core(directory.path(), "Cortex-A53", &state, &[(0x1000, 64)]);
+    let said = convert(directory.path(), &file, &[]);
+    assert!(!said.contains("unknown, 0"), "{said}");
+    let back = out.path().join("back");
+    let import = |file: &Path, back: &Path| {
+        let output = run(armsnap().arg("import").args([file, back]));
+        assert!(output.status.success(), "{}", text(&output));
+        let core = fs::read_dir(back)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let texts = core.filter_map(|path| fs::read_to_string(path).ok());
+        texts.collect::<String>()
+    };
+    let registers = import(&file, &back);
+    assert!(
+        registers.contains("X30") && !registers.contains("V0"),
+        "{registers}"
+    );
+    // One of them is known: the others are listed.
+    let more = format!("{state}V3(size:128)=0x10\n");
+    one_core(directory.path(), "Cortex-A53", &more, &[(0x1000, 64)]);
+    let said = convert(directory.path(), &file, &["--force"]);
+    assert!(
+        said.contains("unknown, 0 in the core file: v0, v1, v2, v4"),
+        "{said}"
+    );
+    // Placeholders of a core that was not stopped.
+    one_core(
+        directory.path(),
+        "Cortex-A53",
+        "PC=0xffff0000\nSP=0\nCPSR=0x1c5\n",
+        &[(0x1000, 64)],
+    );
+    let output = run(armsnap()
+        .args(["convert", "--force"])
+        .args([directory.path(), &file]));
+    assert!(
+        text(&output).contains("no core has a PC"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn core_files_of_32_bits_end_at_4_gib() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let file = out.path().join("out.core");
+    let general: String = (0..13).map(|n| format!("R{n}={n}\n")).collect();
+    let state = format!("{general}SP=0x1000\nLR=0\nPC=0x1000\nCPSR=0x1d3\n");
+    let dumps = [(0x1000, 64), (0xffff_ffc0, 128), (0x1_0000_1000, 64)];
+    one_core(directory.path(), "Cortex-A15", &state, &dumps);
+    let said = convert(directory.path(), &file, &[]);
+    assert!(
+        said.contains("memory from 0x100000000 on is left out"),
+        "{said}"
+    );
+    let elf = fs::read(&file).unwrap();
+    let word = |at: usize| u32::from_le_bytes(elf[at..at + 4].try_into().unwrap());
+    let parts: Vec<_> = (1..elf[44] as usize)
+        .map(|n| [8, 16].map(|at| word(52 + 32 * n + at)))
+        .collect();
+    assert_eq!(parts, [[0x1000, 64], [0xffff_ffc0, 64]]);
+}
+
 #[test]
 fn perf_decodes_the_branches_that_were_recorded() {
     for (name, sources) in [
