@@ -1,6 +1,6 @@
 //! The configuration of a trace source's decoders, read from its registers.
 
-use super::{Protocol, Saved, registers};
+use super::{Protocol, Saved, TraceArchitecture, registers};
 use crate::flow::{FlowConfig, Waypoints};
 use crate::protocol::{Core, ElementDecoder, PacketDecoder};
 use crate::quantity::TraceId;
@@ -77,7 +77,14 @@ impl Needed<'_> {
         }
     }
 
+    /// `etmidr` is assumed, with the version in the device's type.
     fn macrocell(&mut self, etmidr: u32) -> etm::Registers {
+        let minor = u32::from(TraceArchitecture::of(self.device).version() & 0xF);
+        let etmidr = if self.device.kind.contains('.') {
+            etmidr & !0xF0 | minor << 4
+        } else {
+            etmidr
+        };
         etm::Registers {
             etmcr: self.get(&["ETMCR"], 0x000, 0),
             etmccer: self.get(&["ETMCCER"], 0x07a, 0),
@@ -113,6 +120,8 @@ impl Config {
                     };
                     register?.value.as_u64()
                 });
+                let version = TraceArchitecture::of(device).version();
+                let values = values.or_version(etmv4::Version::new(version >> 4, version & 0xF));
                 let assumed = values.assumed();
                 notes.extend(assumed.map(|(name, assumed)| missing(device, name, assumed)));
                 let config = etmv4::Config::read(&values, core);
@@ -224,6 +233,72 @@ impl Config {
             Self::Stm(config) => {
                 visitor.visit(stm::Decoder::new(config), stm::Elements::new(config), None)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::{Register, RegisterValue};
+
+    fn read(kind: &str, registers: &[(&str, u64)]) -> (Config, Vec<String>) {
+        let registers = registers.iter().map(|&(name, value)| Register {
+            name: name.to_owned(),
+            value: RegisterValue(value.to_le_bytes().to_vec()),
+            ..Register::default()
+        });
+        let device = Device {
+            name: "unit".to_owned(),
+            kind: kind.to_owned(),
+            registers: registers.collect(),
+            ..Device::default()
+        };
+        let mut notes = Vec::new();
+        let protocol = Protocol::of(&device).unwrap();
+        let config = Config::read(&device, protocol, Core::default(), &mut notes);
+        (config, notes.into_iter().map(|note| note.text).collect())
+    }
+
+    #[test]
+    fn a_missing_id_register_has_the_version_of_the_device() {
+        let version = |kind, registers| {
+            let (config, notes) = read(kind, registers);
+            let Config::Etmv4(config) = config else {
+                panic!("{config:?}");
+            };
+            let text = notes.join("\n");
+            assert!(text.contains("is assumed"), "{text}");
+            ((config.version.major, config.version.minor), text)
+        };
+        let (found, notes) = version("ETM4.1", &[("TRCIDR0", 0)]);
+        assert_eq!(found, (4, 1));
+        assert!(notes.contains("TRCIDR1 is missing: 0x4100f413"), "{notes}");
+        let (found, _) = version("ETM4", &[("TRCDEVARCH", 0x4772_4A13)]);
+        assert_eq!(found, (4, 2));
+        let (found, _) = version("ETM4.2", &[("TRCIDR1", 0x4100_F443)]);
+        assert_eq!(found, (4, 4));
+        let (found, notes) = version("ETE1.1", &[]);
+        assert_eq!(found, (5, 1));
+        assert!(
+            notes.contains("TRCDEVARCH is missing: 0x47715a13"),
+            "{notes}"
+        );
+
+        // Bit 29 of ETMCCER: timestamps of 64 bits, since ETMv3.5 and PFTv1.1.
+        for (kind, wide) in [("ETM3.5", true), ("ETM3.4", false), ("ETM3", false)] {
+            let (config, notes) = read(kind, &[("ETMCCER", 1 << 29)]);
+            let Config::Etmv3(config) = config else {
+                panic!("{config:?}");
+            };
+            assert_eq!(config.timestamp.wide, wide, "{kind}: {notes:?}");
+        }
+        for (kind, wide) in [("PTM", true), ("PFT1.1", true), ("PTM1.0", false)] {
+            let (config, notes) = read(kind, &[("ETMCCER", 1 << 29)]);
+            let Config::Ptm(config) = config else {
+                panic!("{config:?}");
+            };
+            assert_eq!(config.timestamp.wide, wide, "{kind}: {notes:?}");
         }
     }
 }

@@ -98,19 +98,39 @@ impl Registers {
         }
     }
 
+    /// Sets the version in the register that gives it (TRCIDR1; TRCDEVARCH of an ETE), if that is
+    /// missing.
+    #[must_use]
+    pub fn or_version(mut self, version: Version) -> Self {
+        let (major, minor) = (
+            u32::from(version.major & 0xf),
+            u32::from(version.minor & 0xf),
+        );
+        let (name, mask, fields) = match self.protocol {
+            Protocol::Etmv4 => ("TRCIDR1", 0xff0, major << 8 | minor << 4),
+            Protocol::Ete => ("TRCDEVARCH", 0xf_f000, minor << 16 | major << 12),
+        };
+        for (index, (register, _)) in REGISTERS.iter().enumerate() {
+            if *register == name && self.given & (1 << index) == 0 {
+                self.values[index] = self.values[index] & !mask | fields;
+            }
+        }
+        self
+    }
+
     /// The names and assumed values of registers that decoding depends on and that are missing.
     pub fn assumed(&self) -> impl Iterator<Item = (&'static str, u32)> {
-        let (protocol, given) = (self.protocol, self.given);
-        REGISTERS
-            .iter()
+        let (protocol, given, values) = (self.protocol, self.given, self.values);
+        let names = REGISTERS.iter().map(|(name, _)| *name);
+        names
             .enumerate()
-            .filter(move |(index, (name, _))| {
+            .filter(move |(index, name)| {
                 let needed = NEEDED.contains(name)
                     && (protocol, *name) != (Protocol::Ete, "TRCIDR1")
                     || (protocol, *name) == (Protocol::Ete, "TRCDEVARCH");
                 needed && given & (1 << index) == 0
             })
-            .map(|(_, &register)| register)
+            .map(move |(index, name)| (name, values[index]))
     }
 
     fn get(&self, name: &str) -> u32 {
