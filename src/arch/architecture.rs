@@ -102,23 +102,57 @@ fn execution_state(device: &impl SavedCore) -> Option<(Architecture, String)> {
     {
         return Some((Architecture::AArch64, "AArch64 registers".to_owned()));
     }
+    if let Some(wide) = wide_value(device) {
+        return Some(wide);
+    }
+    let status = status(device);
+    let (state, is_zero) = (status.map(state_of), status.is_none_or(is_zero));
+    // AArch32 has no mode with M[4] = 0; a CPSR of 0 may be a placeholder.
+    if let Some((Architecture::AArch64, _)) = state
+        && !is_zero
+    {
+        return state;
+    }
     if ["R0", "R1", "R13", "R15"].iter().any(|name| has(name)) {
         return Some((Architecture::AArch32, "AArch32 registers".to_owned()));
     }
-    let low = device
-        .saved_registers()
-        .find(|register| {
-            ["CPSR", "PSTATE"]
-                .iter()
-                .any(|name| register.name.eq_ignore_ascii_case(name))
-        })
-        .map(|register| register.value.first().copied().unwrap_or(0))?;
-    // PSTATE.nRW, CPSR.M[4] (Arm ARM DDI 0487, C5.2.19): 0 is AArch64.
-    Some(if low & 0x10 == 0 {
+    state
+}
+
+/// A PC or SP of more than 32 bits, which only AArch64 has.
+fn wide_value(device: &impl SavedCore) -> Option<(Architecture, String)> {
+    let mut registers = device.saved_registers();
+    let wide = registers.find(|register| {
+        let name = register.name;
+        (name.eq_ignore_ascii_case("PC") || name.eq_ignore_ascii_case("SP"))
+            && !is_zero(register.value.get(4..).unwrap_or(&[]))
+    })?;
+    let text = format!("{} of more than 32 bits", wide.name);
+    Some((Architecture::AArch64, text))
+}
+
+/// The value of CPSR.
+fn status(device: &impl SavedCore) -> Option<&[u8]> {
+    let mut registers = device.saved_registers();
+    let status = registers.find(|register| {
+        ["CPSR", "PSTATE"]
+            .iter()
+            .any(|name| register.name.eq_ignore_ascii_case(name))
+    })?;
+    Some(status.value)
+}
+
+/// PSTATE.nRW, CPSR.M[4] (Arm ARM DDI 0487, C5.2.19): 0 is AArch64.
+fn state_of(status: &[u8]) -> (Architecture, String) {
+    if status.first().is_none_or(|low| low & 0x10 == 0) {
         (Architecture::AArch64, "CPSR.M[4] = 0".to_owned())
     } else {
         (Architecture::AArch32, "CPSR.M[4] = 1".to_owned())
-    })
+    }
+}
+
+fn is_zero(value: &[u8]) -> bool {
+    value.iter().all(|&byte| byte == 0)
 }
 
 fn from_registers(device: &impl SavedCore) -> Option<(Architecture, String)> {
@@ -139,7 +173,7 @@ fn from_registers(device: &impl SavedCore) -> Option<(Architecture, String)> {
             _ if name.ends_with("_EL1") || name.ends_with("_EL2") || name.ends_with("_EL3") => {
                 return Some((Architecture::AArch64, format!("register {}", register.name)));
             }
-            "R0" | "R1" | "R15" | "CPSR" if a_profile.is_none() => {
+            "R0" | "R1" | "R15" if a_profile.is_none() => {
                 a_profile = Some(register.name.to_owned());
             }
             "PC" if register.size == Some(64) => wide_pc = true,
@@ -149,7 +183,9 @@ fn from_registers(device: &impl SavedCore) -> Option<(Architecture, String)> {
     if wide_pc {
         return Some((Architecture::AArch64, "a PC of 64 bits".to_owned()));
     }
-    a_profile.map(|name| (Architecture::AArch32, format!("register {name}")))
+    wide_value(device)
+        .or_else(|| a_profile.map(|name| (Architecture::AArch32, format!("register {name}"))))
+        .or_else(|| status(device).map(state_of))
 }
 
 #[cfg(test)]
@@ -242,6 +278,37 @@ mod tests {
         ] {
             let found = Architecture::detect(&core("Cortex-A53", registers));
             assert_eq!(found.architecture, wanted, "{registers:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_aarch32_does_not_have_are_of_aarch64() {
+        use Architecture::{AArch32, AArch64};
+        for kind in ["unknown", "Cortex-A53"] {
+            let by_type = if kind == "unknown" { AArch32 } else { AArch64 };
+            for (registers, wanted) in [
+                (&[("PC", 32, 0x1000), ("CPSR", 32, 0x3c5)][..], AArch64),
+                (&[("R0", 32, 1), ("CPSR", 32, 0x3c5)][..], by_type),
+                (
+                    &[("R0", 32, 1), ("PC", 32, 0xFFFF_FF80_0808_1000)][..],
+                    AArch64,
+                ),
+                (
+                    &[("R0", 32, 1), ("SP", 32, 0xFFFF_FF80_0809_0000)][..],
+                    AArch64,
+                ),
+                (&[("R0", 32, 1), ("PC", 64, 0x1000)][..], AArch32),
+                (&[("CPSR", 32, 0x1d3)][..], AArch32),
+                // A placeholder.
+                (&[("R15", 32, 0), ("CPSR", 32, 0)][..], AArch32),
+            ] {
+                // A PC of 64 bits decides if the type does not.
+                if kind == "unknown" && registers.iter().any(|register| register.1 == 64) {
+                    continue;
+                }
+                let found = Architecture::detect(&core(kind, registers));
+                assert_eq!(found.architecture, wanted, "{kind} {registers:x?}");
+            }
         }
     }
 }
