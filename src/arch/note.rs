@@ -13,8 +13,7 @@ pub enum RegisterNote {
         /// Its size.
         bytes: usize,
     },
-    /// A register outside the core's own set is given twice with different values; the first is
-    /// used.
+    /// A register is given twice under one name with different values; the first is used.
     Twice {
         /// Its name as written.
         register: String,

@@ -1,6 +1,7 @@
 //! The known bytes of a core's registers. No value is invented.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::Architecture;
 use super::note::RegisterNote;
@@ -45,7 +46,19 @@ impl RegisterFile {
             notes: Vec::new(),
         };
         let mut views: Vec<(View, SavedRegister<'_>, usize)> = Vec::new();
+        let mut values: BTreeMap<String, &[u8]> = BTreeMap::new();
         for register in device.saved_registers() {
+            let value = significant(register.value);
+            let first = values.entry(register.name.to_ascii_lowercase());
+            if let Entry::Occupied(first) = &first {
+                if *first.get() != value {
+                    file.notes.push(RegisterNote::Twice {
+                        register: register.name.to_owned(),
+                    });
+                }
+                continue;
+            }
+            first.or_insert(value);
             if let Some(view) = views::view_of(architecture, register.name) {
                 views.push((view, register, 0));
             } else if let Some([low, high]) = views::halves_of_quad(architecture, register.name) {
@@ -177,19 +190,8 @@ impl RegisterFile {
         let mut bytes: Bytes = register.value.iter().copied().map(Some).collect();
         bytes.resize(size, Some(0));
         let key = register.name.to_ascii_lowercase();
-        match self.other_index.get(&key) {
-            Some(&index) => {
-                if self.others[index].1 != bytes {
-                    self.notes.push(RegisterNote::Twice {
-                        register: register.name.to_owned(),
-                    });
-                }
-            }
-            None => {
-                self.other_index.insert(key, self.others.len());
-                self.others.push((register.name.to_owned(), bytes));
-            }
-        }
+        self.other_index.insert(key, self.others.len());
+        self.others.push((register.name.to_owned(), bytes));
     }
 
     fn write_view(&mut self, view: &View, register: SavedRegister<'_>, from: usize) {
@@ -280,6 +282,12 @@ impl RegisterFile {
             }
         }
     }
+}
+
+/// The bytes of a value up to the last that is not zero.
+fn significant(value: &[u8]) -> &[u8] {
+    let last = value.iter().rposition(|&byte| byte != 0);
+    value.get(..last.map_or(0, |last| last + 1)).unwrap_or(&[])
 }
 
 /// Returns whether it is a register of SVE, whose length differs between threads.
@@ -412,5 +420,24 @@ mod tests {
         );
         assert_eq!(file.others().collect::<Vec<_>>(), [("ODD", 4)]);
         assert_eq!(file.notes().len(), 1);
+    }
+
+    #[test]
+    fn the_first_of_registers_with_one_name_is_used() {
+        let file = RegisterFile::read(
+            &device(&[
+                ("PC", Some(64), &[0, 0x10]),
+                ("X1", None, &[1]),
+                ("pc", Some(64), &[0, 0x20]),
+                ("X1", None, &[1, 0]),
+            ]),
+            Architecture::AArch64,
+        );
+        assert_eq!(file.value("pc"), Some(0x1000));
+        let notes: Vec<String> = file.notes().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            notes,
+            ["pc is given twice with different values: the first is shown"]
+        );
     }
 }
