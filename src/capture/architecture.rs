@@ -114,7 +114,9 @@ impl TraceArchitecture {
     /// Returns the protocol of a trace source of this architecture.
     pub const fn protocol(self) -> Option<Protocol> {
         match self {
-            Self::Etm { .. } => Some(Protocol::Etmv3),
+            Self::Etm { major: 3, .. } => Some(Protocol::Etmv3),
+            // ETMv1 and ETMv2 trace pipeline status and TRACEPKT, not packets (ARM IHI 0014Q, 5 and 6).
+            Self::Etm { .. } => None,
             Self::Pft { .. } => Some(Protocol::Ptm),
             Self::Etmv4 { .. } => Some(Protocol::Etmv4),
             Self::Ete { .. } => Some(Protocol::Ete),
@@ -213,6 +215,14 @@ mod tests {
                 "{kind}"
             );
         }
+    }
+
+    #[test]
+    fn only_etmv3_of_the_early_versions_is_decoded() {
+        let protocol = |kind| TraceArchitecture::from_type(kind).protocol();
+        assert_eq!(protocol("ETM3.0"), Some(Protocol::Etmv3));
+        assert_eq!(protocol("ETM1.3"), None);
+        assert_eq!(protocol("ETM2.0"), None);
     }
 
     #[test]

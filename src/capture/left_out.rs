@@ -18,9 +18,9 @@ pub struct LeftOut {
 pub enum Reason {
     /// It is the data trace of an ETMv4 (Debug and Trace Snapshot File Format 0.2, section 3.3.4).
     DataTrace,
-    /// Neither its type nor its ID registers determine a protocol.
+    /// Neither its type nor its ID registers determine a protocol that can be decoded.
     UnknownProtocol {
-        /// Its type.
+        /// Its architecture, or its type if that is unknown.
         kind: String,
     },
     /// An earlier source of the buffer has the same trace ID.

@@ -320,9 +320,11 @@ impl Opening<'_> {
             }
         };
         let Some((protocol, core, config)) = known else {
-            return Err(Reason::UnknownProtocol {
-                kind: device.kind.clone(),
-            });
+            let kind = match TraceArchitecture::of(device) {
+                TraceArchitecture::Unknown => device.kind.clone(),
+                architecture => architecture.to_string(),
+            };
+            return Err(Reason::UnknownProtocol { kind });
         };
         let stream = placed.stream.unwrap_or(0);
         // Stream 1 of an ETMv4 is its data trace (Debug and Trace Snapshot File Format 0.2, 3.3.4).

@@ -384,6 +384,13 @@ fn registers_not_needed_for_decoding_are_not_errors() {
 }
 
 #[test]
+fn trace_of_etmv1_is_reported_as_not_decoded() {
+    let found = findings("etm.ini", &[("PFT1.1", "ETM1.3")]);
+    let text = "etm.ini:1: warning (advice): etm: trace of ETMv1.3 cannot be decoded";
+    assert!(found.iter().any(|line| line.starts_with(text)), "{found:?}");
+}
+
+#[test]
 fn names_and_locations_are_unique() {
     let twin = [("name=etm", "name=cpu\nlocation=address:1")];
     let found = findings("etm.ini", &twin);

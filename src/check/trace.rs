@@ -1,7 +1,7 @@
 //! The trace metadata (3.3) and the registers that decoding needs (4.2).
 
 use super::{Checker, Need};
-use crate::capture::{Capture, LeftOut, Protocol, Reason, registers};
+use crate::capture::{Capture, LeftOut, Protocol, Reason, TraceArchitecture, registers};
 use crate::snapshot::model::{Buffer, BufferFormat, Device, DeviceClass, Trace};
 use crate::snapshot::topology;
 use std::collections::{HashMap, HashSet};
@@ -43,10 +43,16 @@ impl Checker<'_> {
 
     fn source(&mut self, source: &Device) {
         let Some(protocol) = Protocol::of(source) else {
-            if !source.kind.is_empty() {
-                let text = format!("{}: unknown trace protocol {}", source.name, source.kind);
-                self.advice(&source.place, "3.2.1", text);
-            }
+            let text = match TraceArchitecture::of(source) {
+                TraceArchitecture::Unknown if source.kind.is_empty() => return,
+                TraceArchitecture::Unknown => {
+                    format!("{}: unknown trace protocol {}", source.name, source.kind)
+                }
+                architecture => {
+                    format!("{}: trace of {architecture} cannot be decoded", source.name)
+                }
+            };
+            self.advice(&source.place, "3.2.1", text);
             return;
         };
         let registers = registers::registers(protocol).iter();

@@ -163,3 +163,16 @@ fn the_id_registers_distinguish_a_ptm_from_an_etm() {
     assert_eq!(decoded(&etm), decoded(&plain));
     assert!(decoded(&etm).values().sum::<usize>() > 0);
 }
+
+#[test]
+fn trace_of_etmv1_and_etmv2_is_left_out() {
+    for (etmidr, name) in [("0x4104f030", "ETMv1.3"), ("0x4104f110", "ETMv2.1")] {
+        let early = changed(&[("trace_0.ini", "0x411cf312", etmidr)]);
+        let (capture, notes) = Capture::open(&open(&early));
+        let sources = capture.buffers[0].sources.iter();
+        let names: Vec<&str> = sources.map(|source| source.name.as_str()).collect();
+        assert_eq!(names, ["PTM_1"], "{notes:?}");
+        let text = format!("PTM_0: trace of type \"{name}\" cannot be decoded");
+        assert!(notes.iter().any(|note| note.text == text), "{notes:?}");
+    }
+}
