@@ -19,6 +19,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 #[derive(Debug)]
 pub(super) struct Watch(&'static Entry);
 
+/// Whether a mapping was cut. Valid while the mapping is watched: another may have the entry later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark(&'static Entry);
+
 #[derive(Debug)]
 struct Entry {
     begin: AtomicUsize,
@@ -61,8 +65,15 @@ impl Watch {
         Self(entry)
     }
 
+    /// Returns the mark of this mapping.
+    pub const fn mark(&self) -> Mark {
+        Mark(self.0)
+    }
+}
+
+impl Mark {
     /// Returns whether bytes were read that are no longer in the file.
-    pub fn is_cut(&self) -> bool {
+    pub fn is_cut(self) -> bool {
         self.0.cut.load(Ordering::Acquire)
     }
 }

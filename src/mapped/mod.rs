@@ -38,15 +38,16 @@ enum Bytes {
 #[derive(Debug)]
 struct FileMap {
     known: Known,
-    watch: fault::Watch,
+    _watch: fault::Watch,
     map: memmap2::Mmap,
 }
 
-/// The file when it was mapped.
+/// The file when it was mapped, and whether its mapping was cut since then.
 #[derive(Clone, Debug)]
 struct Known {
     path: PathBuf,
     identity: Identity,
+    mark: fault::Mark,
 }
 
 impl Known {
@@ -61,10 +62,10 @@ impl Known {
     }
 
     /// A message for the user, if the file was truncated.
-    fn cut(&self, faulted: bool) -> Option<String> {
+    fn cut(&self) -> Option<String> {
         let remaining = self.remaining();
         let (path, length) = (self.path.display(), self.identity.length);
-        if !faulted && remaining == length {
+        if !self.mark.is_cut() && remaining == length {
             return None;
         }
         Some(if remaining < length {
@@ -93,7 +94,7 @@ fn mappings() -> MutexGuard<'static, Mappings> {
 
 impl Drop for FileMap {
     fn drop(&mut self) {
-        let cut = self.known.cut(self.watch.is_cut());
+        let cut = self.known.cut();
         let mut mappings = mappings();
         if let Some(open) = &mut mappings.open {
             open.remove(&(self.map.as_ptr() as usize));
@@ -109,7 +110,7 @@ pub fn cut_file() -> Option<String> {
     let mut mappings = mappings();
     if mappings.cut.is_none() {
         let mut open = mappings.open.iter().flat_map(HashMap::values);
-        mappings.cut = open.find_map(|known| known.cut(false));
+        mappings.cut = open.find_map(Known::cut);
     }
     mappings.cut.clone()
 }
@@ -174,7 +175,7 @@ impl Mapped {
         let Bytes::Map(map) = &*self.bytes else {
             return self.len();
         };
-        if map.watch.is_cut() && map.known.remaining() == map.known.identity.length {
+        if map.known.mark.is_cut() && map.known.remaining() == map.known.identity.length {
             // It was truncated and grew again.
             return 0;
         }
@@ -185,7 +186,7 @@ impl Mapped {
     /// Returns a message for the user if the file of these bytes was truncated.
     pub fn bytes_cut(&self) -> Option<String> {
         match &*self.bytes {
-            Bytes::Map(map) => map.known.cut(map.watch.is_cut()),
+            Bytes::Map(map) => map.known.cut(),
             Bytes::Owned(_) => None,
         }
     }
@@ -258,13 +259,18 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
     let known = Known {
         path: path.to_owned(),
         identity: Identity::of(&file)?,
+        mark: watch.mark(),
     };
     let mut mappings = mappings();
     let open = mappings.open.get_or_insert_default();
     open.insert(begin, known.clone());
     Ok(Mapped {
         range: 0..map.len(),
-        bytes: Arc::new(Bytes::Map(FileMap { known, watch, map })),
+        bytes: Arc::new(Bytes::Map(FileMap {
+            known,
+            _watch: watch,
+            map,
+        })),
     })
 }
 
@@ -400,5 +406,22 @@ mod tests {
         assert_eq!((mapped[9_999], mapped.remaining()), (1, 10_000));
         std::fs::remove_file(&path).unwrap();
         assert_eq!((mapped[9_999], mapped.remaining()), (1, 10_000));
+    }
+
+    #[test]
+    fn a_file_that_was_truncated_and_has_its_size_again_is_reported() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![0xA5_u8; 40_000]).unwrap();
+        let mapped = map(file.path()).unwrap();
+        let name = file.path().to_string_lossy().into_owned();
+        file.as_file().set_len(0).unwrap();
+        assert_eq!(mapped[39_999], 0);
+        std::fs::write(file.path(), vec![0x5A_u8; 40_000]).unwrap();
+        assert_eq!((mapped[39_999], mapped.remaining()), (0, 0));
+        let mappings = mappings();
+        let mut open = mappings.open.iter().flat_map(HashMap::values);
+        let cut = open.find_map(Known::cut);
+        assert!(cut.is_some_and(|text| text.contains(&name)));
+        drop(mappings);
     }
 }

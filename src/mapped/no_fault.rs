@@ -17,9 +17,21 @@ impl Watch {
         Self
     }
 
+    /// Returns the mark of this mapping.
+    #[allow(clippy::unused_self, reason = "as on Unix")]
+    pub const fn mark(&self) -> Mark {
+        Mark
+    }
+}
+
+/// Stands for the mark of a watched mapping.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark;
+
+impl Mark {
     /// Returns `false`.
     #[allow(clippy::unused_self, reason = "as on Unix")]
-    pub const fn is_cut(&self) -> bool {
+    pub const fn is_cut(self) -> bool {
         false
     }
 }
