@@ -8,7 +8,7 @@ mod cores;
 mod devices;
 mod trace;
 
-pub use cores::placeholder;
+pub use cores::{Placeholders, placeholder};
 
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::model::{FileLine, Severity, Snapshot};

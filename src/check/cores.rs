@@ -4,9 +4,12 @@ use super::{Checker, Need};
 use crate::arch::{Architecture, CoreType, RegisterFile, Space, state, views};
 use crate::program::elf::Machine;
 use crate::quantity::Address;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::{Device, DeviceClass, Dump, FileLine, Snapshot};
+use crate::snapshot::model::{Device, DeviceClass, Dump, FileLine};
 use crate::snapshot::program::{Program, Seen};
+use std::cell::OnceCell;
+use std::collections::HashMap;
 
 /// The parts of PSTATE, which Arm DS writes instead of CPSR.
 const CPSR_PARTS: [&str; 4] = ["CurrentEL", "DAIF", "NZCV", "SPSel"];
@@ -38,11 +41,12 @@ pub(super) fn section(core: &Device, architecture: Architecture) -> &'static str
 impl Checker<'_> {
     pub(super) fn cores(&mut self) {
         let snapshot = self.snapshot;
+        let placeholders = Placeholders::new(self.loaded);
         let mut strays = Vec::new();
         let cores = snapshot.devices.iter().enumerate();
         for (index, core) in cores.filter(|(_, d)| d.class == DeviceClass::Core) {
             self.core_registers(core);
-            let Some(why) = placeholder(snapshot, index) else {
+            let Some(why) = placeholders.why(index) else {
                 strays.extend(self.code_at_pc(index));
                 continue;
             };
@@ -66,7 +70,11 @@ impl Checker<'_> {
         memory.share(self.loaded, index);
         let held = !memory.slice(Address(pc), Space::Any).is_empty();
         let raw = |dump: &&Dump| self.loaded.elf_dump(dump).is_none();
-        let declared = core.dumps.iter().filter(raw).any(|dump| covers(dump, pc));
+        let declared = core
+            .dumps
+            .iter()
+            .filter(raw)
+            .any(|dump| covers(self.loaded, dump, pc));
         (!held && !declared).then_some(Stray {
             index,
             pc,
@@ -195,50 +203,84 @@ impl Checker<'_> {
     }
 }
 
-/// Why the registers of the core `index` are placeholders instead of machine state; `None` if they
-/// are not.
+/// Finds cores whose registers are placeholders instead of machine state.
 ///
 /// Observed behaviour: capture libraries without access to registers write `PC`, the start of the
 /// code image or 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
-pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
-    let core = snapshot.devices.get(index)?;
-    let file = read(core);
-    let general = core.registers.iter().any(|register| {
-        let view = views::view_of(file.architecture(), &register.name);
-        view.is_some_and(|view| is_general(&view.register))
-    });
-    let pc = file.pc()?;
-    if general || file.value("sp") != Some(0) {
-        return None;
-    }
-    let twin = |(other, device): (usize, &Device)| {
-        if other == index || device.class != DeviceClass::Core {
-            return false;
-        }
-        let other = read(device);
-        other.pc() == Some(pc) && other.value("sp") == Some(0)
-    };
-    let begins = core.dumps.iter().find(|dump| dump.address == pc);
-    let why = if let Some(dump) = begins {
-        format!("PC is the start of {}", dump.file)
-    } else if pc == 0 {
-        "PC is 0".to_owned()
-    } else if snapshot.devices.iter().enumerate().any(twin) {
-        "PC equals that of another core".to_owned()
-    } else if !core.dumps.is_empty() && !core.dumps.iter().any(|dump| covers(dump, pc)) {
-        "PC is in no dump".to_owned()
-    } else if core.registers.len() <= 4 {
-        "no register but PC is given".to_owned()
-    } else {
-        return None;
-    };
-    Some(format!("{why}, SP is 0, there are no general registers"))
+pub struct Placeholders<'a> {
+    loaded: &'a OpenSnapshot,
+    /// The number of cores with SP = 0, by PC; counted when first needed.
+    stackless: OnceCell<HashMap<u64, usize>>,
 }
 
-/// Whether a dump is declared to contain an address.
-fn covers(dump: &Dump, address: u64) -> bool {
+impl<'a> Placeholders<'a> {
+    /// Prepares the search in a snapshot.
+    pub fn new(loaded: &'a OpenSnapshot) -> Self {
+        let stackless = OnceCell::new();
+        Self { loaded, stackless }
+    }
+
+    /// Returns why the registers of the core `index` are placeholders; `None` if they are not.
+    pub fn why(&self, index: usize) -> Option<String> {
+        let core = self.loaded.snapshot.devices.get(index)?;
+        let file = read(core);
+        let general = core.registers.iter().any(|register| {
+            let view = views::view_of(file.architecture(), &register.name);
+            view.is_some_and(|view| is_general(&view.register))
+        });
+        let pc = file.pc()?;
+        if general || file.value("sp") != Some(0) {
+            return None;
+        }
+        let covers = |dump: &Dump| covers(self.loaded, dump, pc);
+        let begins = core.dumps.iter().find(|dump| dump.address == pc);
+        let why = if let Some(dump) = begins {
+            format!("PC is the start of {}", dump.file)
+        } else if pc == 0 {
+            "PC is 0".to_owned()
+        } else if self.stackless().get(&pc).is_some_and(|&cores| cores > 1) {
+            "PC equals that of another core".to_owned()
+        } else if !core.dumps.is_empty() && !core.dumps.iter().any(covers) {
+            "PC is in no dump".to_owned()
+        } else if core.registers.len() <= 4 {
+            "no register but PC is given".to_owned()
+        } else {
+            return None;
+        };
+        Some(format!("{why}, SP is 0, there are no general registers"))
+    }
+
+    fn stackless(&self) -> &HashMap<u64, usize> {
+        self.stackless.get_or_init(|| {
+            let mut counts = HashMap::new();
+            let devices = self.loaded.snapshot.devices.iter();
+            let cores = devices.filter(|device| device.class == DeviceClass::Core);
+            for file in cores.map(read) {
+                if let (Some(pc), Some(0)) = (file.pc(), file.value("sp")) {
+                    *counts.entry(pc).or_default() += 1;
+                }
+            }
+            counts
+        })
+    }
+}
+
+/// Same as [`Placeholders::why`], for one core.
+pub fn placeholder(loaded: &OpenSnapshot, index: usize) -> Option<String> {
+    Placeholders::new(loaded).why(index)
+}
+
+/// Whether a dump contains an address, or would if its file had its bytes. Without a length, it ends with
+/// its file.
+fn covers(loaded: &OpenSnapshot, dump: &Dump, address: u64) -> bool {
+    let in_file = || {
+        let length = loaded.length(&dump.place.file, &dump.file).ok()?;
+        let raw = loaded.elf_dump(dump).is_none();
+        length.checked_sub(dump.offset.unwrap_or(0)).filter(|_| raw)
+    };
+    let length = dump.length.or_else(in_file);
     let offset = address.checked_sub(dump.address);
-    offset.is_some_and(|offset| dump.length.is_none_or(|length| offset < length))
+    offset.is_some_and(|offset| length.is_none_or(|length| offset < length))
 }
 
 fn read(core: &Device) -> RegisterFile {
@@ -254,7 +296,9 @@ fn is_general(register: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::files::InMemory;
     use crate::snapshot::model::{Register, RegisterValue};
+    use std::sync::Arc;
 
     fn core(kind: &str, registers: &[(&str, u64)], dump: Option<u64>) -> Device {
         let registers = registers.iter().map(|&(name, value)| Register {
@@ -278,11 +322,12 @@ mod tests {
     }
 
     fn why(devices: &[Device]) -> Option<String> {
-        let snapshot = Snapshot {
-            devices: devices.to_vec(),
-            ..Snapshot::default()
-        };
-        placeholder(&snapshot, 0)
+        let mut files = InMemory::default();
+        let list = b"[snapshot]\nversion=1.0\n[device_list]\n".to_vec();
+        files.0.insert("snapshot.ini".into(), list.into());
+        let mut loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
+        loaded.snapshot.devices = devices.to_vec();
+        placeholder(&loaded, 0)
     }
 
     #[test]

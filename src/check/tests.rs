@@ -363,6 +363,20 @@ fn a_pc_in_memory_of_another_core_or_a_program_is_accepted() {
 }
 
 #[test]
+fn a_dump_without_length_ends_with_its_file() {
+    let far = ("PC=0x1004", "PC=0x80000000");
+    let found = findings("cpu.ini", &[far, ("length=16\n", "")]);
+    let text = "cpu: PC 0x80000000 is in no dump and in no program of the snapshot";
+    assert!(found.iter().any(|line| line.contains(text)), "{found:?}");
+    // The length of a missing file is not known: that is a separate finding.
+    let found = findings(
+        "cpu.ini",
+        &[far, ("length=16\n", ""), ("code.bin", "none.bin")],
+    );
+    assert!(found.iter().all(|line| !line.contains(text)), "{found:?}");
+}
+
+#[test]
 fn registers_not_needed_for_decoding_are_not_errors() {
     let all = "TRCIDR0(0x78)=0x28000EA1\nTRCIDR1(0x79)=0x4100F403\nTRCIDR2(0x7A)=0x488\n\
                TRCIDR8(0x60)=0\nTRCTRACEIDR(4)=0x10\n";

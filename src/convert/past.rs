@@ -183,7 +183,7 @@ fn at(
 fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> FinalState {
     let devices = &loaded.snapshot.devices;
     let file = RegisterFile::read(&devices[core], state.description.architecture());
-    let stateless = state.pc.is_none() || check::placeholder(&loaded.snapshot, core).is_some();
+    let stateless = state.pc.is_none() || check::placeholder(loaded, core).is_some();
     let mut memory = CoreMemory::new(loaded, &devices[core]);
     memory.translate(loaded, core);
     let addresses = loaded.data_addresses(&devices[core].name);

@@ -72,7 +72,7 @@ impl State {
             });
         }
         let space = state::current_space(&registers);
-        if let Some(reason) = check::placeholder(&loaded.snapshot, core) {
+        if let Some(reason) = check::placeholder(loaded, core) {
             notes.push(CoreNote::Placeholders { reason });
             registers.forget_placeholders();
         }

@@ -285,8 +285,9 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         .collect();
     let devices = Arc::new(devices);
     let mut groups: BTreeMap<Architecture, Vec<(usize, Core)>> = BTreeMap::new();
+    let placeholders = check::Placeholders::new(loaded);
     for index in choose(snapshot, options)? {
-        let core = core(loaded, index);
+        let core = core(loaded, index, &placeholders);
         let group = groups.entry(core.detected.architecture).or_default();
         group.push((index, core));
     }
@@ -326,7 +327,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         let traces = Traces::of(loaded, &places, code);
         if options.history != HistoryMode::None {
             for traced in traces.iter().flat_map(Traces::cores) {
-                rest(&loaded.snapshot, &mut cores[traced]);
+                rest(&mut cores[traced]);
             }
         }
         let mut xml = description.xml();
@@ -365,9 +366,10 @@ fn timeline_options(options: &Options) -> timeline::Options {
 }
 
 /// Makes a core with trace but without state rest at the end of its trace.
-fn rest(snapshot: &Snapshot, core: &mut Core) {
+fn rest(core: &mut Core) {
     let stateless = core.registers.pc().is_none();
-    if !stateless && check::placeholder(snapshot, core.device).is_none() {
+    let is_placeholder = |note: &CoreNote| matches!(note, CoreNote::Placeholders { .. });
+    if !stateless && !core.notes.iter().any(is_placeholder) {
         return;
     }
     core.registers.forget_placeholders();
@@ -436,7 +438,7 @@ fn same_name(a: &str, b: &str) -> bool {
     a.trim().eq_ignore_ascii_case(b.trim())
 }
 
-fn core(loaded: &OpenSnapshot, index: usize) -> Core {
+fn core(loaded: &OpenSnapshot, index: usize, placeholders: &check::Placeholders) -> Core {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let registers = RegisterFile::read(device, detected.architecture);
@@ -446,7 +448,7 @@ fn core(loaded: &OpenSnapshot, index: usize) -> Core {
     let mut memory = CoreMemory::new(loaded, device);
     memory.translate(loaded, index);
     let (dumps, mut notes) = describe_dumps(loaded, device, &memory);
-    if let Some(reason) = check::placeholder(&loaded.snapshot, index) {
+    if let Some(reason) = placeholders.why(index) {
         notes.push(CoreNote::Placeholders { reason });
     }
     Core {

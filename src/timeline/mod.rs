@@ -282,7 +282,7 @@ fn open_core(
     }
     let registers = RegisterFile::read(device, Architecture::detect(device).architecture);
     // Placeholder registers contain no halted state.
-    let real = check::placeholder(&loaded.snapshot, core.device).is_none();
+    let real = check::placeholder(loaded, core.device).is_none();
     let halted = registers.pc().filter(|_| real).map(Address);
     let state = FinalState {
         halted,

@@ -7,7 +7,7 @@ use super::{
 use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::capture::{Capture, CaptureSource, TraceArchitecture, registers};
-use crate::check::placeholder;
+use crate::check::Placeholders;
 use crate::decode;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
@@ -27,9 +27,10 @@ impl Info {
         let sources = sources(loaded, &mut notes);
         let clusters_of = clusters_of(model);
         let mut known = notes.iter().cloned().collect();
+        let placeholders = Placeholders::new(loaded);
         let cores = cores.map(|(index, device)| {
             let cluster = clusters_of.get(&device.name.to_ascii_lowercase());
-            let (core, about) = core_info(loaded, index, cluster.copied());
+            let (core, about) = core_info(loaded, index, cluster.copied(), &placeholders);
             let new = about.into_iter().filter(|note| insert(&mut known, note));
             notes.extend(new);
             core
@@ -130,6 +131,7 @@ fn core_info(
     loaded: &OpenSnapshot,
     index: usize,
     cluster: Option<&str>,
+    placeholders: &Placeholders,
 ) -> (CoreInfo, Vec<String>) {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
@@ -146,7 +148,7 @@ fn core_info(
         pc: core::value(&file, "pc"),
         sp: core::value(&file, "sp"),
         status: core::status(device, &file),
-        placeholder: placeholder(&loaded.snapshot, index),
+        placeholder: placeholders.why(index),
         current_space: SpaceInfo {
             name: space.name,
             reason: space.reason,
