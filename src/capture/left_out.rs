@@ -32,7 +32,7 @@ pub enum Reason {
     },
     /// The buffer is not formatted, so it contains one source only.
     Unformatted {
-        /// The name of the source that is decoded.
+        /// The name of the source whose trace it is.
         decoded: String,
     },
 }
@@ -65,7 +65,7 @@ impl LeftOut {
                 Severity::Warning,
                 "3.3.2",
                 format!(
-                    "{name}: its buffer is unformatted, so it holds one source: {decoded} is decoded"
+                    "{name}: its buffer is unformatted, so it holds one source: that is {decoded}"
                 ),
             ),
         };

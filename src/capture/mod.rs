@@ -272,11 +272,11 @@ impl Opening<'_> {
             left_out: Vec::new(),
         };
         let devices = &self.loaded.snapshot.devices;
-        // An unformatted buffer has one source: the one with the buffer's name, or the first.
-        let lone = placed
+        // An unformatted buffer has one source: the one with the buffer's name, or the first that can be
+        // decoded.
+        let mut lone = placed
             .iter()
-            .position(|source| devices[source.device].name == buffer.name);
-        let lone = frames.is_none().then_some(lone.unwrap_or(0));
+            .position(|source| frames.is_none() && devices[source.device].name == buffer.name);
         let mut ids: HashMap<TraceId, String> = HashMap::new();
         for (at, source) in placed.iter().enumerate() {
             let reason = match lone.filter(|&lone| lone != at) {
@@ -285,6 +285,9 @@ impl Opening<'_> {
                 }),
                 None => self.source(source),
             };
+            if frames.is_none() && reason.is_ok() {
+                lone = Some(at);
+            }
             let source = reason.and_then(|found| match ids.get(&found.trace_id) {
                 Some(first) => Err(Reason::DuplicateId {
                     id: found.trace_id,

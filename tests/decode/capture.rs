@@ -176,3 +176,41 @@ fn trace_of_etmv1_and_etmv2_is_left_out() {
         assert!(notes.iter().any(|note| note.text == text), "{notes:?}");
     }
 }
+
+#[test]
+fn an_unformatted_buffer_is_of_its_first_source_that_can_be_decoded() {
+    let unformatted = ("trace.ini", "format=coresight", "format=source_data");
+    let unknown = [
+        ("trace_0.ini", "type=PTM1.1", "type=HTM"),
+        ("trace_0.ini", "ETMIDR=0x411cf312\n", ""),
+        ("trace_0.ini", "ETMCR=0x00000000\n", ""),
+    ];
+    let data_trace = [
+        ("trace_0.ini", "type=PTM1.1", "type=ETM4.2"),
+        ("trace_0.ini", "ETMIDR=0x411cf312\n", ""),
+        ("trace.ini", "PTM_0=ETB_0", "PTM_0(stream:1)=ETB_0"),
+    ];
+    for (edits, why) in [
+        (unknown, "trace of type \"HTM\" cannot be decoded"),
+        (
+            data_trace,
+            "its data trace cannot be decoded: it is left out",
+        ),
+    ] {
+        let mut edits = edits.to_vec();
+        edits.push(unformatted);
+        let (capture, notes) = Capture::open(&open(&changed(&edits)));
+        let sources = capture.buffers[0].sources.iter();
+        let names: Vec<&str> = sources.map(|source| source.name.as_str()).collect();
+        assert_eq!(names, ["PTM_1"], "{notes:?}");
+        let text = format!("PTM_0: {why}");
+        let texts: Vec<&str> = notes.iter().map(|note| note.text.as_str()).collect();
+        assert!(texts.contains(&text.as_str()), "{texts:?}");
+    }
+    // The buffer's name says whose trace it is.
+    let mut named = unknown.to_vec();
+    named.extend([unformatted, ("trace_0.ini", "name=PTM_0", "name=ETB_0")]);
+    named.push(("trace.ini", "PTM_0=", "ETB_0="));
+    let (capture, _) = Capture::open(&open(&changed(&named)));
+    assert!(capture.buffers[0].sources.is_empty());
+}
