@@ -198,11 +198,22 @@ impl RegisterFile {
         let Some(bits) = views::core_register_bits(self.architecture, &view.register) else {
             return;
         };
+        // A vector that was written with fewer bits has unknown ones above them.
+        let written = match register.size {
+            Some(size) if bits > 32 && view.register.starts_with(['v', 'd']) => {
+                (size.div_ceil(8) as usize).max(register.value.len())
+            }
+            _ => usize::MAX,
+        };
+        let count = (view.bits as usize / 8).min(written.saturating_sub(from));
+        if count == 0 {
+            return;
+        }
         let bytes = self
             .core
             .entry(view.register.clone())
             .or_insert_with(|| vec![None; bits as usize / 8]);
-        let (start, count) = (view.offset as usize / 8, view.bits as usize / 8);
+        let start = view.offset as usize / 8;
         let mut differs = false;
         for (i, byte) in bytes.iter_mut().skip(start).take(count).enumerate() {
             let new = register.value.get(from + i).copied().unwrap_or(0);
@@ -439,5 +450,24 @@ mod tests {
             notes,
             ["pc is given twice with different values: the first is shown"]
         );
+    }
+
+    #[test]
+    fn bytes_beyond_the_written_size_of_a_vector_are_unknown() {
+        let low = [1, 2, 3, 4, 5, 6, 7, 8];
+        let known = |architecture, written: (&str, Option<u32>, &[u8]), core: &str| {
+            let file = RegisterFile::read(&device(&[written]), architecture);
+            let bytes = file.core(core).map(<[_]>::to_vec).unwrap_or_default();
+            bytes.iter().filter(|byte| byte.is_some()).count()
+        };
+        let a64 = Architecture::AArch64;
+        assert_eq!(known(a64, ("V0", Some(64), &low), "v0"), 8);
+        assert_eq!(known(a64, ("V0", Some(128), &low), "v0"), 16);
+        assert_eq!(known(a64, ("V0", None, &low), "v0"), 16);
+        assert_eq!(known(a64, ("X0", Some(32), &low[..4]), "x0"), 8);
+        let a32 = Architecture::AArch32;
+        assert_eq!(known(a32, ("Q0", Some(64), &low), "d0"), 8);
+        assert_eq!(known(a32, ("Q0", Some(64), &low), "d1"), 0);
+        assert_eq!(known(a32, ("D1", Some(32), &low[..4]), "d1"), 4);
     }
 }
