@@ -75,10 +75,11 @@ impl CoreType {
         {
             return Some(Self::both(Profile::A, 8));
         }
-        if ["aa64", "aarch64", "arm64"].contains(&name) {
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if begins(&["aa64", "aarch64", "arm64"]) {
             return Some(Self::new(AArch64, Profile::A, 8));
         }
-        if ["aa32", "aarch32", "arm32"].contains(&name) {
+        if begins(&["aa32", "aarch32", "arm32"]) {
             return Some(Self::new(AArch32, Profile::A, 7));
         }
         if let Some(number) = number("v") {
@@ -98,10 +99,10 @@ impl CoreType {
             _ => 7,
         };
         let profile = name
-            .trim_start_matches(|c: char| c == 'v' || c.is_ascii_digit())
+            .trim_start_matches(|c: char| c == 'v' || c == '_' || c.is_ascii_digit())
             .trim_end_matches(|c: char| c.is_ascii_digit());
         let profile = match profile {
-            "m" | "em" | "mbaseline" | "mmainline" | "mbase" | "mmain" => {
+            "m" | "em" | "sm" | "mbaseline" | "mmainline" | "mbase" | "mmain" => {
                 return Self::new(Architecture::MProfile, Profile::M, version);
             }
             "r" => Profile::R,
@@ -130,11 +131,18 @@ impl CoreType {
 }
 
 /// Returns the letters and digits of a type in lower case: `Cortex-A57` and `cortex_a57` are equal.
+/// Numbers stay apart: `Cortex-A9_0` is `cortexa9_0`.
 fn normalised(kind: &str) -> String {
-    kind.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect()
+    let mut out = String::with_capacity(kind.len());
+    let parts = kind.split(|c: char| !c.is_ascii_alphanumeric());
+    for part in parts.filter(|part| !part.is_empty()) {
+        let digits = |c: char| c.is_ascii_digit();
+        if out.ends_with(digits) && part.starts_with(digits) {
+            out.push('_');
+        }
+        out.push_str(&part.to_ascii_lowercase());
+    }
+    out
 }
 
 /// The decimal number in `name` after `prefix`.
@@ -167,6 +175,10 @@ mod tests {
             ("cortex-m33", Profile::M, 8),
             ("STAR-MC1", Profile::M, 8),
             ("ARMv6-M", Profile::M, 7),
+            ("ARMv6S-M", Profile::M, 7),
+            ("Cortex-M33_0", Profile::M, 8),
+            ("Cortex-R52.1", Profile::R, 8),
+            ("ARMv8.2-A", Profile::A, 8),
             ("ARMv8.1-M", Profile::M, 8),
         ] {
             let found = CoreType::parse(kind).unwrap();
@@ -184,6 +196,9 @@ mod tests {
             ("Cortex-R82", AArch64, true),
             ("ARM-AA64", AArch64, false),
             ("ARM Cortex-A9", AArch32, false),
+            ("Cortex-A9_0", AArch32, false),
+            ("arm64v8", AArch64, false),
+            ("arm32v7", AArch32, false),
             ("Cortex-A32", AArch32, false),
             ("ARM926EJ-S", AArch32, false),
             ("ARMv8.1-M", MProfile, false),
