@@ -146,9 +146,10 @@ impl TraceArchitecture {
                 .filter(is_known)
                 .or_else(etmidr)
                 .filter(is_known)
-                // An ETM without a version, saved with its settings only.
-                .or_else(|| register("TRCCONFIGR").map(|_| Self::Etmv4 { minor: 0 }))
-                .or_else(|| register("ETMCR").map(|_| Self::Etm { major: 3, minor: 0 })),
+                // An ETM without a version, saved with its settings only. ETMSR has TRCCONFIGR's ID; no
+                // ETMv4 has a register with ETMCR's.
+                .or_else(|| register("ETMCR").map(|_| Self::Etm { major: 3, minor: 0 }))
+                .or_else(|| register("TRCCONFIGR").map(|_| Self::Etmv4 { minor: 0 })),
         };
         by_register.unwrap_or(by_type)
     }
@@ -188,6 +189,7 @@ impl Serialize for TraceArchitecture {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::model::Register;
 
     #[test]
     fn the_type_names_the_architecture() {
@@ -239,6 +241,17 @@ mod tests {
         assert_eq!(of("PTM", "ETMIDR", 0), "PFTv1.0");
         assert_eq!(of("ETM", "ETMIDR", 0x411C_F312), "PFTv1.1");
         assert_eq!(of("ETM", "ETMCR", 0), "ETMv3.0");
+        let settings = [("ETMCR", 0), ("ETMSR", 4)].map(|(name, id)| Register {
+            name: name.to_owned(),
+            id: Some(id),
+            ..Register::default()
+        });
+        let device = Device {
+            kind: "ETM".to_owned(),
+            registers: settings.into(),
+            ..Device::default()
+        };
+        assert_eq!(TraceArchitecture::of(&device).to_string(), "ETMv3.0");
         assert_eq!(of("etm", "TRCCONFIGR", 0), "ETMv4.0");
         assert_eq!(of("ETM4", "TRCDEVARCH", 0x4771_5A13), "ETEv1.1");
         assert_eq!(of("ETM4", "TRCIDR1", 0x4200_F440), "ETMv4.4");
