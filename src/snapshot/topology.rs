@@ -146,8 +146,9 @@ pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     let mut core_of: HashMap<usize, Option<usize>> = HashMap::new();
     for line in &trace.core_sources {
         if let Some(source) = snapshot.source_written(&line.source) {
-            let first = core_of.entry(source);
-            first.or_insert_with(|| snapshot.device_named(&line.core));
+            let named = snapshot.device_named(&line.core);
+            let first = core_of.entry(source).or_default();
+            *first = first.or(named.filter(|&device| may_be_core(&snapshot.devices[device])));
         }
     }
     let placed = found
@@ -171,6 +172,14 @@ pub fn assumed(snapshot: &Snapshot) -> Option<Note> {
         section: "3.3.4",
         text: "no [source_buffers]: all trace sources are taken to be in the one buffer".into(),
     })
+}
+
+/// Whether a device that `[core_trace_sources]` names as a core may be one: its class may be missing.
+fn may_be_core(device: &Device) -> bool {
+    !matches!(
+        device.class,
+        DeviceClass::TraceSource | DeviceClass::MemorySpace
+    )
 }
 
 /// Whether the metadata do not name the sources of the only buffer.
@@ -283,5 +292,22 @@ mod tests {
             ],
         );
         assert_eq!(rows(&loaded), [("P", 1, None, None)]);
+    }
+
+    #[test]
+    fn only_cores_are_assigned() {
+        let loaded = load(
+            &format!(
+                "{TWO}[source_buffers]\nP=ETB_1\n[core_trace_sources]\nother=P\nI=P\ncpu=P\n\
+                 second=P"
+            ),
+            &[
+                "name=I\nclass=trace_source\ntype=ITM",
+                "name=P\nclass=trace_source\ntype=PTM1.0",
+                "name=cpu\nclass=core",
+                "name=second\nclass=core",
+            ],
+        );
+        assert_eq!(rows(&loaded), [("P", 1, Some(2), None)]);
     }
 }
