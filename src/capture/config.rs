@@ -272,6 +272,7 @@ mod tests {
             ((config.version.major, config.version.minor), text)
         };
         let (found, notes) = version("ETM4.1", &[("TRCIDR0", 0)]);
+        assert!(notes.contains("TRCTRACEIDR is missing: 0x0"), "{notes}");
         assert_eq!(found, (4, 1));
         assert!(notes.contains("TRCIDR1 is missing: 0x4100f413"), "{notes}");
         let (found, _) = version("ETM4", &[("TRCDEVARCH", 0x4772_4A13)]);

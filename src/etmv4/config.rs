@@ -65,7 +65,7 @@ const REGISTERS: [(&str, u32); 12] = [
 ];
 
 /// Registers that decoding depends on: without them, the configuration is partly assumed.
-const NEEDED: [&str; 4] = ["TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2"];
+const NEEDED: [&str; 5] = ["TRCCONFIGR", "TRCTRACEIDR", "TRCIDR0", "TRCIDR1", "TRCIDR2"];
 
 /// The values of the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
