@@ -7,7 +7,7 @@ use crate::mapped::{self, Mapped};
 use crate::quantity::Isa;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
-use object::{elf, read};
+use object::{SectionKind, SymbolKind, elf, read};
 use std::path::Path;
 
 /// A program for the emulator, or one of its libraries.
@@ -26,7 +26,8 @@ pub struct Program {
     segments: Vec<Segment>,
     /// The instruction set from an address on, `None` for data; ordered by address.
     marks: Vec<(u64, Option<Isa>)>,
-    /// Name, address, and whether it is an indirect function (`STT_GNU_IFUNC`).
+    /// Functions and labels: name, address, and whether it is an indirect function
+    /// (`STT_GNU_IFUNC`).
     symbols: Vec<(String, u64, bool)>,
 }
 
@@ -99,8 +100,16 @@ impl Program {
                     let indirect = matches!(symbol.flags(),
                         object::SymbolFlags::Elf { st_info, .. }
                             if st_info.st_type() == elf::STT_GNU_IFUNC);
-                    let defined = symbol.is_definition() || indirect && !symbol.is_undefined();
-                    if defined || symbol.kind() == object::SymbolKind::Label {
+                    let code = match symbol.kind() {
+                        SymbolKind::Text => !symbol.is_undefined(),
+                        // A label of assembly code.
+                        SymbolKind::Unknown => symbol
+                            .section_index()
+                            .and_then(|index| file.section_by_index(index).ok())
+                            .is_some_and(|section| section.kind() == SectionKind::Text),
+                        _ => false,
+                    };
+                    if code {
                         symbols.push((name.to_owned(), symbol.address(), indirect));
                     }
                     continue;
@@ -133,14 +142,13 @@ impl Program {
         Ok((Self::read(&bytes)?, bytes))
     }
 
-    /// Returns the address of a symbol in the file, and whether it is an indirect function
-    /// (`STT_GNU_IFUNC`). Bit 0 is set for T32.
-    pub fn symbol(&self, name: &str) -> Option<(u64, bool)> {
-        let mut symbols = self.symbols.iter();
-        let (_, address, indirect) = symbols.find(|symbol| symbol.0 == name)?;
-        Some(match self.isa(address & !1) {
-            Some(Isa::T32) => (address | 1, *indirect),
-            _ => (*address, *indirect),
+    /// Returns the address in the file of each function or label of this name, and whether it is an
+    /// indirect function (`STT_GNU_IFUNC`). Bit 0 is set for T32.
+    pub fn symbols(&self, name: &str) -> impl Iterator<Item = (u64, bool)> {
+        let symbols = self.symbols.iter().filter(move |symbol| symbol.0 == name);
+        symbols.map(|&(_, address, indirect)| match self.isa(address & !1) {
+            Some(Isa::T32) => (address | 1, indirect),
+            _ => (address, indirect),
         })
     }
 

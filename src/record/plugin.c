@@ -960,7 +960,7 @@ static int all_still(uint32_t except)
 }
 
 /* Traps in the program, and the code that they replace. */
-#define MAX_TRAPS 16
+#define MAX_TRAPS 1024
 static struct { uint64_t address; uint32_t code, size; } traps[MAX_TRAPS];
 
 static void note_trap(uint64_t address, uint32_t code, uint32_t size)

@@ -47,15 +47,18 @@ impl Until {
         if let Some((file, line)) = file_and_line(&self.text) {
             return of_line(elf, file, line).map_err(|error| format!("{self}: {error}"));
         }
-        if let Some((address, indirect)) = program.symbol(&self.text) {
-            return match indirect {
-                false => Ok(BTreeSet::from([address])),
-                // The symbol is the resolver (STT_GNU_IFUNC), which runs at load time.
-                true => Err(format!(
-                    "{self}: the implementation is chosen when the program is loaded (IFUNC): \
-                     name the chosen function, or its address"
-                )),
-            };
+        // Several files of a program may have a static function of this name.
+        let (resolvers, functions): (Vec<_>, Vec<_>) =
+            program.symbols(&self.text).partition(|symbol| symbol.1);
+        if !functions.is_empty() {
+            return Ok(functions.into_iter().map(|symbol| symbol.0).collect());
+        }
+        // The symbol is the resolver (STT_GNU_IFUNC), which runs at load time.
+        if !resolvers.is_empty() {
+            return Err(format!(
+                "{self}: the implementation is chosen when the program is loaded (IFUNC): \
+                 name the chosen function, or its address"
+            ));
         }
         // Source names (demangled). Symbols that cannot be read are skipped.
         let mut symbols = Symbols::default();

@@ -438,7 +438,11 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
         assert!(!guest.directory.path().join("none").exists());
     };
     check(&["--protocol", "ptm"], 2, "use etmv4");
-    check(&["--until", "nowhere"], 2, "no symbol has this name");
+    check(
+        &["--until", "nowhere"],
+        2,
+        "no function or label has this name",
+    );
     check(
         &["--until", "program.s:9999"],
         2,
@@ -476,6 +480,37 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     assert_eq!(second.status.code(), Some(2), "{second:?}");
     let forced = record(&guest, "twice", &["--force"], &[]);
     assert!(forced.status.success(), "{forced:?}");
+}
+
+#[test]
+fn until_is_every_function_of_that_name_and_no_variable() {
+    const OTHER: &str =
+        "static int place(int a) { return a - 1; }\nint other(int a) { return place(a); }\n";
+    const MAIN: &str = r#"
+        int other(int);
+        volatile unsigned done = 7;
+        __attribute__((noinline)) static int place(int a) { return a + 1; }
+        int main(int argc, char **argv) { done++; return argc > 1 ? other(argc) : place(argc); }
+    "#;
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join("other.c");
+    std::fs::write(&other, OTHER).unwrap();
+    let options = ["-static", "-O0", other.to_str().unwrap()];
+    for architecture in ["aarch64", "arm"] {
+        let Some(guest) = build(architecture, "main.c", MAIN, &options) else {
+            return;
+        };
+        for (name, arguments) in [("own", &[][..]), ("other", &["more"])] {
+            let (said, _) = told(&guest, name, &["--until", "place"], arguments);
+            assert!(said.contains("stopped at place"), "{said}");
+        }
+        let run = record(&guest, "data", &["--until", "done"], &[]);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(
+            said.contains("no function or label has this name"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

@@ -388,7 +388,11 @@ fn systems_that_cannot_be_recorded_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     for (options, status, wanted) in [
         (&["--protocol", "ptm"][..], 2, "Cortex-M has no PTM"),
-        (&["--until", "nowhere"], 2, "no symbol has this name"),
+        (
+            &["--until", "nowhere"],
+            2,
+            "no function or label has this name",
+        ),
         (&["--smp", "0"], 2, "0 is not in"),
         (&["--sysroot", "/usr"], 2, "cannot be used with"),
     ] {

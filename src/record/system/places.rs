@@ -41,8 +41,8 @@ impl Places {
             return match places.addresses.is_empty() {
                 false => Ok(places),
                 true => fail(format!(
-                    "expected an address, or a function or FILE:LINE of {}: no symbol has this \
-                     name, and no code belongs to this line",
+                    "expected an address, or a function or FILE:LINE of {}: no function or label \
+                     has this name, and no code belongs to this line",
                     path.display()
                 )),
             };

@@ -84,8 +84,8 @@ impl Run {
         Err(Error::Usage(if places.is_empty() {
             format!(
                 "--until {}: expected an address, or a function or FILE:LINE of the program or of \
-                 the libraries loaded at its start: no symbol has this name, and no code belongs \
-                 to this line",
+                 the libraries loaded at its start: no function or label has this name, and no code \
+                 belongs to this line",
                 until.text
             )
         } else {
