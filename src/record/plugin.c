@@ -233,8 +233,8 @@ static inline void settle(struct vcpu *v)
         v->left = begun != v->complete;
     if (begun != v->complete) {
         v->words[v->count++] = LEFT | (uint32_t)begun;
-        if (in_system && begun < v->expected)
-            instructions -= v->expected - begun;
+        if (begun < v->expected)
+            __atomic_fetch_sub(&instructions, v->expected - begun, __ATOMIC_RELAXED);
     }
     v->expected = 0;
     v->complete = 0;
@@ -281,13 +281,18 @@ static void hold(struct vcpu *v, uint32_t kind, const void *bytes, size_t length
 static void count_towards_limit(struct vcpu *v, struct block *block)
 {
     uint64_t before = __atomic_fetch_add(&instructions, block->count, __ATOMIC_RELAXED);
-    if (before >= limit || before + block->count < limit)
+    /* The limit is reached once: instructions of blocks that were left early are taken back. */
+    if (before + block->count < limit
+        || __atomic_exchange_n(&limit, UINT64_MAX, __ATOMIC_RELAXED) == UINT64_MAX)
         return;
-    if (!in_system) {
-        syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
+    if (in_system) {
+        hold(v, LIMIT, NULL, 0);
         return;
     }
-    hold(v, LIMIT, NULL, 0);
+    pthread_mutex_lock(&out_lock);
+    put_chunk(LIMIT, v->core, 0, NULL, 0);
+    pthread_mutex_unlock(&out_lock);
+    syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
 }
 
 /*

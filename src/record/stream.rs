@@ -14,7 +14,7 @@
 //! | 6 handler | the program sets a signal's handler; extra: the signal's number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
 //! | 7 log | text of the emulator's log, written between the adjacent chunks |
 //! | 8 mask | a thread changes its signal mask, or returns from a handler; extra: host thread ID |
-//! | 9 limit | the requested number of instructions was started; a core of a system waits for command 3 |
+//! | 9 limit | the requested number of instructions was started; a core of a system waits for command 3, a thread of a program gets SIGINT |
 //! | 10 store | an instruction stored to memory; extra: number of bytes; `u64` address |
 //! | 11 exit | the core, a thread of a Linux program, is about to make the system call that exits the program; it waits for command 5; extra: host thread ID; `u64` address of the call, `u32` its size in bytes, `u32` the status. Other threads are cut: what they execute afterwards is not reported |
 //! | 12 child | the program has forked; the child is not recorded |

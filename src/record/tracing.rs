@@ -41,7 +41,8 @@ pub enum TraceEvent {
     ReturnPending,
     /// The return addresses of all exceptions are known.
     ReturnsKnown,
-    /// The requested number of instructions was executed; a core waits to be resumed.
+    /// The requested number of instructions was started: a core of a system waits to be resumed, a
+    /// thread of a program gets SIGINT.
     Limit,
     /// The program set a signal's handler.
     Handler {

@@ -110,11 +110,10 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let mut plugin = match (options.instructions, &request.registers) {
         (_, Some(_)) => vec![("stores", "on".into())],
         // The last instructions are single-stepped, to stop exactly at the limit.
-        (Some(count), None) => {
-            let limit = count.saturating_sub(run::STEPS).max(1);
-            vec![("limit", limit.to_string().into())]
+        (Some(count), None) if count > run::STEPS => {
+            vec![("limit", (count - run::STEPS).to_string().into())]
         }
-        (None, None) => Vec::new(),
+        (_, None) => Vec::new(),
     };
     if options.data_addresses {
         plugin.push(("accesses", "on".into()));

@@ -482,6 +482,62 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     assert!(forced.status.success(), "{forced:?}");
 }
 
+/// Faults whose handler continues behind them, within the first and the last instructions that are
+/// stepped through, and system calls.
+const FAULTS: &str = r#"
+        .global _start
+_start: mov x0, #11
+        adr x1, action
+        mov x2, #0
+        mov x3, #8
+        mov x8, #134
+        svc #0
+        mov x19, #200
+        mov x20, #0
+again:  ldr x1, [x20]
+        .rept 9
+        add x21, x21, #1
+        .endr
+        mov x8, #172
+        svc #0
+call:   mov x0, #5
+1:      subs x0, x0, #1
+        b.ne 1b
+        subs x19, x19, #1
+        b.ne again
+        mov x8, #94
+        mov x0, #7
+        svc #0
+handler:ldr x0, [x2, #440]
+        add x0, x0, #4
+        str x0, [x2, #440]
+        ret
+        .balign 8
+action: .quad handler, 4, 0, 0
+"#;
+
+#[test]
+fn a_recording_ends_after_instructions_with_signals_and_system_calls() {
+    let Some(guest) = assemble("aarch64", FAULTS) else {
+        return;
+    };
+    let (said, executed) = told(&guest, "all", &[], &[]);
+    assert!(said.contains("about to exit with status 7"), "{said}");
+    let (again, call) = (guest.symbol("again"), guest.symbol("call"));
+    for count in [100, 1000, 1024, 2500, 4000, 6000] {
+        let name = format!("after-{count}");
+        let number = count.to_string();
+        let (said, addresses) = told(&guest, &name, &["--instructions", &number], &[]);
+        assert!(said.contains("instructions, stopped after "), "{said}");
+        assert_eq!(addresses, executed[..addresses.len()]);
+        // A system call is executed together with the next instruction.
+        let last = executed[addresses.len() - 2] + 4;
+        let after_call = last == call || executed[addresses.len() - 1] == again + 4;
+        let more = addresses.len() - count;
+        assert!(more == 0 || more == 1 && after_call, "{count}: {more}");
+    }
+}
+
 #[test]
 fn until_is_every_function_of_that_name_and_no_variable() {
     const OTHER: &str =
@@ -511,6 +567,21 @@ fn until_is_every_function_of_that_name_and_no_variable() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn the_first_instruction_is_one_visit() {
+    let source = "        .global _start\n_start: subs x1, x1, #1\n        b.mi _start\n\
+                  \x20       mov x8, #94\n        svc #0\n";
+    let Some(guest) = assemble("aarch64", source) else {
+        return;
+    };
+    let start = guest.symbol("_start");
+    // Registers are zero at the start: once around.
+    let options = ["--until", "_start", "--count", "2"];
+    let (said, addresses) = told(&guest, "second", &options, &[]);
+    assert!(said.contains("stopped at _start (visit 2)"), "{said}");
+    assert_eq!(addresses, [start, start + 4]);
 }
 
 #[test]

@@ -48,12 +48,20 @@ pub(super) struct Run {
     pub(super) children: u64,
     /// The register log, for which each instruction is a step.
     pub(super) steps: Option<StepLog>,
+    /// The trap whose instruction is being executed.
+    pub(super) passing: Option<(CodeAddress, TrapReason)>,
     /// Addresses of removed traps.
     pub(super) removed: BTreeSet<u64>,
     pub(super) until: Option<Until>,
     /// How often `until` was reached.
     pub(super) reached: u64,
     pub(super) instructions: Option<u64>,
+    /// Whether the plugin has asked to step through the last of `instructions`; SIGINT follows.
+    pub(super) limit_reached: bool,
+    /// Whether the program is stepped through.
+    pub(super) stepping: bool,
+    /// The number of instructions executed, if the program is stepped through.
+    pub(super) executed: u64,
     /// Signal handlers: address, 0 (default) or 1 (ignored), and flags.
     pub(super) handlers: BTreeMap<u32, (u64, u64)>,
     /// Signals that are blocked while a thread handles them.
@@ -80,24 +88,12 @@ impl Run {
         session: &mut Session,
         watch: &mut Watch<'_>,
     ) -> Result<Ended, Error> {
+        let thread = session.thread(None)?;
         let here = session.here()?;
-        let trap = self.traps.get(&here.address.0);
-        if trap.is_some_and(|trap| trap.reason == TrapReason::Until)
-            && let Some(reason) = self.reached_until()
-        {
-            let thread = session.thread(None)?;
-            return self.end(session, thread, reason);
-        }
-        if self.steps.is_some() {
-            let thread = session.thread(None)?;
-            self.go(session, thread)?;
-        } else if self.instructions.is_some_and(|limit| limit <= STEPS) {
-            let thread = session.thread(None)?;
-            if let Some(ended) = self.step_to_limit(session, thread, 0, watch)? {
-                return Ok(ended);
-            }
-        } else {
-            session.emulator.remote.resume()?;
+        let few = self.instructions.is_some_and(|limit| limit <= STEPS);
+        self.stepping = few || self.steps.is_some();
+        if let Some(ended) = self.proceed(session, thread, here)? {
+            return Ok(ended);
         }
         loop {
             let (signal, thread) = match self.wait(session, watch)? {
@@ -107,7 +103,7 @@ impl Run {
             };
             if signal == TRAP {
                 self.stepped(session)?;
-                if self.steps.is_some() && watch.interrupted.load(Ordering::Relaxed) {
+                if self.stepping && watch.interrupted.load(Ordering::Relaxed) {
                     return self.end(session, thread, Reason::Interrupted);
                 }
             }
@@ -172,10 +168,8 @@ impl Run {
             } => {
                 self.handlers.insert(signal, (address, flags));
             }
-            TraceEvent::Limit
-            | TraceEvent::Place(_)
-            | TraceEvent::ReturnPending
-            | TraceEvent::ReturnsKnown => {}
+            TraceEvent::Limit => self.limit_reached = true,
+            TraceEvent::Place(_) | TraceEvent::ReturnPending | TraceEvent::ReturnsKnown => {}
             TraceEvent::Store { address, bytes } => {
                 if let Some(steps) = &mut self.steps {
                     steps.stored(address, bytes);
@@ -215,32 +209,24 @@ impl Run {
     ) -> Result<Option<Ended>, Error> {
         const INTERRUPT: u8 = 2;
         let here = session.here()?;
+        let passed = self.passing.take();
+        if let Some((place, reason)) = passed
+            && reason != TrapReason::Entry
+        {
+            self.set(session, place, reason)?;
+        }
         if let Some(exit) = self.exit
             && (exit.thread, exit.address) == (thread, here.address.0)
         {
             let reason = Reason::Exit(exit.status.into());
             return self.end(session, thread, reason).map(Some);
         }
-        if signal == TRAP
-            && let Some(trap) = self.traps.get(&here.address.0).cloned()
-        {
-            return self.trapped(session, thread, here, &trap, watch);
+        let trapped = self.traps.contains_key(&here.address.0);
+        if signal == TRAP && (trapped || passed.is_some() || self.stepping) {
+            return self.proceed(session, thread, here);
         }
         if signal == TRAP && self.removed.contains(&here.address.0) {
             // The thread hit a trap while it was being removed.
-            self.go(session, thread)?;
-            return Ok(None);
-        }
-        if signal == TRAP
-            && let Some(steps) = &self.steps
-        {
-            if self
-                .instructions
-                .is_some_and(|limit| steps.count() >= limit)
-            {
-                let reason = Reason::Instructions(steps.count());
-                return self.end(session, thread, reason).map(Some);
-            }
             self.go(session, thread)?;
             return Ok(None);
         }
@@ -248,17 +234,16 @@ impl Run {
             return self.end(session, thread, Reason::Interrupted).map(Some);
         }
         let (stopped, instructions) = self.freeze(session, thread)?;
-        if signal == INTERRUPT
-            && let Some(limit) = self.instructions
-            && instructions >= limit.saturating_sub(STEPS)
-        {
+        if signal == INTERRUPT && std::mem::take(&mut self.limit_reached) {
             send(&session.emulator.plugin, &Command::Resume)?;
             if stopped.cores.len() > 1 {
                 return self
                     .end(session, thread, Reason::Instructions(instructions))
                     .map(Some);
             }
-            return self.step_to_limit(session, thread, instructions, watch);
+            self.stepping = true;
+            self.executed = instructions;
+            return self.proceed(session, thread, here);
         }
         if let Some(number) = signals::from_gdb(signal) {
             match self.effect(number, thread) {
@@ -278,7 +263,7 @@ impl Run {
             }
         }
         send(&session.emulator.plugin, &Command::Resume)?;
-        if self.steps.is_some() {
+        if self.stepping {
             session
                 .emulator
                 .remote
@@ -289,22 +274,49 @@ impl Run {
         Ok(None)
     }
 
+    /// Continues at an instruction whose trap was not taken yet, unless the recording ends there.
+    fn proceed(
+        &mut self,
+        session: &mut Session,
+        thread: u32,
+        here: CodeAddress,
+    ) -> Result<Option<Ended>, Error> {
+        let limit = self.instructions.filter(|_| self.stepping);
+        if limit.is_some_and(|limit| self.executed >= limit) {
+            let reason = Reason::Instructions(self.executed);
+            return self.end(session, thread, reason).map(Some);
+        }
+        match self.traps.get(&here.address.0).map(|trap| trap.reason) {
+            // The exit of the program is handled in `stopped`.
+            None | Some(TrapReason::Exit) => self.go(session, thread)?,
+            Some(TrapReason::Entry) => self.pass(session, thread, here, TrapReason::Entry)?,
+            Some(TrapReason::Until) => {
+                if let Some(reason) = self.reached_until() {
+                    return self.end(session, thread, reason).map(Some);
+                }
+                self.pass(session, thread, here, TrapReason::Until)?;
+            }
+        }
+        Ok(None)
+    }
+
     /// Resumes the program, by one instruction if it is stepped through.
     fn go(&mut self, session: &mut Session, thread: u32) -> Result<(), Error> {
-        match self.steps {
-            None => session.emulator.remote.resume()?,
-            Some(_) => session.emulator.remote.step(&format!("{thread:x}"))?,
+        match self.stepping {
+            false => session.emulator.remote.resume()?,
+            true => session.emulator.remote.step(&format!("{thread:x}"))?,
         }
         Ok(())
     }
 
-    /// Logs the registers after a stepped instruction.
+    /// Counts stepped instructions, and logs the registers after them. The step of a system call also
+    /// executes the next instruction.
     fn stepped(&mut self, session: &mut Session) -> Result<(), Error> {
-        if self.steps.is_none() {
+        if !self.stepping {
             return Ok(());
         }
         send(&session.emulator.plugin, &Command::Flush)?;
-        self.reply(session)?;
+        self.executed = self.reply(session)?.1;
         match &mut self.steps {
             Some(steps) => steps.step(session),
             None => Ok(()),
@@ -341,41 +353,6 @@ impl Run {
         }
     }
 
-    fn trapped(
-        &mut self,
-        session: &mut Session,
-        thread: u32,
-        here: CodeAddress,
-        trap: &Trap,
-        watch: &mut Watch<'_>,
-    ) -> Result<Option<Ended>, Error> {
-        match trap.reason {
-            TrapReason::Until => {
-                if let Some(reason) = self.reached_until() {
-                    return self.end(session, thread, reason).map(Some);
-                }
-            }
-            TrapReason::Entry => {}
-            // The exit of the program is handled in `stopped`.
-            TrapReason::Exit => {
-                self.go(session, thread)?;
-                return Ok(None);
-            }
-        }
-        match self.pass(session, thread, here, trap.reason, watch)? {
-            Stop::Signal { signal: TRAP, .. } => {
-                self.stepped(session)?;
-                self.go(session, thread)?;
-            }
-            Stop::Signal { signal, thread } => {
-                let thread = session.thread(thread)?;
-                return self.stopped(session, signal, thread, watch);
-            }
-            other => return Err(session.gone(&format!("{other:?}"))),
-        }
-        Ok(None)
-    }
-
     /// Counts a visit of `until`. Returns the reason to stop once it was visited often enough.
     fn reached_until(&mut self) -> Option<Reason> {
         self.reached += 1;
@@ -383,71 +360,23 @@ impl Run {
         (self.reached >= until.count).then(|| Reason::Until(until.to_string()))
     }
 
-    /// Executes the instruction that a trap replaces. At the program's entry its libraries are
-    /// loaded, and `until` is resolved in them.
+    /// Executes the instruction that a trap replaces; `stopped` inserts the trap again. At the program's
+    /// entry its libraries are loaded, and `until` is resolved in them.
     fn pass(
         &mut self,
         session: &mut Session,
         thread: u32,
         here: CodeAddress,
         reason: TrapReason,
-        watch: &mut Watch<'_>,
-    ) -> Result<Stop, Error> {
+    ) -> Result<(), Error> {
         self.remove(session, here.address.0)?;
         if reason == TrapReason::Entry {
             self.set_until(session, true)?;
             self.remove(session, here.address.0)?;
         }
+        self.passing = Some((here, reason));
         session.emulator.remote.step(&format!("{thread:x}"))?;
-        let stop = self.wait(session, watch)?;
-        if reason != TrapReason::Entry {
-            self.set(session, here, reason)?;
-        }
-        Ok(stop)
-    }
-
-    /// Steps one instruction at a time until the requested number is reached.
-    fn step_to_limit(
-        &mut self,
-        session: &mut Session,
-        thread: u32,
-        executed: u64,
-        watch: &mut Watch<'_>,
-    ) -> Result<Option<Ended>, Error> {
-        let limit = self.instructions.unwrap_or(executed);
-        for _ in executed..limit {
-            let before = session.here()?;
-            if let Some(trap) = self.traps.get(&before.address.0).cloned() {
-                if trap.reason == TrapReason::Exit {
-                    return self.trapped(session, thread, before, &trap, watch);
-                }
-                if trap.reason == TrapReason::Until
-                    && let Some(reason) = self.reached_until()
-                {
-                    return self.end(session, thread, reason).map(Some);
-                }
-                match self.pass(session, thread, before, trap.reason, watch)? {
-                    Stop::Signal { signal: TRAP, .. } => continue,
-                    Stop::Signal { signal, thread } => {
-                        let thread = session.thread(thread)?;
-                        return self.stopped(session, signal, thread, watch);
-                    }
-                    other => return Err(session.gone(&format!("{other:?}"))),
-                }
-            }
-            session.emulator.remote.step(&format!("{thread:x}"))?;
-            match self.wait(session, watch)? {
-                Stop::Signal { signal: TRAP, .. } => {}
-                Stop::Signal { signal, thread } => {
-                    let thread = session.thread(thread)?;
-                    return self.stopped(session, signal, thread, watch);
-                }
-                other => return Err(session.gone(&format!("{other:?}"))),
-            }
-        }
-        let executed = executed.max(limit);
-        self.end(session, thread, Reason::Instructions(executed))
-            .map(Some)
+        Ok(())
     }
 
     /// Freezes all threads and flushes their events.

@@ -14,7 +14,6 @@ pub(super) struct StepLog {
     sizes: Vec<usize>,
     /// Stores of the instruction: address, bytes.
     stores: Vec<(u64, u32)>,
-    count: u64,
 }
 
 impl StepLog {
@@ -36,7 +35,6 @@ impl StepLog {
             out: Writer::new(BufWriter::new(file), &names)?,
             sizes,
             stores: Vec::new(),
-            count: 0,
         };
         let values = steps.values(session)?;
         steps.out.step(&values, &[])?;
@@ -64,7 +62,6 @@ impl StepLog {
 
     /// Logs the state after an instruction.
     pub fn step(&mut self, session: &mut Session) -> Result<(), Error> {
-        self.count += 1;
         let values = self.values(session)?;
         let mut stores = Vec::new();
         for (address, bytes) in std::mem::take(&mut self.stores) {
@@ -82,11 +79,6 @@ impl StepLog {
         }
         self.out.step(&values, &stores)?;
         Ok(())
-    }
-
-    /// Returns the number of instructions so far.
-    pub fn count(&self) -> u64 {
-        self.count
     }
 
     /// Writes the end of the log.

@@ -39,6 +39,7 @@ impl Run {
         let mut run = Self {
             traps: BTreeMap::new(),
             removed: BTreeSet::new(),
+            passing: None,
             exit: None,
             children: 0,
             steps: match request.registers.take() {
@@ -48,6 +49,9 @@ impl Run {
             until: request.options.until.clone(),
             reached: 0,
             instructions: request.options.instructions,
+            limit_reached: false,
+            stepping: false,
+            executed: 0,
             handlers: BTreeMap::new(),
             blocked: BTreeSet::new(),
         };
