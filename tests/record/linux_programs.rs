@@ -539,6 +539,27 @@ fn a_recording_ends_after_instructions_with_signals_and_system_calls() {
 }
 
 #[test]
+fn a_crash_in_a_handler_that_is_called_once() {
+    let source = r#"
+        #include <signal.h>
+        static void crashed(int signal) { raise(signal); }
+        int main(void)
+        {
+            struct sigaction action = { .sa_handler = crashed, .sa_flags = SA_RESETHAND };
+            sigaction(SIGSEGV, &action, 0);
+            return *(volatile int *)8;
+        }
+    "#;
+    for architecture in ["aarch64", "arm"] {
+        let Some(guest) = build(architecture, "once.c", source, &["-static", "-O1"]) else {
+            return;
+        };
+        let (said, _) = told(&guest, "once", &[], &[]);
+        assert!(said.contains("stopped by SIGSEGV"), "{said}");
+    }
+}
+
+#[test]
 fn until_is_every_function_of_that_name_and_no_variable() {
     const OTHER: &str =
         "static int place(int a) { return a - 1; }\nint other(int a) { return place(a); }\n";

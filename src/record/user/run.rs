@@ -335,6 +335,7 @@ impl Run {
     /// blocked, as in its own handler, ends the program.
     fn effect(&mut self, number: u32, thread: u32) -> Effect {
         const NO_DEFER: u64 = 0x4000_0000;
+        const RESET_HANDLER: u64 = 0x8000_0000;
         let by_fault = matches!(number, 4 | 5 | 7 | 8 | 11);
         let (handler, flags) = self.handlers.get(&number).copied().unwrap_or((0, 0));
         let blocked = self.blocked.contains(&(thread, number));
@@ -347,6 +348,9 @@ impl Run {
             _ => {
                 if flags & NO_DEFER == 0 {
                     self.blocked.insert((thread, number));
+                }
+                if flags & RESET_HANDLER != 0 {
+                    self.handlers.remove(&number);
                 }
                 Effect::Handled
             }
