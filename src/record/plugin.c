@@ -87,7 +87,8 @@ enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
 
-#define MAX_CORES 4096
+/* QEMU gives a thread an index above those of all others that live then. */
+#define MAX_CORES (64u << 10)
 #define WORDS (32u << 10)
 #define DEFINITIONS (64u << 10)
 #define MAX_DISASSEMBLED 4
@@ -748,8 +749,12 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 
 static void vcpu_began(qemu_plugin_id_t id, unsigned index)
 {
-    if (index >= MAX_CORES)
-        return;
+    if (index >= MAX_CORES) {
+        fail("the program has more threads than can be recorded");
+        /* The reader ends the emulator. */
+        for (;;)
+            pause();
+    }
     open_log();
     struct vcpu *v = calloc(1, sizeof *v);
     uint32_t *words = malloc(WORDS * 4);

@@ -129,6 +129,38 @@ int main(void) {
 }
 "#;
 
+/// Two threads at a time, each of which is started before the one before it ends: QEMU numbers them
+/// upwards.
+const RELAY: &str = r#"
+#include <pthread.h>
+#include <semaphore.h>
+static sem_t go[2];
+static void *wait(void *x) { sem_wait(&go[(long)x]); return x; }
+int main(void)
+{
+    pthread_t last, next;
+    pthread_create(&last, 0, wait, (void *)1);
+    for (int i = 0; i < 4200; i++) {
+        pthread_create(&next, 0, wait, (void *)(long)(i % 2));
+        sem_post(&go[(i + 1) % 2]);
+        pthread_join(last, 0);
+        last = next;
+    }
+    return 3;
+}
+"#;
+
+#[test]
+fn thousands_of_threads() {
+    let options = ["-O1", "-static", "-pthread"];
+    let Some(guest) = crate::support::record::build("aarch64", "relay.c", RELAY, &options) else {
+        return;
+    };
+    let run = crate::support::record::record(&guest, "snapshot", &[], &[]);
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains("about to exit with status 3"), "{said}");
+}
+
 #[test]
 fn a_thread_that_ended_does_not_contradict_its_trace() {
     let options = ["-O1", "-static", "-pthread"];

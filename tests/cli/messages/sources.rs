@@ -165,14 +165,15 @@ fn add(place: &str, line: usize, text: &str, out: &mut Vec<Text>) {
     }
 }
 
-/// What the emulator's plugin prints.
+/// What the emulator's plugin prints, and why it fails.
 fn plugin(top: &Path, out: &mut Vec<Text>) {
     let place = "record/plugin.c";
     let text = fs::read_to_string(top.join("src").join(place)).unwrap();
     let before = out.len();
     for (line, text) in text.lines().enumerate() {
-        if let Some((_, format)) = text.split_once("fprintf(stderr, \"") {
-            let format = format.split("\\n\"").next().unwrap();
+        let printed = text.split_once("fprintf(stderr, \"");
+        if let Some((_, format)) = printed.or_else(|| text.split_once(" fail(\"")) {
+            let format = format.split(['"', '\\']).next().unwrap();
             add(place, line + 1, &format.replace("%s", "…"), out);
         }
     }
