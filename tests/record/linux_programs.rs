@@ -4,6 +4,8 @@
 use crate::support::record::{
     Guest, assemble, build, decoded, installed, live, logged, places, record,
 };
+use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::model::Snapshot;
 use std::path::Path;
 use std::process::Command;
 
@@ -603,6 +605,41 @@ fn the_first_instruction_is_one_visit() {
     let (said, addresses) = told(&guest, "second", &options, &[]);
     assert!(said.contains("stopped at _start (visit 2)"), "{said}");
     assert_eq!(addresses, [start, start + 4]);
+}
+
+#[test]
+fn memory_of_a_file_that_was_cut() {
+    let source = r#"
+        #include <fcntl.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        static char *map(long at, int size, int flags, int file)
+        {
+            return mmap((void *)at, size, PROT_READ | PROT_WRITE, flags | MAP_FIXED, file, 0);
+        }
+        int main(int argc, char **argv)
+        {
+            int file = open(argv[1], O_RDWR | O_CREAT, 0600);
+            ftruncate(file, 0x3000);
+            *map(0x70000000, 0x3000, MAP_SHARED, file) = 1;
+            *map(0x70003000, 0x1000, MAP_PRIVATE | MAP_ANONYMOUS, -1) = 2;
+            return ftruncate(file, 0x1000);
+        }
+    "#;
+    let Some(guest) = build("aarch64", "cut.c", source, &["-static"]) else {
+        return;
+    };
+    let file = guest.directory.path().join("cut");
+    let run = record(&guest, "snapshot", &[], &[file.to_str().unwrap()]);
+    assert!(run.status.success(), "{run:?}");
+    let path = guest.directory.path().join("snapshot");
+    let loaded = Snapshot::open(&path, &OpenOptions::default()).unwrap();
+    let dumps = &loaded.snapshot.devices[0].dumps;
+    for address in [0x7000_0000, 0x7000_3000] {
+        let mut dumps = dumps.iter();
+        assert!(dumps.any(|dump| dump.address == address), "{address:#x}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! The emulator's process also contains mappings of its own. The program's are those that the
 //! emulator's GDB server can read.
 
-use super::{Emulator, Error, Session};
+use super::{Error, Session};
 use crate::mapped;
 use crate::record::note::Note;
 use crate::record::process;
@@ -38,7 +38,7 @@ fn ranges(session: &mut Session) -> Result<Vec<Range<u64>>, Error> {
         let start = mapping.start.wrapping_sub(session.base);
         let length = mapping.end - mapping.start;
         if mapping.readable && start < highest && length <= highest - start {
-            ranges.extend(guest_ranges(&mut session.emulator, start..start + length)?);
+            ranges.extend(guest_ranges(session, start..start + length)?);
         }
     }
     Ok(ranges)
@@ -58,13 +58,13 @@ fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// Returns the parts of a mapping that belong to the program. The host may merge adjacent mappings
 /// of the program and of the emulator.
-fn guest_ranges(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
+fn guest_ranges(session: &mut Session, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
     /// The maximum number of pages checked one by one.
     const MOST: u64 = 1 << 14;
     let middle = (range.start + (range.end - range.start) / 2) & !(PAGE - 1);
     let mut known = Vec::new();
     for address in [range.start, middle, range.end - PAGE] {
-        known.push(!emulator.remote.memory(address, 1)?.is_empty());
+        known.push(is_readable(session, address)?);
     }
     let pages = (range.end - range.start) / PAGE;
     if known.iter().all(|&known| known) {
@@ -74,17 +74,28 @@ fn guest_ranges(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<
         return Ok(Vec::new());
     }
     if pages > MOST {
-        emulator.notes.push(Note::MixedMemory { range });
+        session.emulator.notes.push(Note::MixedMemory { range });
         return Ok(Vec::new());
     }
     let mut ranges = Vec::new();
     for page in 0..pages {
         let start = range.start + page * PAGE;
-        if !emulator.remote.memory(start, 1)?.is_empty() {
+        if is_readable(session, start)? {
             ranges.push(start..start + PAGE);
         }
     }
     Ok(joined(ranges))
+}
+
+/// Returns whether the program can read an address. What a mapped file lacks since it was cut is asked
+/// of the system alone: the emulator would be ended by SIGBUS.
+fn is_readable(session: &mut Session, address: u64) -> Result<bool, Error> {
+    if let Some(memory) = &session.memory
+        && memory.read(address.wrapping_add(session.base), &mut [0]) == 0
+    {
+        return Ok(false);
+    }
+    Ok(!session.emulator.remote.memory(address, 1)?.is_empty())
 }
 
 /// Copies a range to a file with holes for zeros.
