@@ -39,7 +39,7 @@ pub enum TraceEvent {
     },
     /// The return address of an exception is unknown until its handler returns.
     ReturnPending,
-    /// The return addresses of all exceptions are known.
+    /// The return addresses of all exceptions are known, after [`TraceEvent::ReturnPending`].
     ReturnsKnown,
     /// The requested number of instructions was started: a core of a system waits to be resumed, a
     /// thread of a program gets SIGINT.
@@ -113,6 +113,8 @@ struct Tracing<U, F> {
     ended: Vec<(u32, CodeAddress, Option<u64>)>,
     /// The emulator's log of a system, joined with the flow.
     join: Option<Join>,
+    /// Whether the controller was told that a return address is unknown, and not yet that all are known.
+    return_pending: bool,
     /// The core that executed last.
     last: u32,
     traces: CoreTraces<U>,
@@ -204,12 +206,12 @@ where
                     // Orders the cores' histories.
                     traces.timestamp_soon(core);
                 }
-                let waited = join.waits();
                 join.executes(Some(core), flow, blocks, traces)?;
                 for event in events {
                     join.event(core, event?, flow, blocks, traces)?;
                 }
-                if waited && !join.waits() {
+                if self.return_pending && !join.waits() {
+                    self.return_pending = false;
                     let _ = self.observer.send(TraceEvent::ReturnsKnown);
                 }
             }
@@ -235,7 +237,8 @@ where
             } else {
                 join.close();
             }
-            if join.waits() {
+            self.return_pending = join.waits();
+            if self.return_pending {
                 let _ = self.observer.send(TraceEvent::ReturnPending);
             }
         }
@@ -402,6 +405,7 @@ where
                 Some(Join::new(system.numbers, settings.sets == Sets::A64))
             }
         },
+        return_pending: false,
         last: u32::MAX,
         traces: CoreTraces {
             cores: Vec::new(),

@@ -8,7 +8,7 @@ use armsnap::quantity::{Address, Isa};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -463,6 +463,92 @@ fn the_user_can_end_a_recording() {
             assert!(loaded.snapshot.trace.is_some());
         }
     }
+}
+
+/// A Cortex-M4 with a hundred thousand interrupts a second of emulated time, after branches too.
+const TICKS: &str = r#"
+    #include <stdint.h>
+    extern char stack_top[];
+    static volatile unsigned ticks, odd, even;
+    static void on_tick(void) { ticks++; }
+    static void hang(void) { for (;;); }
+    __attribute__((noinline)) static void one(void) { odd++; }
+    __attribute__((noinline)) static void two(void) { even++; }
+    static void reset(void)
+    {
+        *(volatile uint32_t *)0xe000e014 = 249;
+        *(volatile uint32_t *)0xe000e018 = 0;
+        *(volatile uint32_t *)0xe000e010 = 7;
+        for (unsigned i = 0;; i++)
+            if (i & 1) one(); else two();
+    }
+    __attribute__((section(".vectors"), used)) static void *const vectors[16] = {
+        stack_top, reset, hang, hang, hang, hang, hang, 0, 0, 0, 0, hang, hang, 0, hang, on_tick };
+"#;
+
+/// Builds `TICKS` in this directory.
+fn ticks(directory: &Path) -> Option<PathBuf> {
+    const COMPILER: &str = "arm-none-eabi-gcc";
+    const SCRIPT: &str = "SECTIONS { . = 0; .text : { *(.vectors) *(.text*) *(.rodata*) }\n\
+        . = 0x20000000; .bss : { *(.data* .bss* COMMON) } stack_top = 0x20004000; }";
+    if !installed(&["qemu-system-arm", COMPILER]) {
+        return None;
+    }
+    let file = |name: &str| directory.join(name);
+    std::fs::write(file("script.ld"), SCRIPT).unwrap();
+    std::fs::write(file("ticks.c"), TICKS).unwrap();
+    let built = Command::new(COMPILER)
+        .args(["-mthumb", "-mcpu=cortex-m4", "-O1", "-ffreestanding"])
+        .args(["-nostdlib", "-Wl,--build-id=none", "-T"])
+        .args([file("script.ld"), file("ticks.c")])
+        .arg("-o")
+        .arg(file("ticks.elf"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    Some(file("ticks.elf"))
+}
+
+/// Interrupts take no time of the recorder's that is out of proportion.
+#[test]
+fn many_interrupts() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(image) = ticks(directory.path()) else {
+        return;
+    };
+    let options = ["--system", "mps2-an386", "--instructions", "8000000"];
+    let options = options.map(str::to_owned);
+    let run = record_image(&image, &directory.path().join("out"), &options);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(
+        told.contains("stopped after 8000000 instructions"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_of_a_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(image) = ticks(directory.path()) else {
+        return;
+    };
+    // No file may be larger than this many blocks.
+    let limited = "trap '' XFSZ; ulimit -f 1000; exec timeout -k 5 120 \"$@\"";
+    let run = Command::new("sh")
+        .args(["-c", limited, "sh", crate::support::armsnap(), "record"])
+        .args(["--system", "mps2-an386", "-o"])
+        .arg(directory.path().join("out"))
+        .arg("--witness")
+        .arg(directory.path().join("witness"))
+        .arg("--")
+        .arg(&image)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1), "{told}");
+    assert!(told.contains("File too large (os error"), "{told}");
+    assert!(!directory.path().join("out").exists());
 }
 
 /// At the third visit of a function by either core, and at a source line.

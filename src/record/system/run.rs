@@ -12,6 +12,7 @@ use crate::record::tracing::TraceEvent;
 use crate::record::{Error, Reason, Watch};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// How and where a recording ended.
@@ -96,27 +97,34 @@ pub(super) fn to_the_end(
         let stop = session.emulator.remote.wait(POLL)?;
         (watch.progress)(session.emulator.progress.load(Ordering::Relaxed));
         let Some(stop) = stop else {
-            let event = session.emulator.events.try_recv().ok();
-            if let Some(TraceEvent::Place(address)) = event {
-                let first = image.kernel.as_ref().and_then(Kernel::first);
-                session.text = first.map(|(_, offset)| address.wrapping_sub(offset.into()));
-                if until.is_open() || from.is_open() {
-                    session.emulator.remote.interrupt()?;
-                    std::thread::sleep(INTERRUPT_DELAY);
+            let mut limit = false;
+            loop {
+                match session.emulator.events.try_recv() {
+                    Ok(TraceEvent::Place(address)) => {
+                        let first = image.kernel.as_ref().and_then(Kernel::first);
+                        session.text = first.map(|(_, offset)| address.wrapping_sub(offset.into()));
+                        if until.is_open() || from.is_open() {
+                            session.emulator.remote.interrupt()?;
+                            std::thread::sleep(INTERRUPT_DELAY);
+                        }
+                        send(&session.emulator.plugin, &Command::Resume)?;
+                    }
+                    Ok(TraceEvent::Limit) => limit = true,
+                    Ok(_) => {}
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return Err(unread(session)),
                 }
-                send(&session.emulator.plugin, &Command::Resume)?;
             }
-            let limit = event == Some(TraceEvent::Limit);
             if asked.is_none() && (limit || watch.interrupted.load(Ordering::Relaxed)) {
                 asked = Some(match request.options.instructions.filter(|_| limit) {
                     Some(count) => Reason::Instructions(count),
                     None => Reason::Interrupted,
                 });
                 session.emulator.remote.interrupt()?;
-                if limit {
-                    std::thread::sleep(INTERRUPT_DELAY);
-                    send(&session.emulator.plugin, &Command::Resume)?;
-                }
+            }
+            if limit {
+                std::thread::sleep(INTERRUPT_DELAY);
+                send(&session.emulator.plugin, &Command::Resume)?;
             }
             continue;
         };
@@ -293,11 +301,20 @@ fn flush(session: &mut Session) -> Result<(Vec<StoppedCore>, bool), Error> {
             Ok(TraceEvent::Stopped { stopped, .. }) => return Ok((stopped.cores, return_pending)),
             Ok(TraceEvent::ReturnPending) => return_pending = true,
             Ok(_) => {}
-            Err(_) => {
-                return Err(Error::Failed(
-                    "the emulator's plugin does not reply".to_owned(),
-                ));
-            }
+            Err(RecvTimeoutError::Timeout) => return Err(silent()),
+            Err(RecvTimeoutError::Disconnected) => return Err(unread(session)),
         }
     }
+}
+
+/// Returns the error for a stream that ended before the machine.
+fn unread(session: &mut Session) -> Error {
+    match session.emulator.recording() {
+        Err(error) => error,
+        Ok(_) => silent(),
+    }
+}
+
+fn silent() -> Error {
+    Error::Failed("the emulator's plugin does not reply".to_owned())
 }
