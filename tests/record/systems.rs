@@ -551,6 +551,34 @@ fn a_full_disk_ends_the_recording_of_a_machine() {
     assert!(!directory.path().join("out").exists());
 }
 
+/// Memory is written to temporary files in pieces, without what is zero.
+#[test]
+fn much_memory_takes_little_of_the_disk() {
+    if !installed(&EMULATORS) {
+        return;
+    }
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/virt-a57/program.elf");
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out");
+    // No file may be larger than this many blocks.
+    let limited = "trap '' XFSZ; ulimit -f 200000; exec timeout -k 5 120 \"$@\"";
+    let run = Command::new("sh")
+        .args(["-c", limited, "sh", crate::support::armsnap(), "record"])
+        .args(["--system", "virt", "--smp", "2", "--ram", "512M"])
+        .args(["--until", "halt_here", "-o"])
+        .arg(&output)
+        .arg("--")
+        .arg(&image)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{told}");
+    assert!(!told.contains("is not saved"), "{told}");
+    let loaded = Snapshot::open(&output, &OpenOptions::default()).unwrap();
+    assert!(!loaded.snapshot.devices[0].dumps.is_empty(), "{told}");
+}
+
 /// At the third visit of a function by either core, and at a source line.
 #[test]
 fn a_recording_ends_at_until() {

@@ -12,7 +12,7 @@ use crate::record::note::Note;
 use crate::record::snapshot_files::{Ram, Region, fit};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 
 /// The unit that is saved or left out.
@@ -20,6 +20,11 @@ const PAGE: u64 = 1 << 12;
 
 /// The maximum number of zero pages saved between others, to limit the number of regions.
 const BRIDGED: u64 = 16 * PAGE;
+
+static ZEROS: [u8; BRIDGED as usize] = [0; BRIDGED as usize];
+
+/// The size that one command of the monitor writes, which must reply in time.
+const PIECE: u64 = 1 << 26;
 
 /// The size saved around a stack pointer in a range that QEMU does not list as RAM.
 const STACK: u64 = 4 * PAGE;
@@ -149,7 +154,8 @@ fn ram(line: &str) -> Option<(Range<u64>, &str)> {
     Some((hex(first)?..hex(last)?.checked_add(1)?, name))
 }
 
-/// Saves a range with a command of the monitor. Returns the parts of it that are not zero, or that are wanted in any case.
+/// Saves a range with commands of the monitor. Adds the parts of it that are not zero, or that are wanted
+/// in any case, up to what cannot be saved.
 fn region(
     session: &mut Session,
     save: &str,
@@ -157,51 +163,61 @@ fn region(
     wanted: &[Range<u64>],
     regions: &mut Vec<Region>,
 ) -> Result<(), Error> {
-    let path = session
-        .emulator
-        .directory
-        .path()
-        .join(format!("memory_{:x}", range.start));
-    let length = range.end - range.start;
-    let command = format!(
-        "{save} {:#x} {length:#x} \"{}\"",
-        range.start,
-        path.display()
-    );
-    let output = session.emulator.remote.monitor(&command)?;
-    let bytes = match mapped::map(&path) {
-        Ok(bytes) if output.trim().is_empty() => bytes,
-        _ => {
-            session.emulator.notes.push(Note::UnsavedMemory {
-                address: range.start,
-                reason: output.trim().to_owned(),
-            });
-            return Ok(());
-        }
+    let file = |name: &str| {
+        let name = format!("{name}_{:x}", range.start);
+        session.emulator.directory.path().join(name)
     };
-    let mut kept: Option<Range<u64>> = None;
-    let mut add = |kept: &Range<u64>| {
-        let part = (kept.start - range.start) as usize..(kept.end - range.start) as usize;
-        regions.push(Region {
-            address: kept.start,
-            bytes: bytes.part(part),
-        });
-    };
-    for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
-        let begin = range.start + index as u64 * PAGE;
-        let end = begin + page.len() as u64;
-        if mapped::is_zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
-            continue;
-        }
-        kept = Some(match kept.take() {
-            Some(kept) if begin - kept.end <= BRIDGED => kept.start..end,
-            before => {
-                before.iter().for_each(&mut add);
-                begin..end
+    let (path, piece) = (file("memory"), file("piece"));
+    let mut out = BufWriter::new(File::create(&path)?);
+    let mut kept: Vec<Range<u64>> = Vec::new();
+    let mut start = range.start;
+    while start < range.end {
+        let length = PIECE.min(range.end - start);
+        let command = format!("{save} {start:#x} {length:#x} \"{}\"", piece.display());
+        let output = session.emulator.remote.monitor(&command)?;
+        let bytes = match mapped::map(&piece) {
+            Ok(bytes) if output.trim().is_empty() => bytes,
+            _ => {
+                session.emulator.notes.push(Note::UnsavedMemory {
+                    address: start,
+                    reason: output.trim().to_owned(),
+                });
+                break;
             }
-        });
+        };
+        for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
+            let begin = start + index as u64 * PAGE;
+            let end = begin + page.len() as u64;
+            if mapped::is_zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
+                continue;
+            }
+            match kept.last_mut().filter(|last| begin - last.end <= BRIDGED) {
+                Some(last) => {
+                    out.write_all(&ZEROS[..(begin - last.end) as usize])?;
+                    last.end = end;
+                }
+                None => kept.push(begin..end),
+            }
+            out.write_all(page)?;
+        }
+        drop(bytes);
+        std::fs::remove_file(&piece)?;
+        start += length;
     }
-    kept.iter().for_each(&mut add);
+    out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let bytes = mapped::map(&path)?;
+    let mut at = 0;
+    for range in kept {
+        let end = at + (range.end - range.start) as usize;
+        regions.push(Region {
+            address: range.start,
+            bytes: bytes.part(at..end),
+        });
+        at = end;
+    }
     Ok(())
 }
 
