@@ -377,6 +377,14 @@ fn a_machine_that_shuts_down_or_resets() {
         let code = Code::of(&file("off.elf"));
         compare(&file("out"), &witness, "etmv4", &code, call);
     }
+    // An image may be kept from the host's files.
+    let options = "--system virt --force --qemu -semihosting-config --qemu enable=off";
+    let options = format!("{options} --instructions 100000");
+    let options: Vec<String> = options.split(' ').map(str::to_owned).collect();
+    let run = record_image(&file("off.elf"), &file("out"), &options);
+    let told = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{told}");
+    assert!(!told.contains("by semihosting"), "{told}");
 }
 
 #[test]
