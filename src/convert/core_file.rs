@@ -34,11 +34,12 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
     let cores = devices.iter().enumerate();
     let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
     let mut notes = Vec::new();
+    let placeholders = check::Placeholders::new(loaded);
     let cores: Vec<(usize, &Device, RegisterFile)> = cores
         .map(|(index, device)| {
             let architecture = Architecture::detect(device).architecture;
             let mut registers = RegisterFile::read(device, architecture);
-            if let Some(reason) = check::placeholder(&loaded.snapshot, index) {
+            if let Some(reason) = placeholders.why(index) {
                 let note = CoreNote::Placeholders { reason };
                 notes.push(Note::of_core(&device.name, note));
                 registers.forget_placeholders();
