@@ -3,6 +3,7 @@
 use super::note::Note;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::Elf;
+use crate::snapshot::elf_files::is_plain_path;
 use crate::snapshot::files::{Files, InMemory};
 use crate::snapshot::model::{self, FileLine, OtherSection, Severity, Snapshot};
 use crate::snapshot::paths::{self, PathError};
@@ -179,6 +180,8 @@ impl Files for ImportedFiles {
 
     fn path(&self, written: &str) -> PathBuf {
         let origin = paths::normal(written).and_then(|path| self.origins.get(&path));
+        // Names in the input are not trusted, and debuggers use paths in commands.
+        let origin = origin.filter(|origin| is_plain_path(origin));
         origin.cloned().unwrap_or_else(|| written.into())
     }
 }

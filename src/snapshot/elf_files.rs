@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::program::elf::{Elf, is_elf};
 use crate::text;
@@ -53,6 +53,14 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
 pub fn is_plain_name(name: &OsStr) -> bool {
     let plain = |c| text::is_plain(c) && !matches!(c, '"' | '\'' | '\\' | '`' | '$' | ';' | '|');
     name.to_str().is_some_and(|name| name.chars().all(plain))
+}
+
+/// Whether all names in a path are safe for debuggers.
+pub fn is_plain_path(path: &Path) -> bool {
+    path.components().all(|part| match part {
+        Component::Normal(name) => is_plain_name(name),
+        _ => true,
+    })
 }
 
 fn begins_as_elf(path: &Path) -> bool {

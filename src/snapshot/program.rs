@@ -235,6 +235,9 @@ fn kernel_offset(elf: &Elf, text: u64) -> Option<u64> {
 /// A recorded program, at its address. Paths are not trusted: it must be in the snapshot's directory,
 /// or among its files if these are in memory.
 fn open(recorded: &Recorded, loaded: &OpenSnapshot) -> Option<Elf> {
+    if !is_plain_name(OsStr::new(&recorded.file)) {
+        return None;
+    }
     let elf = if loaded.root.as_os_str().is_empty() {
         let files = loaded.files();
         Elf::read(
@@ -242,8 +245,7 @@ fn open(recorded: &Recorded, loaded: &OpenSnapshot) -> Option<Elf> {
             files.bytes(&recorded.file).ok()?,
         )
     } else {
-        let plain = is_plain_name(OsStr::new(&recorded.file));
-        Elf::open(&plain.then(|| paths::resolve(&loaded.root, &recorded.file, false).ok())??)
+        Elf::open(&paths::resolve(&loaded.root, &recorded.file, false).ok()?)
     };
     let mut elf = elf.ok()?.moved(recorded.offset);
     elf.segments

@@ -6,6 +6,9 @@ use crate::perf_generated::{
 };
 use crate::support::gdb::testdata;
 use armsnap::import::{Options, perf};
+use armsnap::program::elf::Machine;
+use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::program::Program;
 use std::path::Path;
 
 /// ETMv4 trace of a start at an address in a context, and one E atom (IHI 0064: Trace Info, Trace
@@ -26,6 +29,34 @@ fn run_of(address: u64, context: Option<u32>) -> Vec<u8> {
 }
 
 const SYNC: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 1, 0];
+
+/// The name of a mapped file contains commands: debuggers get the name that `import` would write.
+#[test]
+#[cfg(unix)]
+fn names_of_mapped_files_are_harmless() {
+    let symfs = tempfile::tempdir().unwrap();
+    let name = "x\nshell true\necho .so";
+    let program = testdata("recorded/etmv4/program.elf");
+    std::fs::copy(program, symfs.path().join(name)).unwrap();
+    let mut file = PerfData::default();
+    file.comm("prog", true, at(100, 1, 0));
+    let (address, length, offset) = PROGRAM;
+    let path = format!("/{name}");
+    file.map(&path, address, length, offset, &[], at(100, 2, 0));
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    file.info(1, &[(ETMV4, 0, etmv4(0x10))]);
+    file.trace(0, 0, 0, &trace);
+    file.aux(0, trace.len() as u64, 0, at(100, 5, 0));
+    let options = Options {
+        symfs: vec![symfs.path().to_owned()],
+        ..Options::default()
+    };
+    let input = Path::new("perf.data");
+    let imported = perf::import_bytes(input, file.file().into(), &options).unwrap();
+    let loaded = imported.open(input, &OpenOptions::default()).unwrap();
+    let program = Program::of_snapshot(&loaded, Machine::AArch64, &[]).unwrap();
+    assert_eq!(program.elf.path, Path::new("images/x_shell_true_echo_.so"));
+}
 
 #[test]
 fn contexts_tell_the_threads_of_a_cpu_apart() {
