@@ -18,11 +18,10 @@ use super::Progress;
 use super::note::{FileFault, Note};
 use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
-use crate::snapshot::changed;
 use crate::snapshot::coverage::Coverage;
-use crate::snapshot::data_addresses;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::files::beside;
+use crate::snapshot::further_files::further_files;
 use crate::snapshot::model::Snapshot;
 use crate::snapshot::write::{self, WriteError};
 use crate::snapshot::{OpenSnapshot, paths};
@@ -120,13 +119,13 @@ impl CarriedFiles {
         Ok(carried_files)
     }
 
-    /// Adds the memory dumps, the record of changed code, and the data addresses.
+    /// Adds the memory dumps, and the files that are neither .ini files nor trace.
     fn dumps(&mut self, loaded: &OpenSnapshot, notes: &mut Vec<Note>) {
-        if let Some((place, file)) = changed::file(&loaded.snapshot) {
-            self.add(loaded, &place.file, file, notes);
+        for (place, file) in further_files(&loaded.snapshot) {
+            self.add(loaded, &place.file, &file, notes);
         }
-        for (place, _, file) in data_addresses::files(&loaded.snapshot) {
-            self.add(loaded, &place.file, file, notes);
+        for library in loaded.files().libraries() {
+            self.add(loaded, Path::new(""), &library, notes);
         }
         for dump in loaded.snapshot.devices.iter().flat_map(|d| &d.dumps) {
             if let Some((path, bytes)) = self.add(loaded, &dump.place.file, &dump.file, notes) {

@@ -178,6 +178,10 @@ impl Files for ImportedFiles {
         self.files.length(written)
     }
 
+    fn libraries(&self) -> Vec<String> {
+        self.files.libraries()
+    }
+
     fn path(&self, written: &str) -> PathBuf {
         let origin = paths::normal(written).and_then(|path| self.origins.get(&path));
         // Names in the input are not trusted, and debuggers use paths in commands.

@@ -11,6 +11,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+/// The directory of libraries in a snapshot; GDB searches it too.
+pub const LIBRARIES: &str = "libraries";
+
+/// The most libraries of a snapshot that are copied with it.
+const MAX_LIBRARIES: usize = 1024;
+/// The first bytes of an ELF file.
+const ELF: &[u8] = b"\x7fELF";
+
 /// The files of a snapshot, by the paths written in the .ini files.
 pub trait Files: fmt::Debug + Send + Sync {
     /// The bytes of a file.
@@ -34,6 +42,11 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// Those of [`Self::bytes`].
     fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
         Ok(self.bytes(written)?.starts_with(with))
+    }
+
+    /// The paths of the ELF files in [`LIBRARIES`], which no .ini file names.
+    fn libraries(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// The path of a file for messages.
@@ -106,6 +119,19 @@ impl Files for Directory {
         Ok(head == with)
     }
 
+    fn libraries(&self) -> Vec<String> {
+        let Ok(entries) = self.root.join(LIBRARIES).read_dir() else {
+            return Vec::new();
+        };
+        let names = entries.flatten().filter_map(|entry| {
+            let path = format!("{LIBRARIES}/{}", entry.file_name().to_str()?);
+            self.begins(&path, ELF).ok()?.then_some(path)
+        });
+        let mut names: Vec<String> = names.take(MAX_LIBRARIES).collect();
+        names.sort();
+        names
+    }
+
     fn path(&self, written: &str) -> PathBuf {
         self.root.join(written.replace('\\', "/"))
     }
@@ -133,5 +159,14 @@ impl Files for InMemory {
 
     fn length(&self, written: &str) -> Result<u64, PathError> {
         Ok(self.find(written)?.len() as u64)
+    }
+
+    fn libraries(&self) -> Vec<String> {
+        let below = |path: &&String| {
+            let directory = path.rsplit_once('/').map(|(directory, _)| directory);
+            directory == Some(LIBRARIES)
+        };
+        let elf = self.0.iter().filter(|(_, bytes)| bytes.starts_with(ELF));
+        elf.map(|(path, _)| path).filter(below).cloned().collect()
     }
 }

@@ -10,13 +10,11 @@ use std::ops::Range;
 use object::elf::{DT_DEBUG, DT_NULL, PT_DYNAMIC};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 
+pub use super::files::LIBRARIES;
 use super::program::{Program, Seen};
 use super::{OpenSnapshot, paths};
 use crate::program::elf::Elf;
 use crate::quantity::Address;
-
-/// The directory of libraries in a snapshot; GDB searches it too.
-pub const LIBRARIES: &str = "libraries";
 
 /// A limit larger than any dynamic section, in entries.
 const MAX_ENTRIES: u64 = 1024;

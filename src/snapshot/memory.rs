@@ -49,9 +49,8 @@ impl CoreMemory {
     pub fn new(loaded: &OpenSnapshot, device: &Device) -> Self {
         let mut dumps = Dumps::empty(loaded.dump_files());
         dumps.add(device);
-        let mut entries = device.other.iter();
-        let file = entries.find(|(key, _)| key.eq_ignore_ascii_case(straight::ENTRY));
-        let bytes = file.and_then(|(_, file)| loaded.file(&device.place.file, file).ok());
+        let file = straight::file(device);
+        let bytes = file.and_then(|file| loaded.file(&device.place.file, file).ok());
         Self {
             dumps,
             changed: Arc::clone(&loaded.changed),

@@ -34,6 +34,7 @@ mod dump_files;
 mod elf_dump;
 pub(crate) mod elf_files;
 pub mod files;
+pub(crate) mod further_files;
 pub(crate) mod imported;
 pub(crate) mod ini;
 pub mod libraries;

@@ -1,6 +1,6 @@
 //! The programs that snapshot.ini records.
 
-use super::model::{OtherSection, Snapshot};
+use super::model::{FileLine, OtherSection, Snapshot};
 
 /// The most programs that a snapshot may record.
 const MAX_PROGRAMS: usize = 256;
@@ -29,11 +29,22 @@ impl Recorded {
 
     /// Reads this section and those of further programs: `[program2]`, `[program3]`…
     pub(super) fn all(snapshot: &Snapshot) -> Vec<Self> {
+        let sections = Self::sections(snapshot);
+        sections.filter_map(Self::read).take(MAX_PROGRAMS).collect()
+    }
+
+    /// The files of all programs, each with the place of its section.
+    pub(super) fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, String)> {
+        let sections = Self::sections(snapshot);
+        let files =
+            sections.filter_map(|section| Some((&section.place, Self::read(section)?.file)));
+        files.take(MAX_PROGRAMS)
+    }
+
+    fn sections(snapshot: &Snapshot) -> impl Iterator<Item = &OtherSection> {
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let sections = snapshot.other_sections.iter();
-        let sections =
-            sections.filter(|section| section.name.strip_prefix("program").is_some_and(is_number));
-        sections.filter_map(Self::read).take(MAX_PROGRAMS).collect()
+        sections.filter(move |section| section.name.strip_prefix("program").is_some_and(is_number))
     }
 
     fn read(section: &OtherSection) -> Option<Self> {

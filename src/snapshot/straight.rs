@@ -5,6 +5,7 @@
 //! instruction and that after the last one, in hexadecimal: `ffff800008001000-ffff800008001008`.
 //! Other readers ignore the entry.
 
+use super::model::Device;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -17,6 +18,13 @@ const LARGEST: usize = 64 << 20;
 /// The addresses of such instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Straight(Vec<Range<u64>>);
+
+/// The file that a core names.
+pub fn file(device: &Device) -> Option<&str> {
+    let mut entries = device.other.iter();
+    let file = entries.find(|(key, _)| key.eq_ignore_ascii_case(ENTRY));
+    file.map(|(_, file)| &**file)
+}
 
 impl Straight {
     /// Instructions in these ranges of addresses.

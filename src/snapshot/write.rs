@@ -6,9 +6,8 @@
 
 mod replaced;
 
-use super::changed;
-use super::data_addresses;
 use super::files::{Files, InMemory, beside};
+use super::further_files::further_files;
 use super::ini::{self, Document, Entry, Section, quote};
 use super::model::*;
 use super::paths::{self, PathError};
@@ -333,11 +332,12 @@ fn add_blobs(
         let files = trace.buffers.iter();
         files.flat_map(move |b| b.files.iter().map(move |file| (file, &b.place, from)))
     });
-    let changed = changed::file(snapshot).map(|(place, file)| (file, place, &place.file));
-    let addresses = data_addresses::files(snapshot);
-    let addresses = addresses.map(|(place, _, file)| (file, place, &place.file));
+    let further = further_files(snapshot);
+    let further = further
+        .iter()
+        .map(|(place, file)| (file, *place, &place.file));
     let mut notes = Vec::new();
-    for (written, place, from) in dumps.chain(buffers).chain(changed).chain(addresses) {
+    for (written, place, from) in dumps.chain(buffers).chain(further) {
         match beside(from, written, |path| blobs.bytes(path)) {
             Ok(bytes) => add(files, written, bytes)?,
             Err(problem) => notes.push(Note {
@@ -346,6 +346,11 @@ fn add_blobs(
                 section: "",
                 text: format!("{}: {problem}: not copied", quote(written)),
             }),
+        }
+    }
+    for library in blobs.libraries() {
+        if let Ok(bytes) = blobs.bytes(&library) {
+            add(files, &library, bytes)?;
         }
     }
     Ok(notes)

@@ -1,7 +1,7 @@
 //! Snapshot → trace file → snapshot: the result is the same, and frame 0 is the halted state.
 
 use crate::support::convert::{
-    RECORDED, back, blobs, captures, open, read, same, trace_files, write,
+    RECORDED, back, blobs, captures, convert, open, read, same, trace_files, write,
 };
 use crate::support::gdb::{shared, testdata};
 use armsnap::arch::Space;
@@ -41,6 +41,50 @@ fn every_snapshot_is_restored() {
         }
     }
     assert!(files >= 6);
+}
+
+/// Programs, libraries and lists of code without bytes come back too, also where the result replaces
+/// the snapshot.
+#[test]
+fn programs_and_libraries_are_restored() {
+    let scratch = tempfile::tempdir().unwrap();
+    let snapshot = scratch.path().join("snapshot");
+    std::fs::create_dir_all(snapshot.join("libraries")).unwrap();
+    for entry in std::fs::read_dir(testdata("recorded/etmv4")).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, snapshot.join(path.file_name().unwrap())).unwrap();
+    }
+    std::fs::write(snapshot.join("libraries/libc.so.6"), b"\x7fELF").unwrap();
+    std::fs::write(snapshot.join("straight.txt"), "10-18\n").unwrap();
+    let core = snapshot.join("cpu_0.ini");
+    let text = std::fs::read_to_string(&core).unwrap();
+    let text = text.replacen("[device]", "[device]\nstraight_code=straight.txt", 1);
+    std::fs::write(&core, text).unwrap();
+
+    let loaded = open(&snapshot);
+    let there = blobs(&loaded);
+    let extra = ["program.elf", "straight.txt", "libraries/libc.so.6"];
+    for name in extra {
+        assert!(
+            there
+                .iter()
+                .any(|(file, bytes)| file == name && bytes.is_some())
+        );
+    }
+    for bytes in trace_files(&loaded, &Options::default()) {
+        same(&loaded, &back(&bytes));
+    }
+    let core = ["--core", "Cortex-A57_0"];
+    let file = scratch.path().join("a.tf");
+    convert(&core, [&snapshot, &file]);
+    convert(&["--force"], [&file, &snapshot]);
+    assert_eq!(blobs(&open(&snapshot)), there);
+    convert(&["--force", "--trace"], [&file, &snapshot]);
+    let kept = blobs(&open(&snapshot));
+    for name in extra {
+        let is_there = |(file, bytes): &(String, Option<Vec<u8>>)| file == name && bytes.is_some();
+        assert!(kept.iter().any(is_there), "{name}");
+    }
 }
 
 #[test]

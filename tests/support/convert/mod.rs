@@ -109,6 +109,15 @@ pub fn blobs(loaded: &OpenSnapshot) -> Vec<(String, Option<Vec<u8>>)> {
         let files = trace.buffers.iter().flat_map(|buffer| &buffer.files);
         named.extend(files.map(|file| (&*trace.place.file, &**file)));
     }
+    let programs = snapshot.other_sections.iter();
+    let programs = programs.filter(|section| section.name.starts_with("program"));
+    let programs = programs.flat_map(|section| &section.entries);
+    let straight = snapshot.devices.iter().flat_map(|device| &device.other);
+    let other = programs.chain(straight);
+    let other = other.filter(|(key, _)| ["file", "straight_code"].contains(&&**key));
+    named.extend(other.map(|(_, file)| (Path::new(""), &**file)));
+    let libraries = loaded.files().libraries();
+    named.extend(libraries.iter().map(|file| (Path::new(""), &**file)));
     named
         .into_iter()
         .map(|(from, written)| {
