@@ -221,12 +221,15 @@ fn known(what: &'static str, wanted: &[String], names: &[&str]) -> Result<(), Se
     }
 }
 
+/// The protocol, the core and the configuration of a source.
+type Configured = (Protocol, Option<usize>, Config);
+
 /// A capture that is being opened.
 struct Opening<'a> {
     loaded: &'a OpenSnapshot,
     trace: &'a Trace,
-    /// By device: its protocol, core and configuration. A source may be in many buffers.
-    configs: HashMap<usize, Option<(Protocol, Option<usize>, Config)>>,
+    /// By device. A source may be in many buffers.
+    configs: HashMap<usize, Result<Configured, Reason>>,
     notes: Vec<Note>,
 }
 
@@ -322,13 +325,7 @@ impl Opening<'_> {
                 known
             }
         };
-        let Some((protocol, core, config)) = known else {
-            let kind = match TraceArchitecture::of(device) {
-                TraceArchitecture::Unknown => device.kind.clone(),
-                architecture => architecture.to_string(),
-            };
-            return Err(Reason::UnknownProtocol { kind });
-        };
+        let (protocol, core, config) = known?;
         let stream = placed.stream.unwrap_or(0);
         // Stream 1 of an ETMv4 is its data trace (Debug and Trace Snapshot File Format 0.2, 3.3.4).
         if stream > 0 && matches!(protocol, Protocol::Etmv4 | Protocol::Ete) {
@@ -346,14 +343,18 @@ impl Opening<'_> {
         })
     }
 
-    /// Reads protocol, core and configuration of a source; `None` if its protocol is not known.
-    fn configure(
-        &mut self,
-        placed: &topology::PlacedSource,
-    ) -> Option<(Protocol, Option<usize>, Config)> {
+    /// Reads protocol, core and configuration of a source; an error if its protocol cannot be decoded.
+    fn configure(&mut self, placed: &topology::PlacedSource) -> Result<Configured, Reason> {
         let snapshot = &self.loaded.snapshot;
         let device = &snapshot.devices[placed.device];
-        let protocol = Protocol::of(device)?;
+        let architecture = TraceArchitecture::of(device);
+        let Some(protocol) = architecture.protocol() else {
+            let kind = match architecture {
+                TraceArchitecture::Unknown => device.kind.clone(),
+                known => known.to_string(),
+            };
+            return Err(Reason::UnknownProtocol { kind });
+        };
         let by_type = TraceArchitecture::from_type(&device.kind).protocol();
         if let Some(by_type) = by_type.filter(|by_type| *by_type != protocol) {
             let text = format!(
@@ -379,6 +380,6 @@ impl Opening<'_> {
         }
         let traced = core.map_or_else(Core::default, |core| traced_core(&snapshot.devices[core]));
         let config = Config::read(device, protocol, traced, &mut self.notes);
-        Some((protocol, core, config))
+        Ok((protocol, core, config))
     }
 }
