@@ -93,6 +93,8 @@ pub fn by_reference(snapshot: &Path, id: u8, code: &Code, take: &mut Take) -> Ve
         .spawn()
         .expect("trc_pkt_lister, of Debian's libopencsd-bin, runs");
     let mut lines = BufReader::new(child.stdout.take().unwrap());
+    // A temporary directory may have any letters in its name.
+    let directory = snapshot.to_str().unwrap();
     let mut trouble = Vec::new();
     let mut line = String::new();
     let mut all = true;
@@ -109,11 +111,12 @@ pub fn by_reference(snapshot: &Path, id: u8, code: &Code, take: &mut Take) -> Ve
                 all = take(here, isa);
                 here += code.length(here, isa);
             }
-        } else if ["OCSD_GEN_TRC_ELEM_ADDR_NACC", "ERROR", "BAD"]
-            .iter()
-            .any(|word| line.contains(word))
-        {
-            trouble.push(line.clone());
+        } else {
+            let said = line.replace(directory, "");
+            let words = ["OCSD_GEN_TRC_ELEM_ADDR_NACC", "ERROR", "BAD"];
+            if words.iter().any(|word| said.contains(word)) {
+                trouble.push(said);
+            }
         }
         line.clear();
     }
