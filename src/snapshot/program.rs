@@ -52,7 +52,9 @@ impl Program {
         let compared = memories
             .iter()
             .map(|(memory, space)| compare(&elf, memory, *space, left));
-        let best = compared.max_by_key(|result| result.compared);
+        // Memories of other cores may have other programs at the same addresses.
+        let quality = |result: &Comparison| (result.matches(), result.agreeing(), result.compared);
+        let best = compared.max_by_key(quality);
         Self {
             comparison: best.unwrap_or_default(),
             elf,
@@ -197,8 +199,8 @@ fn addresses(range: Range<u64>) -> Range<Address> {
 pub fn add_segments(memory: &mut CoreMemory, elf: &Elf) {
     let path = elf.path.display().to_string();
     for segment in &elf.segments {
-        // Virtual memory of both security states, but no physical memory.
-        for space in [Space::N, Space::S] {
+        // Virtual memory of all security states, but no physical memory.
+        for space in [Space::N, Space::S, Space::R, Space::Root] {
             memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
         }
     }
@@ -325,6 +327,45 @@ mod tests {
     fn program(loaded: &OpenSnapshot) -> Option<Program> {
         let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
         Program::of_snapshot(loaded, Machine::AArch64, &[(&memory, Space::Any)])
+    }
+
+    #[test]
+    fn a_program_is_that_of_the_core_with_its_code() {
+        let (directory, _) = snapshot("d2=other.ini\n", 0x1000);
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::write(directory.path().join(name), bytes).unwrap();
+        };
+        // As much of it differs as agrees in the other one.
+        write("other.bin", b"none");
+        let cpu = "[device]\nname=other\nclass=core\ntype=ARMv8-A\n[dump]\nfile=other.bin\n";
+        write("other.ini", format!("{cpu}address=0x1000\n").as_bytes());
+        let loaded = Snapshot::open(directory.path(), &OpenOptions::default()).unwrap();
+        let memories: Vec<CoreMemory> = loaded
+            .snapshot
+            .devices
+            .iter()
+            .map(|device| CoreMemory::new(&loaded, device))
+            .collect();
+        let mut seen: Vec<Seen> = memories.iter().map(|memory| (memory, Space::Any)).collect();
+        assert_eq!(seen.len(), 2);
+        for _ in 0..2 {
+            let found = Program::of_snapshot(&loaded, Machine::AArch64, &seen);
+            assert!(found.unwrap().comparison.matches());
+            seen.reverse();
+        }
+    }
+
+    #[test]
+    fn programs_are_in_the_memory_of_all_security_states() {
+        let (directory, loaded) = snapshot("", 0x1000);
+        let mut memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        let elf = Elf::open(&directory.path().join("p.elf")).unwrap();
+        let data = elf.segments.last().unwrap().address;
+        add_segments(&mut memory, &elf);
+        for space in [Space::N, Space::El1S, Space::El3, Space::Root, Space::El2R] {
+            assert!(!memory.slice(Address(data), space).is_empty(), "{space}");
+        }
+        assert!(memory.slice(Address(data), Space::P).is_empty());
     }
 
     #[test]
