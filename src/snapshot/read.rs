@@ -63,7 +63,7 @@ pub struct OpenSnapshot {
 }
 
 /// The largest .ini file that is read: a sparse file may have any length.
-const LARGEST_INI: u64 = 256 << 20;
+pub(super) const LARGEST_INI: u64 = 256 << 20;
 
 impl Snapshot {
     /// Opens a snapshot: `path` is its directory, or its snapshot.ini.

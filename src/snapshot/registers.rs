@@ -106,9 +106,11 @@ impl RegisterValue {
     }
 
     /// The value with the number of bytes for `size` bits (32 if not given), or more if it is
-    /// larger.
+    /// larger. Above the largest vector register only bytes up to the highest set bit are kept: a short
+    /// line could otherwise take 64 KiB.
     pub fn canonical(&self, size: Option<u32>) -> Self {
-        let wanted = size.unwrap_or(32).clamp(1, MAX_BITS).div_ceil(8) as usize;
+        const LARGEST_VECTOR: u32 = 2048;
+        let wanted = size.unwrap_or(32).clamp(1, LARGEST_VECTOR).div_ceil(8) as usize;
         let needed = self.significant_bits().div_ceil(8) as usize;
         Self(self.to_bytes(wanted.max(needed)))
     }
@@ -281,6 +283,10 @@ mod tests {
         let wide = value("0x12340000123400000", Some(64)).unwrap();
         assert_eq!((wide.0.len(), wide.significant_bits()), (9, 65));
         assert_eq!(wide.to_bytes(2), [0, 0]);
+        // The array of SME has up to 64 KiB.
+        assert!(value("0", Some(MAX_BITS)).unwrap().0.len() <= 256);
+        let high = format!("0x1{}", "0".repeat(600));
+        assert_eq!(value(&high, Some(MAX_BITS)).unwrap().0.len(), 301);
         let most = u128::MAX.to_string();
         assert_eq!(value(&most, None).unwrap().as_u128(), Some(u128::MAX));
         assert_eq!(value("0x80;halt", None).unwrap().as_u64(), Some(0x80));

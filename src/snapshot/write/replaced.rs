@@ -3,6 +3,7 @@
 
 use crate::mapped;
 use crate::snapshot::libraries::LIBRARIES;
+use crate::snapshot::read::LARGEST_INI;
 use crate::snapshot::{ini, paths};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -48,9 +49,13 @@ fn named(dir: &Path) -> BTreeSet<PathBuf> {
     let mut named = BTreeSet::from([PathBuf::from("snapshot.ini")]);
     let mut unread: Vec<PathBuf> = named.iter().cloned().collect();
     while let Some(file) = unread.pop() {
-        let Ok(bytes) = fs::read(dir.join(&file)) else {
+        // The reader refuses larger ones.
+        let opened = File::open(dir.join(&file));
+        let mut bytes = Vec::new();
+        let read = opened.and_then(|file| file.take(LARGEST_INI).read_to_end(&mut bytes));
+        if read.is_err() {
             continue;
-        };
+        }
         let beside = file.parent().and_then(Path::to_str).unwrap_or("");
         let (document, _) = ini::parse(&bytes);
         let entries = document
