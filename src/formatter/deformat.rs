@@ -2,6 +2,7 @@
 
 use crate::quantity::{BufferOffset, TraceId};
 
+use super::demux::{AFTER_ID, DATA_ONLY};
 use super::{Demux, FRAME_BYTES, FSYNC, HSYNC, Stream};
 
 /// The layout of frames in a buffer.
@@ -147,6 +148,13 @@ fn frame_ids(frame: &[u8; FRAME_BYTES]) -> u32 {
 fn is_data(frame: &[u8; FRAME_BYTES]) -> bool {
     let (low, high) = halves(frame);
     (low | high) & EVEN_LOW_BITS == 0
+}
+
+/// Returns whether `header` is the first byte of a frame and its only ID byte.
+#[inline]
+fn starts_with_only_id(frame: &[u8; FRAME_BYTES], header: u8) -> bool {
+    let (low, high) = halves(frame);
+    low & (EVEN_LOW_BITS | 0xff) == u64::from(header) && high & EVEN_LOW_BITS == 0
 }
 
 /// Returns whether one of the IDs of a frame looks like FSYNC or HSYNC: whether an even byte is ff,
@@ -328,14 +336,14 @@ impl Deformatter {
             if may_hold_sync(frame) {
                 break;
             }
-            if ids == 1 && self.goes_to(frame[0] >> 1, frame) {
-                self.one_source_frame(offset, frame, out);
-            } else {
-                self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
-                    stream.append_apart(offset.wrapping_add(counted as u64), data, length);
-                });
-            }
             self.fsyncs = 0;
+            if ids == 1 && self.goes_to(frame[0] >> 1, frame) {
+                done += self.one_source_frames(offset, rest, out);
+                continue;
+            }
+            self.mixed_frame(frame, ids, out, |stream, counted, data, length| {
+                stream.append_apart(offset.wrapping_add(counted as u64), data, length);
+            });
             done += FRAME_BYTES;
         }
         done
@@ -359,7 +367,8 @@ impl Deformatter {
         if let Some(id) = self.id {
             self.counts.payload += payload;
             let data = frames[..count].iter().map(frame_data);
-            out.stream_mut(TraceId(id)).append_frames(offset, data);
+            out.stream_mut(TraceId(id))
+                .append_frames::<DATA_ONLY>(offset, data);
         } else {
             self.counts.skipped += payload;
         }
@@ -371,15 +380,27 @@ impl Deformatter {
         self.id == Some(id) || frame[FRAME_BYTES - 1] & 1 == 0
     }
 
-    /// Processes a frame that starts with its only ID, as most frames of one source among others do.
+    /// Processes the frames at the start of `bytes` that start with the same only ID, as most frames of
+    /// one source among others do; returns their size in bytes.
     #[inline]
-    fn one_source_frame(&mut self, offset: u64, frame: &[u8; FRAME_BYTES], out: &mut Demux) {
-        let id = frame[0] >> 1;
+    fn one_source_frames(&mut self, offset: u64, bytes: &[u8], out: &mut Demux) -> usize {
+        let (frames, _) = bytes.as_chunks::<FRAME_BYTES>();
+        let header = bytes[0];
+        let count = frames
+            .iter()
+            .take(MAX_FRAMES)
+            .take_while(|frame| starts_with_only_id(frame, header))
+            .count();
+        let id = header >> 1;
         self.id = Some(id);
-        self.counts.overhead += 2;
-        self.counts.payload += 14;
-        let data = (u128::from_le_bytes(frame_data(frame)) >> 8).to_le_bytes();
-        out.stream_mut(TraceId(id)).append_apart(offset, &data, 14);
+        self.counts.overhead += 2 * count as u64;
+        self.counts.payload += (AFTER_ID * count) as u64;
+        let data = frames[..count]
+            .iter()
+            .map(|frame| (u128::from_le_bytes(frame_data(frame)) >> 8).to_le_bytes());
+        out.stream_mut(TraceId(id))
+            .append_frames::<AFTER_ID>(offset, data);
+        count * FRAME_BYTES
     }
 
     /// Processes a frame with ID bytes, one bit each in `ids`. `append` is called with the stream of
@@ -395,7 +416,7 @@ impl Deformatter {
     ) {
         let aux = usize::from(frame[FRAME_BYTES - 1]);
         let data = data_without_ids(frame, ids);
-        let overhead = 1 + u64::from(ids.count_ones());
+        let mut overhead = 1;
         let mut skipped = 0;
         let mut source = self.id;
 
@@ -425,6 +446,7 @@ impl Deformatter {
                 break;
             }
             left &= left - 1;
+            overhead += 1;
             any |= length > 0;
             counted += length;
             from = id_at + 1 + usize::from(late);

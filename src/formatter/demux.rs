@@ -7,15 +7,17 @@ use std::ops::Range;
 use super::{FRAME_BYTES, ID_NULL, is_reserved};
 
 /// The number of payload bytes in a frame without IDs.
-const PAYLOAD: usize = FRAME_BYTES - 1;
+pub(super) const DATA_ONLY: usize = FRAME_BYTES - 1;
+/// The number of payload bytes in a frame whose only ID comes first.
+pub(super) const AFTER_ID: usize = FRAME_BYTES - 2;
 
 /// The number of consumed bytes whose offsets are still known.
 const LOCATABLE: u64 = 4096;
 
 /// The offset in the buffer of payload from `start` on, up to the next segment.
 ///
-/// A frame of 16 bytes holds 15 bytes of payload, so a segment of several frames skips one
-/// byte of the buffer after each 15 of payload.
+/// A frame of 16 bytes holds 15 bytes of payload, or 14 after an ID, so a segment of several frames skips
+/// one byte of the buffer after each 15 of payload, or two after each 14.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Segment {
@@ -23,17 +25,18 @@ pub struct Segment {
     pub start: u64,
     /// Offset of that byte in the buffer.
     pub offset: BufferOffset,
-    /// Whether one byte of the buffer is skipped after each 15 bytes of payload.
-    pub framed: bool,
+    /// The number of payload bytes in each frame, 15 or 14; 0 if there are no frames.
+    pub in_frame: u8,
 }
 
 impl Segment {
     fn offset_at(&self, position: u64) -> u64 {
         let distance = position.wrapping_sub(self.start);
-        let others = if self.framed {
-            distance / PAYLOAD as u64
-        } else {
-            0
+        // Divisions by constants, which are faster.
+        let others = match usize::from(self.in_frame) {
+            DATA_ONLY => distance / DATA_ONLY as u64,
+            AFTER_ID => distance / AFTER_ID as u64 * 2,
+            _ => 0,
         };
         self.offset.0.wrapping_add(distance).wrapping_add(others)
     }
@@ -222,11 +225,11 @@ impl Stream {
 
     /// Starts a segment: the next byte appended is at `offset` in the buffer.
     #[inline]
-    fn start_segment(&mut self, offset: BufferOffset, framed: bool) {
+    fn start_segment(&mut self, offset: BufferOffset, in_frame: usize) {
         self.segments.push(Segment {
             start: self.end(),
             offset,
-            framed,
+            in_frame: in_frame as u8,
         });
     }
 
@@ -239,7 +242,7 @@ impl Stream {
         let position = self.end();
         let last = self.segments.last();
         if last.is_none_or(|last| last.offset_at(position) != offset) {
-            self.start_segment(BufferOffset(offset), true);
+            self.start_segment(BufferOffset(offset), DATA_ONLY);
         }
         self.payload.push(byte);
     }
@@ -252,21 +255,21 @@ impl Stream {
         if !self.keep {
             return;
         }
-        self.start_segment(BufferOffset(offset), true);
+        self.start_segment(BufferOffset(offset), DATA_ONLY);
         let end = self.payload.len() + length;
         self.payload.extend_from_slice(bytes);
         self.payload.truncate(end);
     }
 
-    /// Appends the first 15 bytes of each frame. The frames are contiguous in the buffer, from
+    /// Appends the first `IN_FRAME` bytes of each frame. The frames are contiguous in the buffer, from
     /// `offset` on.
     #[inline]
-    pub(super) fn append_frames(
+    pub(super) fn append_frames<const IN_FRAME: usize>(
         &mut self,
         offset: u64,
         frames: impl ExactSizeIterator<Item = [u8; FRAME_BYTES]>,
     ) {
-        let length = PAYLOAD * frames.len();
+        let length = IN_FRAME * frames.len();
         self.total += length as u64;
         if !self.keep {
             return;
@@ -274,21 +277,23 @@ impl Stream {
         let start = self.payload.len();
         let position = self.end();
         let follows = self.segments.last().is_some_and(|last| {
-            last.offset_at(position) == offset
-                && (position - last.start).is_multiple_of(PAYLOAD as u64)
+            usize::from(last.in_frame) == IN_FRAME
+                && last.offset_at(position) == offset
+                && (position - last.start).is_multiple_of(IN_FRAME as u64)
         });
         if !follows {
-            self.start_segment(BufferOffset(offset), true);
+            self.start_segment(BufferOffset(offset), IN_FRAME);
         }
-        // Each frame's last byte is overwritten by the next frame.
-        self.payload.resize(start + length + 1, 0);
+        // The bytes after it are overwritten by the next frame.
+        self.payload
+            .resize(start + length + FRAME_BYTES - IN_FRAME, 0);
         let mut rest = &mut self.payload[start..];
         for frame in frames {
             let Some(place) = rest.first_chunk_mut() else {
                 break;
             };
             *place = frame;
-            rest = &mut rest[PAYLOAD..];
+            rest = &mut rest[IN_FRAME..];
         }
         self.payload.truncate(start + length);
     }
@@ -317,7 +322,7 @@ impl<'a> Locator<'a> {
         let nowhere = Segment {
             start: 0,
             offset: BufferOffset(0),
-            framed: false,
+            in_frame: 0,
         };
         let (&current, later) = segments.split_first().unwrap_or((&nowhere, &[]));
         Self {
@@ -389,7 +394,7 @@ impl<P: Describe, S: PacketSink<P>> RangeSink<P> for Located<'_, '_, S> {
 /// The payload of every trace ID.
 #[derive(Clone, Debug)]
 pub struct Demux {
-    streams: Vec<Stream>,
+    streams: Box<[Stream; 128]>,
 }
 
 impl Default for Demux {
@@ -411,12 +416,10 @@ impl Demux {
     }
 
     fn keep(wanted: impl Fn(TraceId) -> bool) -> Self {
-        let streams = (0..128)
-            .map(|id| Stream {
-                keep: wanted(TraceId(id)),
-                ..Stream::default()
-            })
-            .collect();
+        let streams = Box::new(std::array::from_fn(|id| Stream {
+            keep: wanted(TraceId(id as u8)),
+            ..Stream::default()
+        }));
         Self { streams }
     }
 
@@ -447,20 +450,20 @@ impl Demux {
     /// Appends bytes of a buffer without frames, from `offset` on, to the payload of `id`.
     pub fn unformatted(&mut self, id: TraceId, offset: BufferOffset, bytes: &[u8]) {
         let stream = self.stream_mut(id);
-        stream.start_segment(offset, false);
+        stream.start_segment(offset, 0);
         stream.payload.extend_from_slice(bytes);
         stream.total += bytes.len() as u64;
     }
 
     /// Drops all payload that is not consumed.
     pub fn clear(&mut self) {
-        for stream in &mut self.streams {
+        for stream in self.streams.iter_mut() {
             stream.consume(stream.payload.len());
         }
     }
 
     pub(super) fn lose(&mut self) {
-        for stream in &mut self.streams {
+        for stream in self.streams.iter_mut() {
             stream.lose();
         }
     }

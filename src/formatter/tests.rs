@@ -114,6 +114,26 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Frames of data alone, frames that start with their only ID, and others, in runs.
+fn runs_of_frames() -> impl Strategy<Value = Vec<u8>> {
+    let run = (0u8..4, 1usize..6, any::<[u8; FRAME_BYTES]>());
+    prop::collection::vec(run, 0..40).prop_map(|runs| {
+        let mut bytes = Vec::new();
+        for (kind, count, mut frame) in runs {
+            for (index, byte) in frame[..FRAME_BYTES - 1].iter_mut().enumerate().step_by(2) {
+                match (kind, index) {
+                    (0..=1, 0) => *byte = 0x21 + 2 * kind,
+                    (0..=2, _) => *byte &= 0xfe,
+                    (_, _) if *byte == 0xff => *byte = 0xfd,
+                    (_, _) => {}
+                }
+            }
+            (0..count).for_each(|_| bytes.extend_from_slice(&frame));
+        }
+        bytes
+    })
+}
+
 fn writes() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
     let id = prop::sample::select(vec![0x01u8, 0x10, 0x20, 0x6f, 0x7d]);
     prop::collection::vec((id, prop::collection::vec(any::<u8>(), 0..40)), 0..40)
@@ -127,6 +147,16 @@ proptest! {
         prop_assert_eq!(found, by_id(plain_memory(&bytes)));
         prop_assert_eq!(counts.sum(), bytes.len() as u64);
         prop_assert_eq!(counts.sync, 0);
+    }
+
+    #[test]
+    fn runs_of_frames_equal_the_plain_ones(
+        bytes in runs_of_frames(),
+        pieces in prop::collection::vec(1usize..400, 1..5),
+    ) {
+        let (found, counts, _) = deformat(FrameKind::Memory, &bytes, &pieces);
+        prop_assert_eq!(found, by_id(plain_memory(&bytes)));
+        prop_assert_eq!(counts.sum(), bytes.len() as u64);
     }
 
     #[test]
