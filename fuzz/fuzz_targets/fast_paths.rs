@@ -4,7 +4,9 @@
 use armsnap::capture::{Capture, Visitor};
 use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
 use armsnap::element::{Atoms, Element, ElementSink, Exception, Mark};
-use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use armsnap::flow::{
+    Blocks, Flow, FlowConfig, FlowSink, Gap, InstructionRun, QRange, Range, instructions_one_by_one,
+};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::memory::CoreMemory;
@@ -86,14 +88,33 @@ enum Event {
     Exception(Exception),
     Gap(Gap),
     Mark(Mark),
+    /// Instructions and cycle counts, of a sink that takes no steps.
+    Counted(u64, u64),
 }
 
-/// Events with their offsets. Unless `LOCATES`, those of blocks may be any.
+/// Events with their offsets. Unless `LOCATES`, those of blocks may be any. Unless `STEPS`, instructions
+/// that each have an atom are counted.
 #[derive(Default)]
-struct Log<const LOCATES: bool>(Vec<(BufferOffset, Event)>);
+struct Log<const LOCATES: bool, const STEPS: bool>(Vec<(BufferOffset, Event)>);
 
-impl<const LOCATES: bool> FlowSink for Log<LOCATES> {
+impl<const LOCATES: bool, const STEPS: bool> FlowSink for Log<LOCATES, STEPS> {
     const LOCATES_BLOCKS: bool = LOCATES;
+    const TAKES_STEPS: bool = STEPS;
+
+    fn instructions(
+        &mut self,
+        blocks: &Blocks,
+        run: &InstructionRun<'_>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) {
+        if STEPS {
+            instructions_one_by_one(self, blocks, run, locate);
+        } else {
+            let (executed, cycle_counts) = (run.executed() as u64, run.cycle_counts() as u64);
+            self.0
+                .push((BufferOffset(0), Event::Counted(executed, cycle_counts)));
+        }
+    }
 
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
         self.0.push((at, Event::Range(*range, cycles)));
@@ -118,12 +139,35 @@ impl<const LOCATES: bool> FlowSink for Log<LOCATES> {
 
 type Events = Vec<(BufferOffset, Event)>;
 
-impl<const LOCATES: bool> SourceSinks<Events> for Log<LOCATES> {
+impl<const LOCATES: bool, const STEPS: bool> SourceSinks<Events> for Log<LOCATES, STEPS> {
     fn end(&mut self, _: BufferOffset) {}
 
     fn output(&mut self) -> &mut Events {
         &mut self.0
     }
+}
+
+/// Returns the events with instructions and cycle counts between two others summed.
+fn counted(events: &Events) -> Events {
+    let mut all = Events::new();
+    let mut since = (0, 0);
+    for (at, event) in events {
+        match *event {
+            Event::Range(range, _) => since.0 += u64::from(range.instructions),
+            Event::Mark(Mark::Cycles(_)) => since.1 += 1,
+            Event::Counted(executed, cycle_counts) => {
+                since.0 += executed;
+                since.1 += cycle_counts;
+            }
+            other => {
+                let (executed, cycle_counts) = std::mem::take(&mut since);
+                all.push((BufferOffset(0), Event::Counted(executed, cycle_counts)));
+                all.push((*at, other));
+            }
+        }
+    }
+    all.push((BufferOffset(0), Event::Counted(since.0, since.1)));
+    all
 }
 
 /// How a source is decoded.
@@ -132,6 +176,7 @@ enum Path {
     Slow,
     Fast,
     FastWithoutOffsets,
+    FastWithoutSteps,
 }
 
 struct Make<'a>(Image<'a>, Path);
@@ -152,20 +197,26 @@ impl<'a> Visitor for Make<'a> {
                     packets,
                     elements,
                     flow,
-                    Log::<true>::default(),
+                    Log::<true, true>::default(),
                 ))
             }
             Path::Fast => Box::new(Source::with_flow(
                 packets,
                 elements,
                 flow,
-                Log::<true>::default(),
+                Log::<true, true>::default(),
             )),
             Path::FastWithoutOffsets => Box::new(Source::with_flow(
                 packets,
                 elements,
                 flow,
-                Log::<false>::default(),
+                Log::<false, true>::default(),
+            )),
+            Path::FastWithoutSteps => Box::new(Source::with_flow(
+                packets,
+                elements,
+                flow,
+                Log::<false, false>::default(),
             )),
         })
     }
@@ -210,6 +261,11 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(
             (differs, slow.len(), packets),
             (None, silent.len(), silent_packets)
+        );
+        let (without_steps, packets_without_steps) = decoded(Path::FastWithoutSteps);
+        assert_eq!(
+            (counted(&slow), packets),
+            (counted(&without_steps), packets_without_steps)
         );
     }
 });

@@ -347,9 +347,13 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
             AtomUnit::Waypoint => self
                 .flow
                 .packets_of_atoms(bytes, atoms, locate, &mut self.sink),
-            AtomUnit::Instruction => {
+            AtomUnit::Instruction if S::TAKES_STEPS => {
                 self.flow
                     .packets_of_instructions(bytes, atoms, locate, &mut self.sink)
+            }
+            AtomUnit::Instruction => {
+                self.flow
+                    .counted_instructions(bytes, atoms, locate, &mut self.sink)
             }
         }
     }

@@ -16,8 +16,10 @@ pub(super) struct Step {
 /// between them.
 #[derive(Debug)]
 pub struct InstructionRun<'a> {
+    /// Empty if the sink takes none.
     pub(super) steps: &'a [Step],
     pub(super) executed: usize,
+    pub(super) cycle_counts: usize,
     pub(super) is_timed: bool,
 }
 
@@ -33,10 +35,11 @@ impl InstructionRun<'_> {
     #[inline]
     #[must_use]
     pub fn cycle_counts(&self) -> usize {
-        self.steps.len() - self.executed
+        self.cycle_counts
     }
 
-    /// Returns the steps, each with the index of its packet.
+    /// Returns the steps, each with the index of its packet; none if the sink does not
+    /// [take](super::FlowSink::TAKES_STEPS) them.
     #[inline]
     pub fn steps(&self) -> impl Iterator<Item = (usize, InstructionStep)> {
         self.steps.iter().map(|step| {

@@ -14,7 +14,7 @@ use std::hint::select_unpredictable as select;
 /// The most atoms in a packet.
 const MAX_ATOMS: usize = 16;
 /// The most packets followed at once: their indexes fit in 32 bits.
-const MAX_PACKETS: usize = 1 << 20;
+pub(super) const MAX_PACKETS: usize = 1 << 20;
 
 /// Room for the steps of several packets, which are collected before they are passed on.
 #[derive(Debug)]
@@ -124,6 +124,13 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    /// Returns whether several packets of instruction atoms can be followed at once.
+    #[inline]
+    pub(super) fn takes_several(&self) -> bool {
+        let is_rare = |held: &Held| held.exception_return.is_some() || self.current == NOWHERE;
+        self.q.is_none() && !self.held.as_ref().is_some_and(is_rare)
+    }
+
     /// Follows packets of instruction atoms and of cycles at the start of `bytes`, one byte each;
     /// returns their number.
     ///
@@ -136,8 +143,7 @@ impl<C: CodeImage> Flow<C> {
         mut locate: impl FnMut(usize) -> BufferOffset,
         sink: &mut impl FlowSink,
     ) -> usize {
-        let is_rare = |held: &Held| held.exception_return.is_some() || self.current == NOWHERE;
-        if self.q.is_some() || self.held.as_ref().is_some_and(is_rare) {
+        if !self.takes_several() {
             return 0;
         }
         let bytes = &bytes[..bytes.len().min(MAX_PACKETS)];
@@ -244,6 +250,7 @@ impl<C: CodeImage> Flow<C> {
         let run = InstructionRun {
             steps: if holds { before } else { steps },
             executed: collected.executed - usize::from(holds),
+            cycle_counts: collected.steps - collected.executed,
             is_timed: collected.is_timed,
         };
         sink.instructions(&self.blocks, &run, &mut *locate);

@@ -105,7 +105,7 @@ pub(super) struct Memo {
 }
 
 /// The length of the longest sequence of atoms that is remembered.
-const MAX_ATOMS: u8 = 31;
+pub(super) const MAX_ATOMS: u8 = 31;
 
 /// The block and the atoms, with a one above the newest atom. The key of 32 atoms is never stored.
 #[inline]

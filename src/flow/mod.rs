@@ -38,6 +38,7 @@
 mod atoms;
 mod blocks;
 mod code;
+mod counted;
 mod follow;
 mod instruction_run;
 mod instructions;

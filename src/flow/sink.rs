@@ -131,6 +131,10 @@ pub trait FlowSink {
     /// [`block`](Self::block) and [`run`](Self::run), because locating packets takes time.
     const LOCATES_BLOCKS: bool = true;
 
+    /// Whether it uses the steps of [`instructions`](Self::instructions): if not, none are passed,
+    /// because collecting them takes time.
+    const TAKES_STEPS: bool = true;
+
     /// Instructions were executed in a straight line: a whole block, or part of one up to an
     /// exception, missing memory, or a traced address. `cycles` is the number of cycles they took,
     /// if counted.

@@ -37,11 +37,68 @@ fn other(byte: u8) -> Element {
     }
 }
 
-/// The output of runs of packets, each after one other element.
-fn output(runs: &[(u8, Vec<u8>)], is_timed: bool, at_once: bool) -> Vec<(BufferOffset, Out)> {
+/// The numbers of instructions and of cycle counts before each other output.
+#[derive(Debug, Default, PartialEq)]
+struct Sums {
+    others: Vec<([u32; 2], BufferOffset, Out)>,
+    since: [u32; 2],
+}
+
+impl Sums {
+    fn push(&mut self, at: BufferOffset, out: Out) {
+        match out {
+            Out::Range(range, _) => self.since[0] += range.instructions,
+            Out::Mark(Mark::Cycles(_)) => self.since[1] += 1,
+            other => self
+                .others
+                .push((std::mem::take(&mut self.since), at, other)),
+        }
+    }
+}
+
+/// A sink without steps.
+#[derive(Debug, Default)]
+struct Counting(Sums);
+
+impl FlowSink for Counting {
+    const TAKES_STEPS: bool = false;
+
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.0.push(at, Out::Range(*range, cycles));
+    }
+    fn instructions(
+        &mut self,
+        _: &Blocks,
+        run: &InstructionRun<'_>,
+        _: impl FnMut(usize) -> BufferOffset,
+    ) {
+        assert_eq!(run.steps().count(), 0);
+        self.0.since[0] += run.executed() as u32;
+        self.0.since[1] += run.cycle_counts() as u32;
+    }
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.0.push(at, Out::Q(*range));
+    }
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.0.push(at, Out::Exception(*exception));
+    }
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.0.push(at, Out::Gap(gap));
+    }
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.0.push(at, Out::Mark(*mark));
+    }
+}
+
+/// The output of runs of packets, each after one other element, and the state before the end.
+fn output<S: FlowSink + Default>(
+    runs: &[(u8, Vec<u8>)],
+    is_timed: bool,
+    at_once: bool,
+) -> (S, FlowState) {
     let mut driver = FlowDriver {
         flow: Flow::new(FlowConfig::default(), looping()),
-        sink: Log::default(),
+        sink: S::default(),
     };
     driver.element(BufferOffset(0), address(0x1000));
     let mut offset = 1;
@@ -64,8 +121,24 @@ fn output(runs: &[(u8, Vec<u8>)], is_timed: bool, at_once: bool) -> Vec<(BufferO
         }
         offset += 1 + packets.len() as u64;
     }
+    let state = driver.flow.state();
     driver.element(BufferOffset(offset), Element::Mark(Mark::End));
-    driver.sink.0
+    (driver.sink, state)
+}
+
+/// Compares what is output at once, with steps and without, with the output of single elements.
+fn compare(runs: &[(u8, Vec<u8>)], is_timed: bool) -> Result<(), TestCaseError> {
+    let (single, state) = output::<Log>(runs, is_timed, false);
+    let (at_once, after) = output::<Log>(runs, is_timed, true);
+    prop_assert_eq!((&single.0, &state), (&at_once.0, &after));
+
+    let (counted, after) = output::<Counting>(runs, is_timed, true);
+    let mut sums = Sums::default();
+    for (at, out) in single.0 {
+        sums.push(at, out);
+    }
+    prop_assert_eq!((sums, state), (counted.0, after));
+    Ok(())
 }
 
 proptest! {
@@ -77,7 +150,7 @@ proptest! {
         ),
         is_timed: bool,
     ) {
-        prop_assert_eq!(output(&runs, is_timed, true), output(&runs, is_timed, false));
+        compare(&runs, is_timed)?;
     }
 
     #[test]
@@ -85,8 +158,7 @@ proptest! {
         packets in proptest::collection::vec(0x00..=0x2fu8, 600..900),
         is_timed: bool,
     ) {
-        let runs = [(6, packets)];
-        prop_assert_eq!(output(&runs, is_timed, true), output(&runs, is_timed, false));
+        compare(&[(6, packets)], is_timed)?;
     }
 }
 

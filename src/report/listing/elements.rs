@@ -56,6 +56,7 @@ impl<L: Lines> ElementListing<L> {
 
 impl<L: Lines> FlowSink for ElementListing<L> {
     const LOCATES_BLOCKS: bool = !L::SILENT;
+    const TAKES_STEPS: bool = !L::SILENT;
 
     #[inline]
     fn block(
