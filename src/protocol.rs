@@ -118,7 +118,7 @@ pub(crate) fn require(condition: bool) -> Written {
 /// Turns packets into elements.
 pub trait ElementDecoder {
     /// The packet of the matching [`PacketDecoder`].
-    type Packet;
+    type Packet: Copy;
 
     /// Processes a packet that starts at `at`, and emits its elements.
     fn packet(&mut self, at: BufferOffset, packet: &Self::Packet, out: &mut impl ElementSink);

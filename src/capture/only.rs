@@ -142,7 +142,13 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
         let Self { inner, only } = self;
         match only {
             None => inner.packet(at, packet, out),
-            Some(only) => sifted(inner, only, out, |inner, out| inner.packet(at, packet, out)),
+            Some(only) => {
+                // A copy, so that the packet itself stays in registers.
+                let packet = *packet;
+                sifted(inner, only, out, |inner, out| {
+                    inner.packet(at, &packet, out);
+                });
+            }
         }
     }
 

@@ -4,8 +4,10 @@ use super::config::Config;
 use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
 use crate::protocol::{PacketDecoder, RangeSink};
 
+/// More bytes than the longest packet has, a power of two.
+const LONGEST: usize = 32;
 /// The number of bytes that holds the longest packet, with room to read 16 bytes from any place in it.
-const WINDOW: usize = 40;
+const WINDOW: usize = LONGEST + 16;
 /// The number of whole bytes ff in every ASYNC.
 const ASYNC_ONES: usize = 10;
 /// The same with the byte that contains its last nibble, zero.
@@ -172,30 +174,23 @@ impl Nibbles<'_> {
     /// Returns the number of `count` nibbles from `at` on; `at` is at least 1.
     #[inline(always)]
     fn number(&self, at: usize, count: u8) -> u64 {
-        if count == 0 {
-            return 0;
-        }
         let place = at - self.before;
-        let Some(bytes) = self
-            .bytes
-            .get(place / 2..)
-            .and_then(|bytes| bytes.first_chunk())
-        else {
+        // Without branches, so that a value that is not used is not computed.
+        let Some(bytes) = self.bytes[place / 2 % LONGEST..].first_chunk() else {
             return 0;
         };
         let raw = (u128::from_le_bytes(*bytes) >> (4 * (place & 1))) as u64;
         const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
         let swapped = raw.swap_bytes();
         let ordered = (swapped & LOW) << 4 | (swapped >> 4) & LOW;
-        ordered >> (64 - 4 * u32::from(count))
+        ordered.unbounded_shr(64 - 4 * u32::from(count))
     }
 
     /// Returns the nibble at `at`, which is at least 1.
     #[inline(always)]
     fn nibble(&self, at: usize) -> u8 {
         let place = at - self.before;
-        let byte = self.bytes.get(place / 2).copied().unwrap_or(0);
-        byte >> (4 * (place & 1)) & 0xf
+        self.bytes[place / 2 % LONGEST] >> (4 * (place & 1)) & 0xf
     }
 
     /// Returns the timestamp at `at`, and the position of its end; `None` if its length is reserved.
