@@ -431,6 +431,10 @@ impl AtomPacket {
 
 /// Receives elements. `at` is the offset of the packet that caused the element.
 pub trait ElementSink {
+    /// Whether it uses the offsets of elements: if not, any offset is passed, because locating packets
+    /// takes time.
+    const LOCATES: bool = true;
+
     /// Receives the next element.
     fn element(&mut self, at: BufferOffset, element: Element);
 

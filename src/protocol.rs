@@ -171,6 +171,10 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
 
 /// Receives the packets of one source.
 pub trait PacketSink<P> {
+    /// Whether it uses the offsets of packets: if not, any offset is passed to
+    /// [`packet`](Self::packet), because locating packets takes time.
+    const LOCATES: bool = true;
+
     /// Receives the next packet, with its offset in the buffer and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]);
 

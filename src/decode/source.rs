@@ -46,6 +46,8 @@ pub(super) struct Counted<S> {
 }
 
 impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
+    const LOCATES: bool = S::LOCATES;
+
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
         self.packets += 1;
@@ -124,6 +126,8 @@ pub struct ElementStage<E, S> {
 }
 
 impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E, S> {
+    const LOCATES: bool = S::LOCATES;
+
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
         self.elements.packet(at, packet, &mut self.sink);

@@ -134,11 +134,11 @@ impl Stream {
     /// Splits the payload into packets and consumes it. `sink` receives every packet with its
     /// offset and its bytes. An incomplete packet at the end stays in the payload, unless this is
     /// the `last` payload or bytes are missing after it.
-    pub fn decode<D: PacketDecoder>(
+    pub fn decode<D: PacketDecoder, S: PacketSink<D::Packet>>(
         &mut self,
         decoder: &mut D,
         last: bool,
-        sink: &mut impl PacketSink<D::Packet>,
+        sink: &mut S,
     ) {
         let mut at = 0;
         let mut losses = 0;
@@ -161,7 +161,8 @@ impl Stream {
                     break;
                 }
                 if let Some(packet) = decoder.single(rest[0]) {
-                    let place = locator.locate_position(self.consumed + at as u64);
+                    let position = self.consumed + at as u64;
+                    let place = locator.locate_if(S::LOCATES, position, false);
                     sink.packet(place, &packet, &rest[..1]);
                     at += 1;
                     continue;
@@ -184,7 +185,8 @@ impl Stream {
                 };
                 let length = (*length).min(rest.len());
                 let position = self.consumed + at as u64;
-                let place = locator.locate_packet(position, packet.shared_byte().is_some());
+                let shared = packet.shared_byte().is_some();
+                let place = locator.locate_if(S::LOCATES, position, shared);
                 sink.packet(place, packet, &rest[..length]);
                 at += length;
             }
@@ -192,7 +194,8 @@ impl Stream {
                 let rest = &self.payload[at..end];
                 let packet = decoder.finish(rest);
                 let position = self.consumed + at as u64;
-                let place = locator.locate_packet(position, packet.shared_byte().is_some());
+                let shared = packet.shared_byte().is_some();
+                let place = locator.locate_if(S::LOCATES, position, shared);
                 sink.packet(place, &packet, rest);
                 at = end;
             }
@@ -372,6 +375,17 @@ impl<'a> Locator<'a> {
     }
 }
 
+impl Locator<'_> {
+    /// [Locates](Self::locate_packet) a packet if its offset is `wanted`.
+    #[inline(always)]
+    fn locate_if(&mut self, wanted: bool, position: u64, shared: bool) -> BufferOffset {
+        match wanted {
+            true => self.locate_packet(position, shared),
+            false => BufferOffset(0),
+        }
+    }
+}
+
 /// Locates packets by their ranges of the payload, and passes them on.
 struct Located<'a, 'b, S> {
     bytes: &'a [u8],
@@ -386,7 +400,7 @@ impl<P: Describe, S: PacketSink<P>> RangeSink<P> for Located<'_, '_, S> {
     fn packet(&mut self, packet: &P, range: Range<usize>) {
         let position = self.consumed + range.start as u64;
         let shared = packet.shared_byte().is_some();
-        let place = self.locator.locate_packet(position, shared);
+        let place = self.locator.locate_if(S::LOCATES, position, shared);
         self.sink.packet(place, packet, &self.bytes[range]);
     }
 }

@@ -131,6 +131,8 @@ impl<L: Lines> FlowSink for ElementListing<L> {
 
 /// Sources that do not trace a core only have marks.
 impl<L: Lines> ElementSink for ElementListing<L> {
+    const LOCATES: bool = !L::SILENT;
+
     #[inline]
     fn element(&mut self, at: BufferOffset, element: Element) {
         if let Element::Mark(mark) = element {

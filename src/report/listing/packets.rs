@@ -19,6 +19,8 @@ impl<L: Lines> PacketListing<L> {
 }
 
 impl<P: Describe, L: Lines> PacketSink<P> for PacketListing<L> {
+    const LOCATES: bool = !L::SILENT;
+
     #[inline]
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
         self.0.packet(at, packet, bytes);
