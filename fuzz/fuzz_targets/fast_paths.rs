@@ -4,9 +4,7 @@
 use armsnap::capture::{Capture, Visitor};
 use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
 use armsnap::element::{Atoms, Element, ElementSink, Exception, Mark};
-use armsnap::flow::{
-    Blocks, Flow, FlowConfig, FlowSink, Gap, InstructionRun, QRange, Range, instructions_one_by_one,
-};
+use armsnap::flow::{Executed, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::memory::CoreMemory;
@@ -88,32 +86,19 @@ enum Event {
     Exception(Exception),
     Gap(Gap),
     Mark(Mark),
-    /// Instructions and cycle counts, of a sink that takes no steps.
-    Counted(u64, u64),
+    /// Of a sink that counts.
+    Executed(Executed),
 }
 
-/// Events with their offsets. Unless `LOCATES`, those of blocks may be any. Unless `STEPS`, instructions
-/// that each have an atom are counted.
+/// Events with their offsets. If it `COUNTS`, what is executed may come as numbers.
 #[derive(Default)]
-struct Log<const LOCATES: bool, const STEPS: bool>(Vec<(BufferOffset, Event)>);
+struct Log<const COUNTS: bool>(Vec<(BufferOffset, Event)>);
 
-impl<const LOCATES: bool, const STEPS: bool> FlowSink for Log<LOCATES, STEPS> {
-    const LOCATES_BLOCKS: bool = LOCATES;
-    const TAKES_STEPS: bool = STEPS;
+impl<const COUNTS: bool> FlowSink for Log<COUNTS> {
+    const COUNTS: bool = COUNTS;
 
-    fn instructions(
-        &mut self,
-        blocks: &Blocks,
-        run: &InstructionRun<'_>,
-        locate: impl FnMut(usize) -> BufferOffset,
-    ) {
-        if STEPS {
-            instructions_one_by_one(self, blocks, run, locate);
-        } else {
-            let (executed, cycle_counts) = (run.executed() as u64, run.cycle_counts() as u64);
-            self.0
-                .push((BufferOffset(0), Event::Counted(executed, cycle_counts)));
-        }
+    fn executed(&mut self, executed: Executed) {
+        self.0.push((BufferOffset(0), Event::Executed(executed)));
     }
 
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
@@ -139,7 +124,7 @@ impl<const LOCATES: bool, const STEPS: bool> FlowSink for Log<LOCATES, STEPS> {
 
 type Events = Vec<(BufferOffset, Event)>;
 
-impl<const LOCATES: bool, const STEPS: bool> SourceSinks<Events> for Log<LOCATES, STEPS> {
+impl<const COUNTS: bool> SourceSinks<Events> for Log<COUNTS> {
     fn end(&mut self, _: BufferOffset) {}
 
     fn output(&mut self) -> &mut Events {
@@ -147,26 +132,29 @@ impl<const LOCATES: bool, const STEPS: bool> SourceSinks<Events> for Log<LOCATES
     }
 }
 
-/// Returns the events with instructions and cycle counts between two others summed.
+/// Returns the events with all that is executed between two others as numbers.
 fn counted(events: &Events) -> Events {
     let mut all = Events::new();
-    let mut since = (0, 0);
+    let mut since = Executed::default();
     for (at, event) in events {
         match *event {
-            Event::Range(range, _) => since.0 += u64::from(range.instructions),
-            Event::Mark(Mark::Cycles(_)) => since.1 += 1,
-            Event::Counted(executed, cycle_counts) => {
-                since.0 += executed;
-                since.1 += cycle_counts;
+            Event::Range(range, _) => {
+                since.blocks += 1;
+                since.instructions += range.instructions as usize;
+            }
+            Event::Mark(Mark::Cycles(_)) => since.cycle_counts += 1,
+            Event::Executed(executed) => {
+                since.blocks += executed.blocks;
+                since.instructions += executed.instructions;
+                since.cycle_counts += executed.cycle_counts;
             }
             other => {
-                let (executed, cycle_counts) = std::mem::take(&mut since);
-                all.push((BufferOffset(0), Event::Counted(executed, cycle_counts)));
-                all.push((*at, other));
+                let before = Event::Executed(std::mem::take(&mut since));
+                all.extend([(BufferOffset(0), before), (*at, other)]);
             }
         }
     }
-    all.push((BufferOffset(0), Event::Counted(since.0, since.1)));
+    all.push((BufferOffset(0), Event::Executed(since)));
     all
 }
 
@@ -175,8 +163,7 @@ fn counted(events: &Events) -> Events {
 enum Path {
     Slow,
     Fast,
-    FastWithoutOffsets,
-    FastWithoutSteps,
+    Counted,
 }
 
 struct Make<'a>(Image<'a>, Path);
@@ -197,26 +184,20 @@ impl<'a> Visitor for Make<'a> {
                     packets,
                     elements,
                     flow,
-                    Log::<true, true>::default(),
+                    Log::<false>::default(),
                 ))
             }
             Path::Fast => Box::new(Source::with_flow(
                 packets,
                 elements,
                 flow,
-                Log::<true, true>::default(),
+                Log::<false>::default(),
             )),
-            Path::FastWithoutOffsets => Box::new(Source::with_flow(
+            Path::Counted => Box::new(Source::with_flow(
                 packets,
                 elements,
                 flow,
-                Log::<false, true>::default(),
-            )),
-            Path::FastWithoutSteps => Box::new(Source::with_flow(
-                packets,
-                elements,
-                flow,
-                Log::<false, false>::default(),
+                Log::<true>::default(),
             )),
         })
     }
@@ -253,19 +234,10 @@ fuzz_target!(|bytes: &[u8]| {
             (differs, slow.len(), packets),
             (None, fast.len(), fast_packets)
         );
-        let (silent, silent_packets) = decoded(Path::FastWithoutOffsets);
-        let same = |(slow, silent): (&(BufferOffset, Event), &(BufferOffset, Event))| {
-            slow.1 == silent.1 && (slow.0 == silent.0 || matches!(slow.1, Event::Range(..)))
-        };
-        let differs = slow.iter().zip(&silent).find(|(a, b)| !same((a, b)));
-        assert_eq!(
-            (differs, slow.len(), packets),
-            (None, silent.len(), silent_packets)
-        );
-        let (without_steps, packets_without_steps) = decoded(Path::FastWithoutSteps);
+        let (numbers, counted_packets) = decoded(Path::Counted);
         assert_eq!(
             (counted(&slow), packets),
-            (counted(&without_steps), packets_without_steps)
+            (counted(&numbers), counted_packets)
         );
     }
 });

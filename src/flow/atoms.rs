@@ -38,17 +38,11 @@ impl<C: CodeImage> Flow<C> {
             Some(AtomPacket::Waypoints(atoms)) => Some(atoms),
             _ => None,
         };
+        if self.drops_atoms() {
+            return self.dropped_atoms(bytes, waypoints, locate, sink);
+        }
         let mut done = 0;
         let mut current = self.current;
-        if current == NOWHERE || self.arrived.lacks_code && current == self.arrived.block {
-            // Atoms are dropped up to the next address.
-            let of_atoms = |byte: &&u8| waypoints(**byte).is_some();
-            done = bytes.iter().take_while(of_atoms).count();
-            if done > 0 {
-                self.is_lost(locate(0), current, sink);
-            }
-            return done;
-        }
         for &byte in bytes {
             let Some(atoms) = waypoints(byte) else {
                 break;
@@ -63,17 +57,13 @@ impl<C: CodeImage> Flow<C> {
     /// Follows waypoint atoms from a block on; returns the block after them. `locate` returns their
     /// offset.
     #[inline(always)]
-    fn after<S: FlowSink>(
+    fn after(
         &mut self,
         mut current: u32,
         mut locate: impl FnMut() -> BufferOffset,
         mut atoms: Atoms,
-        sink: &mut S,
+        sink: &mut impl FlowSink,
     ) -> u32 {
-        let mut at_block = || match S::LOCATES_BLOCKS {
-            true => locate(),
-            false => BufferOffset(0),
-        };
         loop {
             if current == AWAIT
                 && let Some(next) = self.pop_linked()
@@ -84,10 +74,10 @@ impl<C: CodeImage> Flow<C> {
                 let taken = atoms.bits & 1 == 1;
                 let link = self.blocks.link(current, taken);
                 if link != SLOW {
-                    return self.pass(at_block(), current, link, taken, sink);
+                    return self.pass(locate(), current, link, taken, sink);
                 }
             } else if let Some(&entry) = self.memo.find(current, atoms) {
-                current = self.recall(at_block(), &entry, sink);
+                current = self.recall(locate(), &entry, sink);
                 if entry.count == atoms.count {
                     return current;
                 }
@@ -101,6 +91,40 @@ impl<C: CodeImage> Flow<C> {
             }
             return self.current;
         }
+    }
+
+    /// Returns whether atoms are dropped up to the next address.
+    #[inline(always)]
+    pub(super) fn drops_atoms(&self) -> bool {
+        self.current == NOWHERE || self.arrived.lacks_code && self.current == self.arrived.block
+    }
+
+    /// Drops packets of waypoint atoms; returns their number.
+    #[inline(always)]
+    pub(super) fn dropped_atoms(
+        &mut self,
+        bytes: &[u8],
+        waypoints: impl Fn(u8) -> Option<Atoms>,
+        mut locate: impl FnMut(usize) -> BufferOffset,
+        sink: &mut impl FlowSink,
+    ) -> usize {
+        let of_atoms = |byte: &&u8| waypoints(**byte).is_some();
+        let count = bytes.iter().take_while(of_atoms).count();
+        if count > 0 {
+            self.is_lost(locate(0), self.current, sink);
+        }
+        count
+    }
+
+    /// Follows a packet of waypoint atoms.
+    #[inline(never)]
+    pub(super) fn packet_of_atoms(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        sink: &mut impl FlowSink,
+    ) {
+        self.current = self.after(self.current, || at, atoms, sink);
     }
 
     /// Returns whether the next atoms are dropped, because no address is known or the code is missing.

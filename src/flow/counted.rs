@@ -1,17 +1,15 @@
-//! Follows instruction atoms (ETMv3) for sinks that only count what is executed: the atoms of several
-//! packets are followed at once, along links or as remembered ([`super::memo`]).
+//! Follows atoms for sinks that only count what is executed. The sums are passed on once.
 //!
-//! Waypoint atoms are not joined in this way: paths that differ behind the first packet would be
-//! remembered apart.
+//! Instruction atoms (ETMv3) of several packets are looked up in the memo at once. Waypoint atoms are
+//! not: paths that differ behind the first packet would be remembered apart.
 
-use super::blocks::{NOWHERE, leads_on};
+use super::blocks::{AWAIT, AWAIT_AND_PUSH, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::instruction_run::InstructionRun;
 use super::instructions::MAX_PACKETS;
-use super::memo::MAX_ATOMS;
+use super::memo::{MAX_ATOMS, MAX_PUSHES};
 use super::output::Held;
-use super::sink::FlowSink;
+use super::sink::{Executed, FlowSink};
 use crate::element::{AtomPacket, Atoms};
 use crate::quantity::BufferOffset;
 
@@ -65,16 +63,94 @@ impl Path {
     }
 }
 
-/// What was followed and is not passed on yet.
-#[derive(Clone, Copy, Default)]
-struct Followed {
-    /// The number of instructions.
-    executed: usize,
-    /// The number of cycle counts without an instruction.
-    cycle_counts: usize,
-}
-
 impl<C: CodeImage> Flow<C> {
+    /// Same as [`packets_of_atoms`](Self::packets_of_atoms), but passes on numbers of blocks.
+    #[inline(always)]
+    pub(super) fn counted_atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
+        mut locate: impl FnMut(usize) -> BufferOffset,
+        sink: &mut impl FlowSink,
+    ) -> usize {
+        let waypoints = |byte| match atoms(byte) {
+            Some(AtomPacket::Waypoints(atoms)) => Some(atoms),
+            _ => None,
+        };
+        if self.drops_atoms() {
+            return self.dropped_atoms(bytes, waypoints, locate, sink);
+        }
+        let content = |index: usize| waypoints(*bytes.get(index)?);
+        let mut done = 0;
+        loop {
+            let mut executed = Executed::default();
+            let rest = self.follow_known(&mut done, content, &mut executed);
+            sink.executed(executed);
+            let Some(atoms) = rest else {
+                return done;
+            };
+            self.packet_of_atoms(locate(done), atoms, sink);
+            done += 1;
+        }
+    }
+
+    /// Follows packets of waypoint atoms from index `done` on along links and as remembered. Returns the
+    /// rest of the first packet for which that does not suffice.
+    #[inline(always)]
+    fn follow_known(
+        &mut self,
+        done: &mut usize,
+        content: impl Fn(usize) -> Option<Atoms>,
+        executed: &mut Executed,
+    ) -> Option<Atoms> {
+        let hot = self.blocks.hot.as_slice();
+        let (mut current, mut left) = (self.current, self.left);
+        let mut stuck = None;
+        'packets: while let Some(packet) = content(*done) {
+            let mut atoms = packet;
+            while atoms.count > 0 {
+                if current == AWAIT
+                    && let Some(next) =
+                        self.stack
+                            .pop_linked(hot, self.space, self.linking.is_some())
+                {
+                    current = next;
+                }
+                if atoms.count == 1 {
+                    let block = &hot[current as usize];
+                    let link = block.links[(atoms.bits & 1) as usize];
+                    if link == SLOW {
+                        stuck = Some(atoms);
+                        break 'packets;
+                    }
+                    executed.blocks += 1;
+                    executed.instructions += block.instructions as usize;
+                    if link == AWAIT_AND_PUSH {
+                        self.linking = Some(current);
+                    } else if link & PUSH != 0 {
+                        self.stack.push(current);
+                    }
+                    (left, current) = (current, link & !PUSH);
+                    break;
+                }
+                let Some(entry) = self.memo.find(current, atoms) else {
+                    stuck = Some(atoms);
+                    break 'packets;
+                };
+                executed.blocks += usize::from(entry.count);
+                executed.instructions += usize::from(entry.instructions);
+                for &caller in &entry.pushed[..usize::from(entry.pushes).min(MAX_PUSHES)] {
+                    self.stack.push(caller);
+                }
+                (left, current) = (entry.left, entry.next);
+                atoms = atoms.skip(entry.count);
+            }
+            *done += 1;
+        }
+        (self.current, self.left) = (current, left);
+        stuck
+    }
+
     /// Same as [`packets_of_instructions`](Self::packets_of_instructions), but passes on no steps.
     #[inline(always)]
     pub(super) fn counted_instructions(
@@ -95,7 +171,7 @@ impl<C: CodeImage> Flow<C> {
             }
         };
         let only_atoms = |index| content(index).map(|(atoms, _)| atoms);
-        let mut followed = Followed::default();
+        let mut followed = Executed::default();
         let mut done = 0;
         loop {
             while self.current == NOWHERE
@@ -107,7 +183,7 @@ impl<C: CodeImage> Flow<C> {
             }
             let path = Path::new(done, only_atoms);
             let consumed = self.follow_links(path.atoms);
-            followed.executed += usize::from(consumed);
+            followed.blocks += usize::from(consumed);
             if consumed == path.atoms.count && path.end > done {
                 followed.cycle_counts += path.empty;
                 done = path.end;
@@ -120,13 +196,13 @@ impl<C: CodeImage> Flow<C> {
             let rest = content(done);
             let held = match begun.checked_sub(1) {
                 Some(atom) => rest.map(|content| self.held_back(content, atom, locate(done))),
-                None if followed.executed == 0 => None,
+                None if followed.blocks == 0 => None,
                 None => content(done - 1).and_then(|content| {
                     let atom = content.0.count.checked_sub(1)?;
                     Some(self.held_back(content, atom, locate(done - 1)))
                 }),
             };
-            self.pass_counts_on(std::mem::take(&mut followed), held, sink, &mut locate);
+            self.pass_on_counted(std::mem::take(&mut followed), held, sink);
             let Some((atoms, cycles)) = rest else {
                 return done;
             };
@@ -195,25 +271,23 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Emits what was followed, but for the instruction that is held back.
-    fn pass_counts_on(
+    /// Emits the instructions followed, but for the one that is held back.
+    fn pass_on_counted(
         &mut self,
-        followed: Followed,
+        followed: Executed,
         held: Option<Held>,
         sink: &mut impl FlowSink,
-        locate: &mut impl FnMut(usize) -> BufferOffset,
     ) {
-        if followed.executed + followed.cycle_counts == 0 {
+        if followed == Executed::default() {
             return;
         }
         self.release(sink);
-        let run = InstructionRun {
-            steps: &[],
-            executed: followed.executed - usize::from(held.is_some()),
-            cycle_counts: followed.cycle_counts,
-            is_timed: false,
-        };
-        sink.instructions(&self.blocks, &run, locate);
+        let blocks = followed.blocks - usize::from(held.is_some());
+        sink.executed(Executed {
+            blocks,
+            instructions: blocks,
+            ..followed
+        });
         self.held = held;
     }
 }

@@ -343,18 +343,14 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
         atoms: impl Fn(u8) -> Option<AtomPacket>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
-        match self.flow.space.unit {
-            AtomUnit::Waypoint => self
-                .flow
-                .packets_of_atoms(bytes, atoms, locate, &mut self.sink),
-            AtomUnit::Instruction if S::TAKES_STEPS => {
-                self.flow
-                    .packets_of_instructions(bytes, atoms, locate, &mut self.sink)
+        let (flow, sink) = (&mut self.flow, &mut self.sink);
+        match (flow.space.unit, S::COUNTS) {
+            (AtomUnit::Waypoint, false) => flow.packets_of_atoms(bytes, atoms, locate, sink),
+            (AtomUnit::Waypoint, true) => flow.counted_atoms(bytes, atoms, locate, sink),
+            (AtomUnit::Instruction, false) => {
+                flow.packets_of_instructions(bytes, atoms, locate, sink)
             }
-            AtomUnit::Instruction => {
-                self.flow
-                    .counted_instructions(bytes, atoms, locate, &mut self.sink)
-            }
+            (AtomUnit::Instruction, true) => flow.counted_instructions(bytes, atoms, locate, sink),
         }
     }
 }

@@ -16,10 +16,8 @@ pub(super) struct Step {
 /// between them.
 #[derive(Debug)]
 pub struct InstructionRun<'a> {
-    /// Empty if the sink takes none.
     pub(super) steps: &'a [Step],
     pub(super) executed: usize,
-    pub(super) cycle_counts: usize,
     pub(super) is_timed: bool,
 }
 
@@ -35,11 +33,10 @@ impl InstructionRun<'_> {
     #[inline]
     #[must_use]
     pub fn cycle_counts(&self) -> usize {
-        self.cycle_counts
+        self.steps.len() - self.executed
     }
 
-    /// Returns the steps, each with the index of its packet; none if the sink does not
-    /// [take](super::FlowSink::TAKES_STEPS) them.
+    /// Returns the steps, each with the index of its packet.
     #[inline]
     pub fn steps(&self) -> impl Iterator<Item = (usize, InstructionStep)> {
         self.steps.iter().map(|step| {

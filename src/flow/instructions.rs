@@ -250,7 +250,6 @@ impl<C: CodeImage> Flow<C> {
         let run = InstructionRun {
             steps: if holds { before } else { steps },
             executed: collected.executed - usize::from(holds),
-            cycle_counts: collected.steps - collected.executed,
             is_timed: collected.is_timed,
         };
         sink.instructions(&self.blocks, &run, &mut *locate);

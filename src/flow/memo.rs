@@ -85,7 +85,7 @@ pub(super) struct Entry {
     /// The block after the run.
     pub next: u32,
     pub pushed: [u32; MAX_PUSHES],
-    instructions: u16,
+    pub instructions: u16,
     /// Blocks executed: the number of atoms consumed.
     pub count: u8,
     pub pushes: u8,

@@ -60,8 +60,6 @@ pub(crate) use code::{fetch, instruction, instruction_bytes, next};
 pub use follow::{Flow, FlowConfig, FlowDriver};
 pub use instruction_run::{InstructionRun, InstructionStep};
 pub use memo::Run;
-pub use sink::{
-    FlowSink, Gap, InstructionKind, LastInstruction, QRange, Range, instructions_one_by_one,
-};
+pub use sink::{Executed, FlowSink, Gap, InstructionKind, LastInstruction, QRange, Range};
 pub use state::{Below, FlowState};
 pub use walk::Waypoints;

@@ -4,6 +4,8 @@
 //! A trace unit may have fewer entries and may empty its stack more often. It then traces a target,
 //! and nothing is popped here. The top entries are the same in both.
 
+use super::blocks::{Hot, SLOW, Space};
+
 /// More entries than any trace unit has.
 pub(super) const DEPTH: usize = 16;
 
@@ -84,6 +86,19 @@ impl ReturnStack {
         let caller = self.callers[self.top % DEPTH];
         self.top = (self.top + DEPTH - 1) % DEPTH;
         Some(caller)
+    }
+
+    /// Pops the newest caller if its next block is linked and in a space; returns that block. `linking`:
+    /// whether the branch pushes a caller itself.
+    #[inline]
+    pub(super) fn pop_linked(&mut self, hot: &[Hot], space: Space, linking: bool) -> Option<u32> {
+        let caller = hot[self.top()? as usize];
+        let next = caller.links[0];
+        if next == SLOW || linking || !caller.lies_in(space) {
+            return None;
+        }
+        self.pop();
+        Some(next)
     }
 
     pub(super) fn clear(&mut self) {

@@ -125,15 +125,22 @@ pub enum Gap {
     },
 }
 
+/// The number of what was executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Executed {
+    /// Whole blocks. An instruction with an atom of its own (ETMv3) is a block.
+    pub blocks: usize,
+    /// Instructions in them.
+    pub instructions: usize,
+    /// Cycle counts without a block.
+    pub cycle_counts: usize,
+}
+
 /// Receives the output of the flow. `at` is the buffer offset of the packet that caused it.
 pub trait FlowSink {
-    /// Whether it uses the offsets of blocks and of runs: if not, any offset is passed to
-    /// [`block`](Self::block) and [`run`](Self::run), because locating packets takes time.
-    const LOCATES_BLOCKS: bool = true;
-
-    /// Whether it uses the steps of [`instructions`](Self::instructions): if not, none are passed,
-    /// because collecting them takes time.
-    const TAKES_STEPS: bool = true;
+    /// Whether it only counts what is executed: if so, the numbers of blocks may come through
+    /// [`executed`](Self::executed), because passing on each takes time.
+    const COUNTS: bool = false;
 
     /// Instructions were executed in a straight line: a whole block, or part of one up to an
     /// exception, missing memory, or a traced address. `cycles` is the number of cycles they took,
@@ -170,9 +177,23 @@ pub trait FlowSink {
         &mut self,
         blocks: &Blocks,
         run: &InstructionRun<'_>,
-        locate: impl FnMut(usize) -> BufferOffset,
+        mut locate: impl FnMut(usize) -> BufferOffset,
     ) {
-        instructions_one_by_one(self, blocks, run, locate);
+        for (packet, step) in run.steps() {
+            let at = locate(packet);
+            match step {
+                InstructionStep::Executed(id, taken, cycles) => {
+                    self.block(at, blocks, id, taken, cycles);
+                }
+                InstructionStep::Cycles(cycles) => self.mark(at, &Mark::Cycles(cycles)),
+            }
+        }
+    }
+
+    /// Blocks were executed, and cycles counted between them. Only for sinks that [count](Self::COUNTS).
+    #[inline]
+    fn executed(&mut self, executed: Executed) {
+        let _ = executed;
     }
 
     /// Instructions were executed on an unknown path.
@@ -191,25 +212,6 @@ pub trait FlowSink {
     /// [`BlockId`] so far.
     fn forget(&mut self, blocks: &Blocks) {
         let _ = blocks;
-    }
-}
-
-/// Passes the instructions of a run on as blocks, and its cycles as marks.
-#[inline]
-pub fn instructions_one_by_one(
-    sink: &mut (impl FlowSink + ?Sized),
-    blocks: &Blocks,
-    run: &InstructionRun<'_>,
-    mut locate: impl FnMut(usize) -> BufferOffset,
-) {
-    for (packet, step) in run.steps() {
-        let at = locate(packet);
-        match step {
-            InstructionStep::Executed(id, taken, cycles) => {
-                sink.block(at, blocks, id, taken, cycles);
-            }
-            InstructionStep::Cycles(cycles) => sink.mark(at, &Mark::Cycles(cycles)),
-        }
     }
 }
 

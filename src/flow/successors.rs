@@ -62,13 +62,8 @@ impl<C: CodeImage> Flow<C> {
     /// apply.
     #[inline]
     pub(super) fn pop_linked(&mut self) -> Option<u32> {
-        let caller = self.blocks.hot[self.stack.top()? as usize];
-        let next = caller.links[0];
-        if next == SLOW || self.linking.is_some() || !caller.lies_in(self.space) {
-            return None;
-        }
-        self.stack.pop();
-        Some(next)
+        let links = self.linking.is_some();
+        self.stack.pop_linked(&self.blocks.hot, self.space, links)
     }
 
     /// Returns the target of an indirect branch whose address is not traced.

@@ -44,6 +44,62 @@ impl FlowSink for Log {
     }
 }
 
+/// Numbers of blocks, instructions and cycle counts before each other output.
+#[derive(Debug, Default, PartialEq)]
+struct Counting {
+    others: Vec<(Executed, BufferOffset, Out)>,
+    since: Executed,
+}
+
+impl Counting {
+    fn of(log: Log) -> Self {
+        let mut counting = Self::default();
+        for (at, out) in log.0 {
+            counting.push(at, out);
+        }
+        counting
+    }
+
+    fn push(&mut self, at: BufferOffset, out: Out) {
+        match out {
+            Out::Range(range, _) => self.executed(Executed {
+                blocks: 1,
+                instructions: range.instructions as usize,
+                cycle_counts: 0,
+            }),
+            Out::Mark(Mark::Cycles(_)) => self.since.cycle_counts += 1,
+            other => self
+                .others
+                .push((std::mem::take(&mut self.since), at, other)),
+        }
+    }
+}
+
+impl FlowSink for Counting {
+    const COUNTS: bool = true;
+
+    fn executed(&mut self, executed: Executed) {
+        self.since.blocks += executed.blocks;
+        self.since.instructions += executed.instructions;
+        self.since.cycle_counts += executed.cycle_counts;
+    }
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.push(at, Out::Range(*range, cycles));
+    }
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.push(at, Out::Q(*range));
+    }
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.push(at, Out::Exception(*exception));
+    }
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.push(at, Out::Gap(gap));
+    }
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.push(at, Out::Mark(*mark));
+    }
+}
+
 const NOP: u32 = 0xd503_201f;
 
 const RET: u32 = 0xd65f_03c0;

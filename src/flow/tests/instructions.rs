@@ -37,59 +37,6 @@ fn other(byte: u8) -> Element {
     }
 }
 
-/// The numbers of instructions and of cycle counts before each other output.
-#[derive(Debug, Default, PartialEq)]
-struct Sums {
-    others: Vec<([u32; 2], BufferOffset, Out)>,
-    since: [u32; 2],
-}
-
-impl Sums {
-    fn push(&mut self, at: BufferOffset, out: Out) {
-        match out {
-            Out::Range(range, _) => self.since[0] += range.instructions,
-            Out::Mark(Mark::Cycles(_)) => self.since[1] += 1,
-            other => self
-                .others
-                .push((std::mem::take(&mut self.since), at, other)),
-        }
-    }
-}
-
-/// A sink without steps.
-#[derive(Debug, Default)]
-struct Counting(Sums);
-
-impl FlowSink for Counting {
-    const TAKES_STEPS: bool = false;
-
-    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
-        self.0.push(at, Out::Range(*range, cycles));
-    }
-    fn instructions(
-        &mut self,
-        _: &Blocks,
-        run: &InstructionRun<'_>,
-        _: impl FnMut(usize) -> BufferOffset,
-    ) {
-        assert_eq!(run.steps().count(), 0);
-        self.0.since[0] += run.executed() as u32;
-        self.0.since[1] += run.cycle_counts() as u32;
-    }
-    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.0.push(at, Out::Q(*range));
-    }
-    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
-        self.0.push(at, Out::Exception(*exception));
-    }
-    fn gap(&mut self, at: BufferOffset, gap: Gap) {
-        self.0.push(at, Out::Gap(gap));
-    }
-    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
-        self.0.push(at, Out::Mark(*mark));
-    }
-}
-
 /// The output of runs of packets, each after one other element, and the state before the end.
 fn output<S: FlowSink + Default>(
     runs: &[(u8, Vec<u8>)],
@@ -126,18 +73,14 @@ fn output<S: FlowSink + Default>(
     (driver.sink, state)
 }
 
-/// Compares what is output at once, with steps and without, with the output of single elements.
+/// Compares what is output at once, one by one and counted, with the output of single elements.
 fn compare(runs: &[(u8, Vec<u8>)], is_timed: bool) -> Result<(), TestCaseError> {
     let (single, state) = output::<Log>(runs, is_timed, false);
     let (at_once, after) = output::<Log>(runs, is_timed, true);
     prop_assert_eq!((&single.0, &state), (&at_once.0, &after));
 
     let (counted, after) = output::<Counting>(runs, is_timed, true);
-    let mut sums = Sums::default();
-    for (at, out) in single.0 {
-        sums.push(at, out);
-    }
-    prop_assert_eq!((sums, state), (counted.0, after));
+    prop_assert_eq!((Counting::of(single), state), (counted, after));
     Ok(())
 }
 

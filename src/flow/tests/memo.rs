@@ -36,11 +36,12 @@ fn packet(byte: u8) -> Option<AtomPacket> {
     decoded(byte).map(AtomPacket::Waypoints)
 }
 
-/// The output for packets of one byte each: as many as possible at once, or atom by atom.
-fn output(packets: &[u8], at_once: bool) -> Vec<(BufferOffset, Out)> {
+/// The output for packets of one byte each, as many as possible at once or atom by atom, and the state
+/// after them.
+fn output<S: FlowSink + Default>(packets: &[u8], at_once: bool) -> (S, FlowState) {
     let mut driver = FlowDriver {
         flow: Flow::new(config(), looping()),
-        sink: Log::default(),
+        sink: S::default(),
     };
     driver.element(BufferOffset(0), address(0x1000));
     let mut index = 0;
@@ -67,7 +68,7 @@ fn output(packets: &[u8], at_once: bool) -> Vec<(BufferOffset, Out)> {
         }
         index += 1;
     }
-    driver.sink.0
+    (driver.sink, driver.flow.state())
 }
 
 proptest! {
@@ -77,7 +78,11 @@ proptest! {
         times in 1..20usize,
     ) {
         let packets = period.repeat(times);
-        prop_assert_eq!(output(&packets, true), output(&packets, false));
+        let (single, state) = output::<Log>(&packets, false);
+        let (at_once, after) = output::<Log>(&packets, true);
+        prop_assert_eq!((&single.0, &state), (&at_once.0, &after));
+        let (counted, after) = output::<Counting>(&packets, true);
+        prop_assert_eq!((Counting::of(single), state), (counted, after));
     }
 }
 

@@ -5,9 +5,7 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::{SourceSinks, Stage};
 use crate::element::{Element, ElementSink, Exception, Mark};
-use crate::flow::{
-    BlockId, Blocks, FlowSink, Gap, InstructionRun, QRange, Range, Run, instructions_one_by_one,
-};
+use crate::flow::{BlockId, Blocks, Executed, FlowSink, Gap, QRange, Range, Run};
 use crate::quantity::BufferOffset;
 
 /// Lists the elements of one source.
@@ -55,8 +53,7 @@ impl<L: Lines> ElementListing<L> {
 }
 
 impl<L: Lines> FlowSink for ElementListing<L> {
-    const LOCATES_BLOCKS: bool = !L::SILENT;
-    const TAKES_STEPS: bool = !L::SILENT;
+    const COUNTS: bool = L::SILENT;
 
     #[inline]
     fn block(
@@ -82,17 +79,8 @@ impl<L: Lines> FlowSink for ElementListing<L> {
     }
 
     #[inline]
-    fn instructions(
-        &mut self,
-        blocks: &Blocks,
-        run: &InstructionRun<'_>,
-        locate: impl FnMut(usize) -> BufferOffset,
-    ) {
-        if L::SILENT {
-            self.counts.executed_instructions(run);
-        } else {
-            instructions_one_by_one(self, blocks, run, locate);
-        }
+    fn executed(&mut self, executed: Executed) {
+        self.counts.add(executed);
     }
 
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {

@@ -14,7 +14,7 @@ pub mod text;
 pub mod text_buffer;
 
 use crate::element::{Atoms, Exception, Mark};
-use crate::flow::{Gap, InstructionRun, QRange, Range, Run};
+use crate::flow::{Executed, Gap, QRange, Range, Run};
 use crate::protocol::Describe;
 use crate::quantity::{Address, BufferOffset};
 use instructions::Instruction;
@@ -103,10 +103,10 @@ impl Counts {
     }
 
     #[inline]
-    fn executed_instructions(&mut self, run: &InstructionRun<'_>) {
-        self.ranges += run.executed() as u64;
-        self.instructions += run.executed() as u64;
-        self.elements += (run.executed() + run.cycle_counts()) as u64;
+    fn add(&mut self, executed: Executed) {
+        self.ranges += executed.blocks as u64;
+        self.instructions += executed.instructions as u64;
+        self.elements += (executed.blocks + executed.cycle_counts) as u64;
     }
 }
 
