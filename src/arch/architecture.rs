@@ -41,7 +41,7 @@ impl Architecture {
 }
 
 /// The machine that an ELF file is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Machine {
     /// EM_AARCH64.
     AArch64,

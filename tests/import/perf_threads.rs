@@ -315,3 +315,28 @@ fn numbers_that_are_not_in_the_trace_do_not_hide_it() {
         assert_eq!(starts(&file, "prog-100").0, found, "{context:?}");
     }
 }
+
+#[test]
+fn programs_of_32_bits_have_cores_of_32_bits() {
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    let (address, length, offset) = PROGRAM;
+    // An ETMv4 traces both states; a process has code of one.
+    for (directory, name, wanted) in [
+        ("recorded/ptm", "cores-a15-bare-a15.elf", "ARM-AA32"),
+        ("recorded/etmv4", "program.elf", "ARMv8-A"),
+        ("recorded/ptm", "missing.elf", "ARMv8-A"),
+    ] {
+        let mut file = PerfData::default();
+        let path = format!("/bin/{name}");
+        file.map(&path, address, length, offset, &[], at(100, 2, 0));
+        file.info(1, &[(ETMV4, 0, etmv4(0x10))]);
+        file.trace(0, 0, 0, &trace);
+        file.aux(0, trace.len() as u64, 0, at(100, 5, 0));
+        let options = Options {
+            symfs: vec![testdata(directory)],
+            ..Options::default()
+        };
+        let read = perf::import_bytes(Path::new("perf.data"), file.file().into(), &options);
+        assert_eq!(read.unwrap().snapshot.devices[0].kind, wanted, "{name}");
+    }
+}

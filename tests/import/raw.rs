@@ -380,6 +380,27 @@ fn a_position_independent_program_without_an_address_is_noted() {
 }
 
 #[test]
+fn the_program_tells_the_type_of_the_core() {
+    let scratch = tempfile::tempdir().unwrap();
+    let trace = testdata("recorded/etmv4/trace.bin");
+    let micro = testdata("mps2-m4/program.elf");
+    for (elf, wanted) in [
+        (testdata("recorded/ptm/cores-a15-bare-a15.elf"), "ARM-AA32"),
+        (testdata("recorded/etmv4/program.elf"), "ARMv8-A"),
+        (micro, "ARMv7-M"),
+    ] {
+        let arguments = ["--force", "--raw", trace.to_str().unwrap(), "--elf"];
+        let written = scratch.path().join("snapshot");
+        let said = import(
+            &[&arguments[..], &[elf.to_str().unwrap()]].concat(),
+            &written,
+        );
+        let note = format!("--core does not give its type: {wanted} is assumed");
+        assert!(said.contains(&note), "{said}");
+    }
+}
+
+#[test]
 fn files_that_are_not_of_the_snapshot_are_not_lost() {
     let scratch = tempfile::tempdir().unwrap();
     let ram = scratch.path().join("ram.bin");

@@ -8,7 +8,7 @@ use crate::import::images::{self, Images};
 use crate::import::note::PerfNote;
 use crate::import::wanted::Wanted;
 use crate::import::{Imported, jitdump, programs};
-use crate::program::elf::{Elf, Segment};
+use crate::program::elf::{Elf, Machine, Segment};
 use crate::snapshot::model::Dump;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -29,9 +29,19 @@ pub struct Memory {
     pub programs: Vec<(String, u64)>,
     known: HashSet<String>,
     claims: Claims,
+    /// The machines of the mapped files with code.
+    machines: HashSet<Machine>,
 }
 
 impl Memory {
+    /// Whether all code in it is AArch32 code. A kernel at addresses of 64 bits is not.
+    pub fn is_aarch32(&self) -> bool {
+        let wide = |dump: &Dump| u32::try_from(dump.address).is_err();
+        self.machines.len() == 1
+            && self.machines.contains(&Machine::Arm)
+            && !self.dumps.iter().any(wide)
+    }
+
     /// Adds the bytes from `offset` of a file at a range of addresses.
     fn add(&mut self, file: &str, address: u64, offset: u64, length: u64) {
         if length > 0 {
@@ -157,6 +167,9 @@ impl<'a> MemoryBuilder<'a> {
                 }
                 continue;
             };
+            if mapping.executable {
+                memory.machines.insert(elf.machine);
+            }
             let file = out.add_program(&elf);
             for range in free {
                 let offset = mapping.offset.saturating_add(range.start - mapping.address);

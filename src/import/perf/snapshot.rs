@@ -291,6 +291,7 @@ impl<'a> Snapshots<'a> {
         if let Some(file) = &self.memories.straight {
             other.push((straight::ENTRY.to_owned(), file.clone()));
         }
+        let kind = core_type(slices, memory.is_aarch32());
         // The names in debuggers are those of the first core's process.
         if index == 0 {
             self.programs(memory.programs, &other);
@@ -300,7 +301,7 @@ impl<'a> Snapshots<'a> {
             file: format!("cpu_{index}.ini"),
             name: self.names.unique(&name),
             class: DeviceClass::Core,
-            kind: core_type(slices).to_owned(),
+            kind: kind.to_owned(),
             other,
             dumps: memory.dumps,
             ..Device::default()
@@ -382,10 +383,11 @@ impl<'a> Snapshots<'a> {
     }
 }
 
-/// The architecture of the cores that ran some slices.
-fn core_type(slices: &[Slice<'_>]) -> &'static str {
+/// The architecture of the cores that ran some slices. An ETMv4 or ETE traces both execution states.
+fn core_type(slices: &[Slice<'_>], aarch32: bool) -> &'static str {
     match slices.first().map(|slice| slice.unit.kind) {
         Some(UnitKind::Etmv3) => "ARMv7-A",
+        _ if aarch32 => "ARM-AA32",
         _ => "ARMv8-A",
     }
 }

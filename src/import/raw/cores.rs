@@ -5,6 +5,7 @@ use crate::capture::Protocol;
 use crate::import::Options;
 use crate::import::note::{Note, RawNote};
 use crate::import::paths::Names;
+use crate::program::elf::{Elf, Machine};
 use crate::protocol::Core;
 use crate::snapshot::model::{Device, DeviceClass, Dump};
 
@@ -19,6 +20,8 @@ pub struct Cores<'o> {
     traced: usize,
     /// The memory that the user gives.
     dumps: Vec<Dump>,
+    /// The first program that the user names.
+    program: Option<Elf>,
 }
 
 impl<'o> Cores<'o> {
@@ -30,6 +33,11 @@ impl<'o> Cores<'o> {
             devices: saved,
             traced: 0,
             dumps: Vec::new(),
+            // What is wrong with it is said where its memory is read.
+            program: options
+                .elf
+                .first()
+                .and_then(|named| Elf::open(&named.path).ok()),
         }
     }
 
@@ -105,10 +113,13 @@ impl<'o> Cores<'o> {
     }
 
     fn device(&self, protocol: Option<Protocol>, like: Option<&Device>) -> Device {
+        let program = self.program.as_ref();
+        let is_micro = program.is_some_and(|program| program.m_profile);
         let assumed = match protocol {
-            Some(Protocol::Ptm | Protocol::Etmv3) => "ARMv7-A",
             Some(Protocol::Itm) => "ARMv7-M",
-            _ if self.options.mtb.is_some() => "ARMv7-M",
+            _ if is_micro || self.options.mtb.is_some() => "ARMv7-M",
+            Some(Protocol::Ptm | Protocol::Etmv3) => "ARMv7-A",
+            _ if program.is_some_and(|program| program.machine == Machine::Arm) => "ARM-AA32",
             _ => "ARMv8-A",
         };
         let named = self.options.core_type.clone();
