@@ -2,7 +2,7 @@
 
 use crate::perf_builder::words;
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
-use armsnap::import::Options;
+use armsnap::import::{NamedProgram, Options};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -279,4 +279,40 @@ fn a_program_that_no_mapping_names_is_reported() {
         "{said}"
     );
     assert!(said.contains("missing image: /opt/program.elf"), "{said}");
+}
+
+#[test]
+fn a_core_file_without_mapped_files_asks_for_the_program() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut bytes = fs::read(core_file(scratch.path())).unwrap();
+    let said = |bytes: &[u8], elf: Vec<NamedProgram>| {
+        let options = Options {
+            elf,
+            ..Options::default()
+        };
+        let read = armsnap::import::core_file::import_bytes(
+            Path::new("core"),
+            bytes.to_vec().into(),
+            &options,
+        );
+        let notes: Vec<String> = read
+            .unwrap()
+            .notes
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        notes.join("\n")
+    };
+    let note = "the core file does not list the mapped files: --elf FILE names the program";
+    assert!(!said(&bytes, Vec::new()).contains(note));
+    // NT_FILE becomes a note of another kind.
+    let kind = NT_FILE.to_le_bytes();
+    let at = bytes.windows(4).position(|word| word == kind).unwrap();
+    bytes[at] ^= 1;
+    assert!(said(&bytes, Vec::new()).contains(note));
+    let program = NamedProgram {
+        path: testdata("recorded/etmv4/program.elf"),
+        address: None,
+    };
+    assert!(!said(&bytes, vec![program]).contains(note));
 }

@@ -225,6 +225,9 @@ pub fn import_bytes(
     let mut images = Images::new(options)?;
     if notes.files.is_empty() {
         images.use_all();
+        if options.elf.is_empty() {
+            out.notes.push(CoreFileNote::NoProgram.into());
+        }
     }
     let core = CoreFile {
         bytes,

@@ -18,6 +18,8 @@ pub enum CoreFileNote {
         /// The address of its entry point there.
         entry: u64,
     },
+    /// The core file lists no mapped files, and the user names no program.
+    NoProgram,
     /// There are too many threads and parts of memory; only the first threads are used.
     ManyThreads {
         /// The number of threads.
@@ -108,6 +110,9 @@ impl fmt::Display for CoreFileNote {
                 f,
                 "{}: loaded at {address:#x}, as its entry point was at {entry:#x}",
                 path.display()
+            ),
+            Self::NoProgram => f.write_str(
+                "the core file does not list the mapped files: --elf FILE names the program",
             ),
             Self::ManyThreads {
                 threads,
