@@ -12,6 +12,7 @@ use super::unpacked;
 use super::wanted::Wanted;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::{Elf, Machine, is_elf};
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,8 @@ pub struct Images<'o> {
     /// The entries of [`Options::symfs`] that are archives, with their paths.
     archives: Vec<(&'o Path, Archive)>,
     found: HashMap<Wanted, Option<Elf>>,
+    /// [`Options::vmlinux`], once it was opened; `None` if it cannot be read.
+    vmlinux: OnceCell<Option<(Elf, Option<BuildId>)>>,
     /// Notes on files that were found but do not fit.
     notes: Vec<ImageNote>,
     /// Files that were not found, and whose contents are needed.
@@ -57,6 +60,7 @@ impl<'o> Images<'o> {
             explained: vec![false; options.elf.len()],
             archives: archives.collect::<Result<_, ImportError>>()?,
             found: HashMap::new(),
+            vmlinux: OnceCell::new(),
             notes: Vec::new(),
             missing: BTreeSet::new(),
         })
@@ -95,15 +99,19 @@ impl<'o> Images<'o> {
         let Some(path) = &self.options.vmlinux else {
             return self.find(wanted);
         };
-        let elf = match Elf::open(path) {
-            Ok(elf) => elf,
+        let notes = &mut self.notes;
+        let opened = self.vmlinux.get_or_init(|| match Elf::open(path) {
+            Ok(elf) => {
+                let id = BuildId::of_elf(elf.bytes());
+                Some((elf, id))
+            }
             Err(error) => {
                 let reason = error.to_string();
-                self.notes.push(ImageNote::UnreadableKernel { reason });
-                return None;
+                notes.push(ImageNote::UnreadableKernel { reason });
+                None
             }
-        };
-        let own = BuildId::of_elf(elf.bytes());
+        });
+        let (elf, own) = opened.as_ref()?;
         if let (Some(id), Some(own)) = (&wanted.build_id, own)
             && !own.is_same(id)
         {
@@ -113,7 +121,7 @@ impl<'o> Images<'o> {
             });
             return None;
         }
-        Some(elf)
+        Some(elf.clone())
     }
 
     /// The file that was mapped.
