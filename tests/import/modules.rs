@@ -259,7 +259,7 @@ fn code_of_modules_is_decoded_without_what_the_kernel_changed() {
     let symfs = ["--symfs", scratch.path().to_str().unwrap()];
     let (out, said) = decoded(&input, &symfs);
     assert!(
-        said.contains("the code of 1 modules is that of their files"),
+        said.contains("the code of 1 module is from files"),
         "{said}"
     );
     assert!(said.contains("(ftrace) was not in use"), "{said}");

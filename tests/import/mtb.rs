@@ -203,7 +203,10 @@ fn an_mtb_gives_the_flow_that_made_it() {
     for count in [1, 2, 700, of.packets.len() - 1] {
         let said = import(&of, &of.packets[..count], 16, &into, false);
         assert!(
-            said.contains(&format!("MTB: {count} packets in the 1048576 bytes")),
+            said.contains(&format!(
+                "MTB: {count} packet{} in the 1048576 bytes",
+                if count == 1 { "" } else { "s" }
+            )),
             "{said}"
         );
         let wanted = &of.places[first..of.packets[count - 1].1];
@@ -276,7 +279,7 @@ fn what_an_mtb_lacks_is_said() {
     assert_eq!(status, Some(0), "{said}");
     for wanted in [
         "BASE: 0x20000000, the address of the RAM, is assumed",
-        "1 exceptions have no number",
+        "1 exception without a number",
         "gaps in the history",
         "what was executed after the last packet is left out",
     ] {

@@ -354,7 +354,7 @@ fn truncated_records_are_gaps() {
     file.aux(half, trace.len() as u64, 0, at(100, 6, 0));
     let (found, said) = executed(&file.file(), "prog-100", &[]);
     assert!(
-        said.contains("1 AUX records are truncated: trace is missing after them"),
+        said.contains("1 AUX record truncated: trace is missing after each"),
         "{said}"
     );
     let (before, after) = found.split_at(found.len() - expected.len());
@@ -384,7 +384,7 @@ fn files_of_big_endian_systems() {
     assert!(swapped.starts_with(b"2ELIFREP"));
     let (found, said) = executed(&swapped, "worker-101", &[]);
     assert_eq!(found, expected("etmv4", 0x10));
-    assert!(said.contains("3 records were lost"), "{said}");
+    assert!(said.contains("3 records lost"), "{said}");
 }
 
 #[test]
@@ -505,6 +505,6 @@ fn sizes_of_lost_trace_are_added_without_limit() {
     let output = run(armsnap().arg("info").arg(&input));
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let wanted = "its trace was lost: 2 AUX records describe 36893488147419103230 bytes";
+    let wanted = "its trace was lost: 36893488147419103230 bytes of 2 AUX records";
     assert!(said.contains(wanted), "{said}");
 }

@@ -78,10 +78,7 @@ fn code_made_at_run_time_comes_from_its_dump() {
     fs::write(symfs.path().join("jit-100.dump"), &dump).unwrap();
     let (found, said) = executed(&file.file(), "prog-100", &options);
     assert_eq!(found, expected);
-    assert!(
-        said.contains("1 functions were replaced by others"),
-        "{said}"
-    );
+    assert!(said.contains("1 function replaced by others"), "{said}");
     for (bytes, says) in [
         (
             &b"something else entirely, and long enough"[..],

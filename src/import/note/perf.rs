@@ -1,6 +1,7 @@
 //! Notes on `perf.data`.
 
 use crate::quantity::TraceId;
+use crate::text;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -246,19 +247,23 @@ impl fmt::Display for PerfNote {
             }
             Self::LostRecords { count } => write!(
                 f,
-                "{count} records were lost during the recording: mappings may be missing"
+                "{} lost during the recording: mappings may be missing",
+                text::count(*count, "record")
             ),
             Self::ShortRecords { count } => write!(
                 f,
-                "{count} records are shorter than their type requires: left out"
+                "{} shorter than the type requires: left out",
+                text::count(*count, "record")
             ),
             Self::HardwareIdVersion { count } => write!(
                 f,
-                "{count} AUX_OUTPUT_HW_ID records have a major version other than 0: left out"
+                "{} with a major version other than 0: left out",
+                text::count(*count, "AUX_OUTPUT_HW_ID record")
             ),
             Self::HardwareIdWithoutCpu { count } => write!(
                 f,
-                "{count} AUX_OUTPUT_HW_ID records do not name their CPU: left out"
+                "{} without a CPU: left out",
+                text::count(*count, "AUX_OUTPUT_HW_ID record")
             ),
             Self::ManyEvents { limit } => {
                 write!(f, "more than {limit} events: the later ones are left out")
@@ -269,31 +274,40 @@ impl fmt::Display for PerfNote {
             ),
             Self::AuxTruncated { count } => write!(
                 f,
-                "{count} AUX records are truncated: trace is missing after them"
+                "{} truncated: trace is missing after each",
+                text::count(*count, "AUX record")
             ),
             Self::AuxPartial { count } => write!(
                 f,
-                "{count} AUX records are partial: trace is missing in them"
+                "{} partial: trace is missing in each",
+                text::count(*count, "AUX record")
             ),
             Self::AuxCollision { count } => write!(
                 f,
-                "{count} AUX records report a collision: another sample used the trace unit"
+                "{} with a collision: another sample used the trace unit",
+                text::count(*count, "AUX record")
             ),
             Self::AuxFormat { count } => write!(
                 f,
-                "{count} AUX records have an unknown format: formatter frames are assumed"
+                "{} with an unknown format: formatter frames are assumed",
+                text::count(*count, "AUX record")
             ),
             Self::AuxEmpty { count } => {
-                write!(f, "{count} AUX records are without a byte of trace")
+                write!(
+                    f,
+                    "{} without a byte of trace",
+                    text::count(*count, "AUX record")
+                )
             }
             Self::AuxRepeated { count } => write!(
                 f,
-                "{count} AUX records repeat trace of earlier ones: it is used once"
+                "{} with trace of an earlier one: it is used once",
+                text::count(*count, "AUX record")
             ),
             Self::AuxLost { count, bytes } => write!(
                 f,
-                "{count} AUX records describe {bytes} bytes of trace that are not in the file \
-                 (AUXTRACE records were lost)"
+                "{} with {bytes} bytes of trace that are not in the file (AUXTRACE records were lost)",
+                text::count(*count, "AUX record")
             ),
             Self::Overwritten { bytes } => write!(
                 f,
@@ -323,7 +337,8 @@ impl fmt::Display for PerfNote {
             ),
             Self::CpusWithoutTraceId { cpus } => write!(
                 f,
-                "{cpus} CPUs have no trace ID: their AUX_OUTPUT_HW_ID records are missing"
+                "{} without a trace ID: AUX_OUTPUT_HW_ID records are missing",
+                text::count(*cpus as u64, "CPU")
             ),
             Self::NoThreadNumbers => f.write_str(
                 "the trace does not contain the numbers of threads: the kernel writes them to \
@@ -344,7 +359,8 @@ impl fmt::Display for PerfNote {
             ),
             Self::Idle { of, buffers } => write!(
                 f,
-                "{of}: nothing is executed in its {buffers} trace buffers: left out"
+                "{of}: nothing is executed in its trace ({}): left out",
+                text::count(*buffers as u64, "buffer")
             ),
             Self::ManyMappings { limit } => write!(
                 f,
@@ -365,8 +381,8 @@ impl fmt::Display for PerfNote {
             ),
             Self::ReplacedFunctions { file, functions } => write!(
                 f,
-                "{file}: {functions} functions were replaced by others at their addresses: only \
-                 the newest are used"
+                "{file}: {} replaced by others at the same addresses: only the newest are used",
+                text::count(*functions as u64, "function")
             ),
             Self::Jitdump { path, fault } => write!(f, "{}: {fault}", path.display()),
             Self::NoSymbol { path, symbol } => write!(
@@ -381,8 +397,9 @@ impl fmt::Display for PerfNote {
             ),
             Self::Modules { count } => write!(
                 f,
-                "the code of {count} modules is that of their files; instructions that the kernel \
-                 replaced, or may have, are not known: perf record --kcore keeps them"
+                "the code of {} is from files; instructions that the kernel replaced, or may \
+                 have, are not known: perf record --kcore keeps them",
+                text::count(*count as u64, "module")
             ),
             Self::NoTracer => f.write_str(
                 "assumed that the kernel's function tracer (ftrace) was not in use in modules",

@@ -3,6 +3,7 @@
 use crate::capture::Protocol;
 use crate::formatter::FrameKind;
 use crate::quantity::TraceId;
+use crate::text;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -255,8 +256,9 @@ impl fmt::Display for MtbNote {
             ),
             Self::OldPackets { count } => write!(
                 f,
-                "MTB: {count} packets precede the first one with the S bit, though it has not \
-                 wrapped: left out, as they are older than the trace"
+                "MTB: {} before the first one with the S bit, though it has not wrapped: left out, \
+                 as older than the trace",
+                text::count(*count as u64, "packet")
             ),
             Self::Read {
                 path,
@@ -266,8 +268,9 @@ impl fmt::Display for MtbNote {
                 wrapped,
             } => write!(
                 f,
-                "{}: MTB: {packets} packets in the {bytes} bytes from {from:#x} on{}",
+                "{}: MTB: {} in the {bytes} bytes from {from:#x} on{}",
                 path.display(),
+                text::count(*packets as u64, "packet"),
                 if *wrapped {
                     ", wrapped: older ones are lost"
                 } else {
@@ -276,13 +279,14 @@ impl fmt::Display for MtbNote {
             ),
             Self::Gaps { count } => write!(
                 f,
-                "MTB: {count} places where a packet, or the code, does not lead to the next \
-                 packet: gaps in the history"
+                "MTB: {} where a packet, or the code, does not lead to the next packet: gaps in \
+                 the history",
+                text::count(*count as u64, "place")
             ),
             Self::UnnumberedExceptions { count } => write!(
                 f,
-                "MTB: {count} exceptions have no number: their handlers are in no vector, or in \
-                 several"
+                "MTB: {} without a number: handlers in no vector, or in several",
+                text::count(*count as u64, "exception")
             ),
             Self::LongLines => {
                 f.write_str("MTB: the lines between packets are too long: the rest is left out")

@@ -19,6 +19,7 @@ use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Snapshot, SourceBuffers, Trace,
 };
 use crate::snapshot::straight;
+use crate::text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -112,10 +113,9 @@ impl<'a> Snapshots<'a> {
                       -D shows what it has"
                     .to_owned(),
                 bytes => format!(
-                    "its trace was lost: {} AUX records describe {bytes} bytes, but it has no \
-                     AUXTRACE record that holds them; record again with larger buffers (perf record \
-                     -m ,SIZE)",
-                    self.recording.aux.len()
+                    "its trace was lost: {bytes} bytes of {} are in no AUXTRACE record; record again \
+                     with larger buffers (perf record -m ,SIZE)",
+                    text::count(self.recording.aux.len() as u64, "AUX record")
                 ),
             };
             return Err(ImportError::input(self.path, text));
