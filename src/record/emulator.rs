@@ -221,6 +221,8 @@ pub(super) struct Ending<'a> {
     pub reason: Reason,
     /// Where the core that ended it is stopped.
     pub at: Option<CodeAddress>,
+    /// Its index in `cores`, if it is not the first one.
+    pub stopped: Option<usize>,
     /// All cores, in order.
     pub cores: Vec<Halted>,
     /// The cores' type.
@@ -383,6 +385,8 @@ impl Emulator {
             .iter()
             .map(|core| core.name.clone());
         contents.recording.ended = names.collect();
+        let stopped = ending.stopped.and_then(|index| contents.cores.get(index));
+        contents.recording.stopped = stopped.map(|core| core.name.clone());
         contents.recording.ended_at = times;
         contents.data_addresses = self.data_addresses(&contents, &summary)?;
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);

@@ -268,6 +268,7 @@ fn finish(
     session.emulator.finish(Ending {
         reason: ended.reason,
         at: first.and_then(|_| cores[0].place),
+        stopped: None,
         cores,
         kind,
         name: "cpu",

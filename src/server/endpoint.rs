@@ -24,6 +24,7 @@ use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
+use crate::snapshot::recording::Recording;
 use crate::text::is_plain;
 use crate::timeline;
 
@@ -165,6 +166,15 @@ impl Endpoint {
     /// Returns the registers in a reply to `g`; clients request others one by one.
     pub(super) fn block(&self) -> impl Iterator<Item = &RegisterDescription> {
         self.described_cores().block()
+    }
+
+    /// Returns the thread that clients are told has stopped: the one that ended the recording, if that
+    /// is known, or else the first.
+    pub(super) fn stopped_thread(&self) -> Tid {
+        let stopped = Recording::of(&self.loaded.snapshot).stopped;
+        let mut named = self.threads().zip(&self.cores);
+        let found = named.find(|(_, core)| Some(&core.name) == stopped.as_ref());
+        found.map_or(Tid::MIN, |(thread, _)| thread)
     }
 
     /// Returns its threads.

@@ -15,17 +15,16 @@ pub(super) struct Selection {
     reads_all: bool,
 }
 
-impl Default for Selection {
-    fn default() -> Self {
+impl Selection {
+    /// A client has connected, and is told that this thread has stopped.
+    pub fn new(thread: Tid) -> Self {
         Self {
-            read: Tid::MIN,
-            user: Tid::MIN,
+            read: thread,
+            user: thread,
             reads_all: false,
         }
     }
-}
 
-impl Selection {
     /// Returns the thread whose registers and memory are read.
     pub fn read(&self) -> Tid {
         self.read
@@ -75,7 +74,7 @@ mod tests {
     #[test]
     fn reading_all_threads_selects_none() {
         let tid = |number| Tid::new(number).unwrap();
-        let mut selection = Selection::default();
+        let mut selection = Selection::new(Tid::MIN);
         selection.reads(tid(2));
         assert_eq!((selection.read(), selection.user()), (tid(2), tid(2)));
         // `info threads`.

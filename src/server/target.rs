@@ -64,6 +64,7 @@ pub struct SnapshotTarget {
 
 impl SnapshotTarget {
     pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
+        let stopped = endpoint.stopped_thread();
         Self {
             files: Files::new(&endpoint),
             positions: Positions::new(Arc::clone(&endpoint)),
@@ -75,7 +76,7 @@ impl SnapshotTarget {
             symbols: OnceCell::new(),
             chosen: OnceCell::new(),
             libraries: OnceCell::new(),
-            selection: Selection::default(),
+            selection: Selection::new(stopped),
             alone: None,
             breakpoints: Breakpoints::default(),
             watchpoints: Watchpoints::default(),

@@ -4,7 +4,7 @@
 //! `of=linux_program` means that the trace covers a Linux program without the kernel: execution
 //! after an exception is not traced, and trace resumes where the kernel returns to the program.
 //! `ended` lists the cores whose threads had ended before, `ended_at` for each its end by the clock of the
-//! trace's timestamps, or nothing.
+//! trace's timestamps, or nothing. `stopped` is the core that ended the recording, where it is not the first.
 
 use super::model::{OtherSection, Snapshot};
 
@@ -21,6 +21,8 @@ pub struct Recording {
     pub ended: Vec<String>,
     /// For each of them, when it ended, by the clock of the trace's timestamps.
     pub ended_at: Vec<Option<u64>>,
+    /// The name of the core that ended the recording, if it is not the first one.
+    pub stopped: Option<String>,
 }
 
 impl Recording {
@@ -33,6 +35,7 @@ impl Recording {
             let entry = entries.iter().find(|(key, _)| key == name);
             entry.map_or("", |(_, value)| value.trim())
         };
+        let stopped = Some(value("stopped")).filter(|name| !name.is_empty());
         let ended = value("ended").split(',').map(str::trim);
         Self {
             linux_program: value("of") == LINUX_PROGRAM,
@@ -44,6 +47,7 @@ impl Recording {
                 "" => Vec::new(),
                 times => times.split(',').map(|t| t.trim().parse().ok()).collect(),
             },
+            stopped: stopped.map(str::to_owned),
         }
     }
 
@@ -73,6 +77,9 @@ impl Recording {
             let times: Vec<String> = times.collect();
             entries.push(("ended_at".to_owned(), times.join(",")));
         }
+        if let Some(stopped) = &self.stopped {
+            entries.push(("stopped".to_owned(), stopped.clone()));
+        }
         (!entries.is_empty()).then(|| OtherSection {
             name: SECTION.to_owned(),
             entries,
@@ -91,6 +98,7 @@ mod tests {
             linux_program: true,
             ended: vec!["cpu_1".to_owned(), "cpu_3".to_owned()],
             ended_at: vec![None, Some(7)],
+            stopped: Some("cpu_2".to_owned()),
         };
         let snapshot = Snapshot {
             other_sections: recording.section().into_iter().collect(),

@@ -609,3 +609,22 @@ fn missing_parts_of_cpsr_and_missing_dumps() {
     // Once from the server when GDB attaches, once from `monitor info`.
     assert_eq!(text.matches(fault).count(), 2, "{text}");
 }
+
+#[test]
+fn the_core_that_ended_the_recording_is_selected_first() {
+    let core = |pc: &str| format!("class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)={pc}\n");
+    let (first, second) = (core("0x1000"), core("0x2000"));
+    let devices = [("cpu_0", &*first), ("cpu_1", &*second)];
+    for (section, selected) in [
+        ("", "* 1 "),
+        ("[recording]\nstopped=cpu_1\n", "* 2 "),
+        ("[recording]\nstopped=cpu_7\n", "* 1 "),
+    ] {
+        let snapshot = write_snapshot(&devices, &[]);
+        let path = snapshot.path().join("snapshot.ini");
+        let text = std::fs::read_to_string(&path).unwrap() + section;
+        std::fs::write(&path, text).unwrap();
+        let shown = session(snapshot.path(), &[], &["info threads"]);
+        assert!(shown.contains(selected), "{section}: {shown}");
+    }
+}

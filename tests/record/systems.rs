@@ -600,12 +600,23 @@ fn a_recording_ends_at_until() {
             "stopped at price_tree (visit 3), PC 0x40100608",
         ),
         ("src/main.c:36", "stopped at src/main.c:36, PC 0x401004f4"),
+        ("second_main", "stopped at second_main, PC 0x4010034c"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let options = format!("--system virt --smp 2 --ram 16M --until {until}");
         let options: Vec<String> = options.split(' ').map(str::to_owned).collect();
-        let run = record_image(&image, &directory.path().join("out"), &options);
+        let output = directory.path().join("out");
+        let run = record_image(&image, &output, &options);
         let told = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(told.contains(wanted), "{told}");
+        // Debuggers select the core that stopped, if it is not the first.
+        let written = std::fs::read_to_string(output.join("snapshot.ini")).unwrap();
+        let second = until == "second_main";
+        assert_eq!(
+            written.contains("stopped=Cortex-A57_1"),
+            second,
+            "{written}"
+        );
+        assert_eq!(written.contains("stopped="), second, "{written}");
     }
 }

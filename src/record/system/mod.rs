@@ -17,7 +17,8 @@ use super::blocks::Sets;
 use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{Exceptions, Settings, System};
-use super::snapshot_files::{Contents, Ram};
+use super::snapshot_files::{Contents, Ram, RecordedCore};
+use super::stop::Reason;
 use super::until::Until;
 use crate::arch::Architecture;
 use crate::element::Context;
@@ -404,12 +405,18 @@ fn finish(
         kernel: session.text,
         ..contents
     };
+    let named = cores
+        .iter()
+        .position(|halted| halted.thread == ended.thread);
+    let known = match ended.reason {
+        Reason::ShutDown => cores.iter().position(|halted| ends_machine(&halted.core)),
+        Reason::Instructions(_) | Reason::Interrupted => None,
+        Reason::Exit(_) | Reason::Until(_) | Reason::Signal(_) => named,
+    };
     session.emulator.finish(Ending {
         reason: ended.reason,
-        at: cores
-            .iter()
-            .find(|halted| halted.thread == ended.thread)
-            .and_then(|halted| halted.place),
+        at: known.or(named).and_then(|index| cores[index].place),
+        stopped: known.filter(|index| *index > 0),
         cores,
         kind: &session.kind,
         name: &session.kind,
@@ -418,4 +425,42 @@ fn finish(
         etm: session.core,
         contents,
     })
+}
+
+/// Whether a core called the firmware to end the machine, which does not return: PSCI SYSTEM_OFF,
+/// SYSTEM_RESET or SYSTEM_RESET2 (ARM DEN 0022, 5.1). When a machine shuts down, the emulator names any
+/// core.
+fn ends_machine(core: &RecordedCore) -> bool {
+    let mut registers = core.registers.iter();
+    let function = registers.find(|register| ["X0", "R0"].contains(&&*register.name));
+    let function = function.and_then(|register| register.value.as_u64());
+    let is_call = |call| matches!(call, 0x8400_0008 | 0x8400_0009 | 0x8400_0012 | 0xC400_0012);
+    function.is_some_and(|function| is_call(function & 0xFFFF_FFFF))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::{Register, RegisterValue};
+
+    #[test]
+    fn the_core_that_called_the_firmware_ended_the_machine() {
+        let core = |name: &str, value: u64| RecordedCore {
+            registers: vec![Register {
+                name: name.to_owned(),
+                value: RegisterValue(value.to_le_bytes().to_vec()),
+                ..Register::default()
+            }],
+            ..RecordedCore::default()
+        };
+        // The upper half of an argument of 32 bits is ignored (DEN 0028, 2.5).
+        for value in [0x8400_0008, 0x8400_0009, 0xC400_0012, 0xFFFF_FFFF_8400_0009] {
+            assert!(ends_machine(&core("X0", value)), "{value:#x}");
+        }
+        assert!(ends_machine(&core("R0", 0x8400_0009)));
+        assert!(!ends_machine(&core("X1", 0x8400_0009)));
+        // CPU_OFF ends a core alone.
+        assert!(!ends_machine(&core("X0", 0x8400_0002)));
+        assert!(!ends_machine(&RecordedCore::default()));
+    }
 }
