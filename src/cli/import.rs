@@ -327,7 +327,7 @@ fn print(json: bool, inputs: &[String], output: &Path, imported: &Imported) -> R
     }
     super::print_notes(&imported.notes);
     say(text::one_line(&format!(
-        "{}: {}: {} ({}), {} with {}, written to {}",
+        "{}: {}: {}{}, {} with {}, written to {}",
         inputs.join(", "),
         imported.kind,
         text::count(cores.len() as u64, "core"),
@@ -339,10 +339,13 @@ fn print(json: bool, inputs: &[String], output: &Path, imported: &Imported) -> R
     Ok(())
 }
 
-/// Returns the first names of a list.
+/// Returns the first names of a list, in brackets; nothing if it is empty.
 fn some(names: &[&str]) -> String {
     const NAMED: usize = 8;
     let mut named: Vec<&str> = names.iter().take(NAMED).copied().collect();
     named.extend((names.len() > NAMED).then_some("…"));
-    named.join(", ")
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", named.join(", ")),
+    }
 }
