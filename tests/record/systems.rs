@@ -316,7 +316,16 @@ fn a_machine_that_shuts_down_or_resets() {
         #include <stdint.h>
         struct saved;
         void exception(int kind, struct saved *saved) { (void)kind, (void)saved; for (;;); }
-        void run_other(int core) { (void)core; }
+        void start_other(void);
+        static void firmware(uint64_t call, uint64_t core, void (*start)(void))
+        {
+            register uint64_t x0 __asm__("x0") = call;
+            register uint64_t x1 __asm__("x1") = core;
+            register uint64_t x2 __asm__("x2") = (uint64_t)start;
+            register uint64_t x3 __asm__("x3") = core;
+            __asm__ volatile("hvc #0" : "+r"(x0) : "r"(x1), "r"(x2), "r"(x3) : "memory");
+        }
+        void run_other(int core) { (void)core; firmware(CALL, 0, 0); }
         int run(void)
         {
             // Semihosting: SYS_WRITE0, which does not exit.
@@ -325,8 +334,13 @@ fn a_machine_that_shuts_down_or_resets() {
             __asm__ volatile("hlt #0xf000" : "+r"(x0) : "r"(x1) : "memory");
             for (const char *text = "by the serial port\n"; *text; text++)
                 *(volatile unsigned *)0x09000000 = *text;
-            x0 = CALL;
-            __asm__ volatile("hvc #0" : "+r"(x0) : : "memory");
+            if (OTHER) {
+                // CPU_ON.
+                firmware(0xC4000003, 1, start_other);
+                for (;;)
+                    __asm__ volatile("wfi");
+            }
+            firmware(CALL, 0, 0);
             return 1;
         }
     "#;
@@ -338,7 +352,11 @@ fn a_machine_that_shuts_down_or_resets() {
     let file = |name: &str| directory.path().join(name);
     std::fs::write(file("off.c"), PROGRAM).unwrap();
     // PSCI: SYSTEM_OFF, SYSTEM_RESET.
-    for call in ["0x84000008", "0x84000009"] {
+    for (call, other) in [
+        ("0x84000008", false),
+        ("0x84000009", false),
+        ("0x84000009", true),
+    ] {
         let built = Command::new(COMPILER)
             .args([
                 "-g",
@@ -355,6 +373,7 @@ fn a_machine_that_shuts_down_or_resets() {
                 "-Wl,--no-warn-rwx-segments",
             ])
             .arg(format!("-DCALL={call}"))
+            .arg(format!("-DOTHER={}", u8::from(other)))
             .arg("-T")
             .arg(programs.join("virt.ld"))
             .args([programs.join("start-a64.S"), file("off.c")])
@@ -367,6 +386,8 @@ fn a_machine_that_shuts_down_or_resets() {
         let options = ["--system", "virt", "--ram", "16M", "--force", "--witness"];
         let mut options: Vec<String> = options.map(str::to_owned).to_vec();
         options.push(witness.to_str().unwrap().to_owned());
+        let cores = if other { "2" } else { "1" };
+        options.extend(["--smp", cores].map(str::to_owned));
         let run = record_image(&file("off.elf"), &file("out"), &options);
         let told = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(run.status.success(), "{told}");
@@ -375,7 +396,12 @@ fn a_machine_that_shuts_down_or_resets() {
         let serial = String::from_utf8_lossy(&run.stdout).into_owned();
         assert!(serial.contains("by the serial port"), "{serial}");
         let code = Code::of(&file("off.elf"));
-        compare(&file("out"), &witness, "etmv4", &code, call);
+        if !other {
+            compare(&file("out"), &witness, "etmv4", &code, call);
+        }
+        let written = std::fs::read_to_string(file("out/snapshot.ini")).unwrap();
+        let second = written.contains("stopped=Cortex-A57_1");
+        assert_eq!(second, other, "{written}");
     }
     // An image may be kept from the host's files.
     let options = "--system virt --force --qemu -semihosting-config --qemu enable=off";
