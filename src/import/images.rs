@@ -94,6 +94,11 @@ impl<'o> Images<'o> {
         notes.extend(own.into_iter().map(Note::Image));
     }
 
+    /// The kernel that the user named.
+    pub fn named_kernel(&self) -> Option<&'o Path> {
+        self.options.vmlinux.as_deref()
+    }
+
     /// The kernel: the one that the user named, or else the one that is found.
     pub fn kernel(&mut self, wanted: &Wanted) -> Option<Elf> {
         let Some(path) = &self.options.vmlinux else {

@@ -209,6 +209,11 @@ pub enum PerfNote {
         /// The symbol.
         symbol: String,
     },
+    /// The recording has no mapping of the kernel that the user named.
+    NoKernelMapping {
+        /// The kernel's file.
+        path: PathBuf,
+    },
     /// The recording does not give the address of the kernel, whose program is not used.
     UnplacedKernel {
         /// The program.
@@ -338,7 +343,7 @@ impl fmt::Display for PerfNote {
             Self::CpusWithoutTraceId { cpus } => write!(
                 f,
                 "{} without a trace ID: AUX_OUTPUT_HW_ID records are missing",
-                text::count(*cpus as u64, "CPU")
+                text::count(*cpus, "CPU")
             ),
             Self::NoThreadNumbers => f.write_str(
                 "the trace does not contain the numbers of threads: the kernel writes them to \
@@ -388,6 +393,12 @@ impl fmt::Display for PerfNote {
             Self::NoSymbol { path, symbol } => write!(
                 f,
                 "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
+                path.display()
+            ),
+            Self::NoKernelMapping { path } => write!(
+                f,
+                "{}: the recording does not say where the kernel was: not used; record as root, or \
+                 with kernel.kptr_restrict=0",
                 path.display()
             ),
             Self::UnplacedKernel { path } => write!(

@@ -281,12 +281,12 @@ impl fmt::Display for MtbNote {
                 f,
                 "MTB: {} where a packet, or the code, does not lead to the next packet: gaps in \
                  the history",
-                text::count(*count as u64, "place")
+                text::count(*count, "place")
             ),
             Self::UnnumberedExceptions { count } => write!(
                 f,
                 "MTB: {} without a number: handlers in no vector, or in several",
-                text::count(*count as u64, "exception")
+                text::count(*count, "exception")
             ),
             Self::LongLines => {
                 f.write_str("MTB: the lines between packets are too long: the rest is left out")

@@ -323,6 +323,10 @@ impl<'a> MemoryBuilder<'a> {
             // Only one kernel ran.
             break;
         }
+        if let (0, Some(path)) = (tried, self.images.named_kernel()) {
+            let path = path.to_owned();
+            out.notes.push(PerfNote::NoKernelMapping { path }.into());
+        }
         let mut files = Vec::new();
         // Of mappings at the same addresses the last one is used.
         for mapping in modules.into_iter().rev() {
@@ -392,7 +396,7 @@ mod tests {
             "/testdata/recorded/etmv4/program.elf"
         );
         let options = Options {
-            vmlinux: Some(program.into()),
+            vmlinux: (pid == KERNEL).then(|| program.into()),
             ..Options::default()
         };
         let images = Images::new(&options).unwrap();
@@ -415,6 +419,13 @@ mod tests {
         let found = notes(KERNEL, [mapping("[kernel.kallsyms]")].into_iter(), 1);
         let unplaced = |note: &Note| matches!(note, Note::Perf(PerfNote::UnplacedKernel { path }) if path.ends_with("program.elf"));
         assert!(found.len() == 1 && unplaced(&found[0]), "{found:?}");
+    }
+
+    #[test]
+    fn a_named_kernel_needs_a_mapping() {
+        let found = notes(KERNEL, [mapping("[module]")].into_iter(), 2);
+        let is_unused = |note: &&Note| matches!(note, Note::Perf(PerfNote::NoKernelMapping { path }) if path.ends_with("program.elf"));
+        assert_eq!(found.iter().filter(is_unused).count(), 1, "{found:?}");
     }
 
     #[test]

@@ -384,7 +384,7 @@ mod tests {
         let (count, bytes) = (1, 32);
         let repeated = PerfNote::AuxRepeated { count };
         assert_eq!(notes, [repeated, PerfNote::AuxLost { count, bytes }]);
-        assert!(notes[1].to_string().contains("describe 32 bytes"));
+        assert!(notes[1].to_string().contains("with 32 bytes"));
         let (pieces, _) = of(vec![stored(0x100, 0..32)], vec![aux(0x120, 32, 2)]);
         assert_eq!(
             pieces,
@@ -406,7 +406,7 @@ mod tests {
         let (pieces, notes) = of(hole, vec![aux(0, 80, 0), aux(80, 32, 0)]);
         assert_eq!(pieces, [vec![0..32], vec![200..232]]);
         let text = notes[0].to_string();
-        assert!(text.contains("describe 48 bytes"), "{text}");
+        assert!(text.contains("with 48 bytes"), "{text}");
         let within = vec![aux(0, 64, 0), aux(16, 16, 0), aux(64, 16, 0)];
         let (pieces, _) = of(vec![stored(0, 0..80)], within);
         assert_eq!(pieces, [vec![0..64], vec![64..80]]);
