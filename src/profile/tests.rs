@@ -425,14 +425,16 @@ fn an_exception_may_return_behind_its_instruction() {
 /// Linux, where only the program is traced: system calls leave no trace in the calls.
 #[test]
 fn open_calls_survive_untraced_kernel_execution() {
-    let user = Step::Mark(Mark::Context(Context {
-        isa: Isa::A64,
-        el: Some(ExceptionLevel(0)),
-        ..Context::default()
-    }));
+    let context = |el| {
+        Step::Mark(Mark::Context(Context {
+            isa: Isa::A64,
+            el,
+            ..Context::default()
+        }))
+    };
     let off = || Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
-    let steps = [
-        user,
+    let mut steps = [
+        context(Some(ExceptionLevel(0))),
         MAIN_CALLS,
         IN_F,
         Irq(0x2004),
@@ -457,6 +459,9 @@ fn open_calls_survive_untraced_kernel_execution() {
     );
     let log = "0unseen:main 1call:f 2signal:h h-returned f-returned main-open";
     assert_eq!(outcome.log, log);
+    // PTM and ETMv3 do not trace exception levels.
+    steps[0] = context(None);
+    assert_eq!(follow_in(Window::default(), true, &steps).log, log);
     // Without such a recording each is a place where tracing was off.
     assert_eq!(follow(&steps).counted.gaps["trace_off"], 3);
 }

@@ -105,13 +105,15 @@ impl Transitions {
                 self.exception = Some((exception.name, address));
                 transition
             }
-            Entry::Mark(Mark::Context(context)) => {
+            // Those of PTM and ETMv3 have no exception level.
+            Entry::Mark(Mark::Context(context)) if context.el.is_some() => {
                 self.program = is_program(&context);
                 None
             }
             // Recordings of programs have no gap there.
             Entry::Mark(Mark::TraceOn(reason)) if self.exception.is_some() => {
                 self.gap.get_or_insert(Gap::TraceOff(reason));
+                self.program = true;
                 None
             }
             Entry::Mark(_) | Entry::Halted => None,
