@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// The arguments that select trace.
 #[derive(Args)]
@@ -287,6 +288,14 @@ impl Places<'_> {
 }
 
 impl Analysis {
+    /// How the command ends: with a failure if the snapshot has errors.
+    pub fn exit_code(&self) -> ExitCode {
+        match self.faulty {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        }
+    }
+
     /// The notes on the snapshot, its programs and its trace, all of which were printed.
     pub fn notes(&self) -> Vec<String> {
         self.notes.borrow().clone()

@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
     format: Format,
 
-    /// The file to write; for `ctf` and `parquet`, a directory
+    /// The file to write (-: standard output); for `ctf` and `parquet`, a directory
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -63,9 +63,9 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "join")]
     inline: bool,
 
-    /// What the time lines of `chrome`, `perfetto` and `ctf` measure
-    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = ClockName::Instructions)]
-    clock: ClockName,
+    /// What the time lines of `chrome`, `perfetto` and `ctf` measure (default: instructions)
+    #[arg(long, value_enum, value_name = "CLOCK")]
+    clock: Option<ClockName>,
 }
 
 /// Parses the name of a table.
@@ -159,6 +159,29 @@ impl Arguments {
 }
 
 impl Arguments {
+    /// Refuses options that the format ignores.
+    fn check_format(&self) -> Result<(), Failure> {
+        use Format::{Autofdo, Bolt, Chrome, Ctf, Folded, LlvmProfgen, Perfetto};
+        let wrong = |text: &str| Err(Failure::Usage(text.to_owned()));
+        if self.inline && self.format != Folded {
+            return wrong("--inline: only folded stacks have frames of inlined functions");
+        }
+        if self.clock.is_some() && !matches!(self.format, Chrome | Perfetto | Ctf) {
+            return wrong("--clock: only chrome, perfetto and ctf have one clock; tables have all");
+        }
+        if self.program.is_some() && !matches!(self.format, Autofdo | LlvmProfgen | Bolt) {
+            return wrong(
+                "--program: only autofdo, llvm-profgen and bolt describe one program; --elf names \
+                 a program of the cores",
+            );
+        }
+        Ok(())
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock.map_or(Clock::Instructions, ClockName::clock)
+    }
+
     /// Checks the options on shards.
     fn check_shards(&self, tables: &[Table]) -> Result<(), Failure> {
         let wrong = |text: &str| Err(Failure::Usage(text.to_owned()));
@@ -187,11 +210,7 @@ impl Arguments {
 /// Writes an export.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let tables = arguments.tables()?;
-    if arguments.inline && arguments.format != Format::Folded {
-        return Err(Failure::Usage(
-            "--inline: only folded stacks have frames of inlined functions".to_owned(),
-        ));
-    }
+    arguments.check_format()?;
     arguments.check_shards(&tables)?;
     let mut analysis = arguments.analysis.open()?;
     analysis.shards.clone_from(&arguments.join);
@@ -212,10 +231,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             out.finish()?;
         }
     }
-    Ok(match analysis.faulty {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(analysis.exit_code())
 }
 
 /// A track with what was counted of it.
@@ -247,7 +263,7 @@ fn write(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let programs = &analysis.programs;
-    let clock = arguments.clock.clock();
+    let clock = arguments.clock();
     let form = match arguments.format {
         Format::Jsonl => Some(Form::Jsonl),
         Format::Csv => Some(Form::Csv),
@@ -359,7 +375,7 @@ fn write_directory(
 }
 
 fn write_ctf(arguments: &Arguments, analysis: &Analysis, to: &Path) -> Result<(), Failure> {
-    let clock = arguments.clock.clock();
+    let clock = arguments.clock();
     let (tracks, streams) = listen(analysis, |track| ctf::Stream::new(clock, track))?;
     let analysed = Analysed {
         tracks: &tracks,

@@ -220,6 +220,25 @@ fn a_clock_that_the_trace_lacks_is_refused() {
     assert!(!file.exists());
 }
 
+/// An option that the format ignores would promise what the file does not say.
+#[test]
+fn options_of_other_formats_are_refused() {
+    let snapshot = recorded("ptm");
+    let wrong = [
+        ("lcov", "--program=main"),
+        ("csv", "--clock=time"),
+        ("lcov", "--inline"),
+        ("bolt", "--table=calls"),
+    ];
+    for (format, option) in wrong {
+        let output = armsnap(&["export", arg(&snapshot), "--as", format, "-o-", option]);
+        assert_eq!(output.status.code(), Some(2), "{format} {option}");
+        let (name, _) = option.split_once('=').unwrap_or((option, ""));
+        assert!(said(&output).starts_with(name), "{}", said(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
+
 #[test]
 fn tables_agree_with_each_other() {
     for snapshot in snapshots() {
