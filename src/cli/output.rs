@@ -106,9 +106,10 @@ fn is_input(path: &Path) -> Failure {
 }
 
 impl Output {
-    /// Creates the file, or uses standard output without a path. Overwrites only with `force`.
+    /// Creates the file, or uses standard output without a path or with `-`. Overwrites only with
+    /// `force`.
     pub fn new(path: Option<&Path>, force: bool) -> Result<Self, Failure> {
-        let Some(path) = path else {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self::Standard(io::stdout().lock()));
         };
         if is_open_file(path) {

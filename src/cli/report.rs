@@ -82,6 +82,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
         output.finish()?;
+        if path == Path::new("-") {
+            // The summary would be in the page.
+            return Ok(analysis.exit_code());
+        }
         say(format!(
             "{}: the report",
             one_line(&path.display().to_string())
@@ -90,10 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(PlainStream::new(io::stdout().lock(), Form::Text));
     page::write_summary(&page, &mut out)?;
     out.flush()?;
-    Ok(match analysis.faulty {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(analysis.exit_code())
 }
 
 /// The name of the input: of its directory for a snapshot.

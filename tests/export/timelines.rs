@@ -220,6 +220,26 @@ fn a_clock_that_the_trace_lacks_is_refused() {
     assert!(!file.exists());
 }
 
+/// `-` is standard output, as in other tools, and not a file of this name.
+#[test]
+fn a_hyphen_is_standard_output() {
+    let snapshot = recorded("ptm");
+    let directory = tempfile::tempdir().unwrap();
+    let in_directory = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        command.args(arguments).arg(&snapshot);
+        let output = command.current_dir(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        output.stdout
+    };
+    let stacks = in_directory(&["export", "--as=folded", "-o", "-"]);
+    assert_eq!(stacks, export(&snapshot, "folded", &[]));
+    let page = String::from_utf8(in_directory(&["report", "--html", "-"])).unwrap();
+    assert!(page.trim_end().ends_with("</html>"));
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 0);
+}
+
 /// An option that the format ignores would promise what the file does not say.
 #[test]
 fn options_of_other_formats_are_refused() {
