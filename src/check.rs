@@ -12,6 +12,7 @@ pub use cores::{Placeholders, placeholder};
 
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::model::{FileLine, Severity, Snapshot};
+use crate::snapshot::topology::DeviceNames;
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 use std::collections::HashMap;
@@ -100,6 +101,7 @@ pub fn check(loaded: &OpenSnapshot) -> Vec<Finding> {
     let mut checker = Checker {
         loaded,
         snapshot: &loaded.snapshot,
+        names: loaded.snapshot.device_names(),
         findings: Vec::new(),
     };
     for note in &loaded.notes {
@@ -126,6 +128,7 @@ pub fn check(loaded: &OpenSnapshot) -> Vec<Finding> {
 struct Checker<'a> {
     loaded: &'a OpenSnapshot,
     snapshot: &'a Snapshot,
+    names: DeviceNames<'a>,
     findings: Vec<Finding>,
 }
 
@@ -206,7 +209,7 @@ impl Checker<'_> {
         section: &'static str,
         what: &str,
     ) -> Option<usize> {
-        let index = self.snapshot.device_named(name)?;
+        let index = self.names.find(name)?;
         let found = &self.snapshot.devices[index].name;
         if found != name {
             let text = format!("{what} {name} is {found} where it is defined");

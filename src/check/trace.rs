@@ -162,7 +162,7 @@ impl Checker<'_> {
                 }
             }
             let source = match line.source.starts_with('@') {
-                true => self.snapshot.source_written(&line.source),
+                true => self.names.source(&line.source),
                 false => self.named(&line.source, &line.place, SECTION, "trace source"),
             };
             let Some(source) = source else {
@@ -229,7 +229,7 @@ impl Checker<'_> {
         let explicit: HashSet<usize> = trace
             .core_sources
             .iter()
-            .filter_map(|line| snapshot.source_written(&line.source))
+            .filter_map(|line| self.names.source(&line.source))
             .collect();
         for (index, device) in snapshot.devices.iter().enumerate() {
             if device.class != DeviceClass::TraceSource {

@@ -63,48 +63,59 @@ impl Trace {
 }
 
 impl Snapshot {
-    /// The index of the device of that name.
-    pub fn device_named(&self, name: &str) -> Option<usize> {
-        let devices = &self.devices;
-        let exact = devices.iter().position(|d| d.name == name);
-        let folded = || {
-            let mut devices = devices.iter();
-            devices.position(|d| d.name.eq_ignore_ascii_case(name))
-        };
-        exact.or_else(folded)
-    }
-
-    /// The index of the trace source written in `[core_trace_sources]` as its name, or as `@` and
-    /// its location.
-    pub fn source_written(&self, written: &str) -> Option<usize> {
-        match written.strip_prefix('@') {
-            Some(location) => {
-                let same = |device: &Device| {
-                    let mine = device.location.as_deref();
-                    mine.is_some_and(|mine| same_location(mine, location))
-                };
-                self.devices.iter().position(same)
+    /// The devices, by what other parts of the snapshot call them.
+    pub fn device_names(&self) -> DeviceNames<'_> {
+        let mut locations = HashMap::new();
+        for (index, device) in self.devices.iter().enumerate() {
+            if let Some(written) = &device.location {
+                locations.entry(location(written)).or_insert(index);
             }
-            None => self.device_named(written),
+        }
+        DeviceNames {
+            names: Names::new(self.devices.iter().map(|device| device.name.as_str())),
+            locations,
         }
     }
 }
 
-/// Whether two locations have the same parts: `address:0x1000` is `address:0X00001000`.
-fn same_location(a: &str, b: &str) -> bool {
-    let parts = |text: &str| -> Vec<(String, String)> {
-        text.split(',')
-            .map(|part| {
-                let (key, value) = part.split_once(':').unwrap_or(("", part));
-                let value = match super::registers::parse_u64(value) {
-                    Some(number) => number.to_string(),
-                    None => value.trim().to_ascii_lowercase(),
-                };
-                (key.trim().to_ascii_lowercase(), value)
-            })
-            .collect()
-    };
-    parts(a) == parts(b)
+/// The indices of devices, by name and by location. The first of equal ones is found.
+#[derive(Clone, Debug)]
+pub struct DeviceNames<'a> {
+    names: Names<'a>,
+    locations: HashMap<Location, usize>,
+}
+
+impl DeviceNames<'_> {
+    /// The index of the device of that name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.names.find(name)
+    }
+
+    /// The index of the trace source written in `[core_trace_sources]` as its name, or as `@` and
+    /// its location.
+    pub fn source(&self, written: &str) -> Option<usize> {
+        match written.strip_prefix('@') {
+            Some(written) => self.locations.get(&location(written)).copied(),
+            None => self.find(written),
+        }
+    }
+}
+
+/// The parts of a location, keys and values.
+type Location = Vec<(String, String)>;
+
+/// Reads a location. Equal ones may be written in different ways: `address:0x1000` is
+/// `address:0X00001000`.
+fn location(written: &str) -> Location {
+    let parts = written.split(',').map(|part| {
+        let (key, value) = part.split_once(':').unwrap_or(("", part));
+        let value = match super::registers::parse_u64(value) {
+            Some(number) => number.to_string(),
+            None => value.trim().to_ascii_lowercase(),
+        };
+        (key.trim().to_ascii_lowercase(), value)
+    });
+    parts.collect()
 }
 
 /// The only core of a snapshot; `None` if there is not exactly one.
@@ -124,9 +135,10 @@ pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     };
     let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
     let (names, ids) = (trace.buffer_names(), trace.buffer_ids());
+    let devices = snapshot.device_names();
     let mut found: Vec<(usize, usize, Option<u32>)> = Vec::new();
     for line in lines {
-        let Some(device) = snapshot.device_named(&line.source) else {
+        let Some(device) = devices.find(&line.source) else {
             continue;
         };
         for name in &line.buffers {
@@ -145,8 +157,8 @@ pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
 
     let mut core_of: HashMap<usize, Option<usize>> = HashMap::new();
     for line in &trace.core_sources {
-        if let Some(source) = snapshot.source_written(&line.source) {
-            let named = snapshot.device_named(&line.core);
+        if let Some(source) = devices.source(&line.source) {
+            let named = devices.find(&line.core);
             let first = core_of.entry(source).or_default();
             *first = first.or(named.filter(|&device| may_be_core(&snapshot.devices[device])));
         }

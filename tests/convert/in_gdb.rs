@@ -53,7 +53,7 @@ fn look(name: &str, core: &str) {
     };
     let loaded = open(&path);
     let listed = listed(&path, &loaded);
-    let wanted = &listed[&loaded.snapshot.device_named(core).unwrap()];
+    let wanted = &listed[&loaded.snapshot.device_names().find(core).unwrap()];
     let all = ["--frames", "instructions", "--last", "1000000"];
     let (_whole, file) = trace_file(&path, core, &all);
     let bytes = std::fs::read(&file).unwrap();

@@ -106,7 +106,7 @@ fn alike(exceptions: Vec<(i64, String)>, protocol: Protocol) -> Vec<(Option<i64>
 /// The protocol of a core's trace.
 fn protocol(snapshot: &Path, core: &str) -> Protocol {
     let loaded = open(snapshot);
-    let core = loaded.snapshot.device_named(core).unwrap();
+    let core = loaded.snapshot.device_names().find(core).unwrap();
     let (capture, _) = Capture::open(&loaded);
     let (sources, _) = capture.following(&loaded.snapshot, core);
     sources[0].1.protocol

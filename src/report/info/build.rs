@@ -234,6 +234,7 @@ fn sources(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     let all = model.devices.iter().enumerate().filter(|(index, device)| {
         device.class == DeviceClass::TraceSource || placed.iter().any(|p| p.device == *index)
     });
+    let mut written = written_cores(model);
     let mut sources = Vec::new();
     for (index, device) in all {
         let placed: Vec<&PlacedSource> = placed.iter().filter(|p| p.device == index).collect();
@@ -245,7 +246,7 @@ fn sources(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Vec<SourceInfo> {
             kind: device.kind.clone(),
             protocol,
             trace_id: registers::trace_id(device).map(|id| u64::from(id.0)),
-            cores: cores_of(model, index, &captured),
+            cores: cores_of(model, index, written.remove(&index), &captured),
             buffers: buffers_of(model.trace.as_ref(), &placed),
             other_registers: device.registers.len() - described.len(),
             registers: described,
@@ -254,17 +255,29 @@ fn sources(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     sources
 }
 
-/// Names of the cores that a source traces: the written ones, or else the assumed one.
-fn cores_of(model: &Snapshot, source: usize, captured: &[&CaptureSource]) -> Vec<String> {
-    let written = model.trace.iter().flat_map(|trace| &trace.core_sources);
-    let written = written.filter(|line| model.source_written(&line.source) == Some(source));
-    let mut cores: Vec<usize> = written
-        .filter_map(|line| model.device_named(&line.core))
-        .collect();
-    if cores.is_empty() {
-        let captured = captured.iter().filter(|captured| captured.device == source);
-        cores = captured.filter_map(|captured| captured.core).collect();
+/// The cores that the metadata name, by source.
+fn written_cores(model: &Snapshot) -> HashMap<usize, Vec<usize>> {
+    let names = model.device_names();
+    let mut cores: HashMap<usize, Vec<usize>> = HashMap::new();
+    for line in model.trace.iter().flat_map(|trace| &trace.core_sources) {
+        if let (Some(source), Some(core)) = (names.source(&line.source), names.find(&line.core)) {
+            cores.entry(source).or_default().push(core);
+        }
     }
+    cores
+}
+
+/// Names of the cores that a source traces: the written ones, or else the assumed one.
+fn cores_of(
+    model: &Snapshot,
+    source: usize,
+    written: Option<Vec<usize>>,
+    captured: &[&CaptureSource],
+) -> Vec<String> {
+    let mut cores = written.unwrap_or_else(|| {
+        let captured = captured.iter().filter(|captured| captured.device == source);
+        captured.filter_map(|captured| captured.core).collect()
+    });
     cores.sort_unstable();
     cores.dedup();
     let devices = cores.iter().filter_map(|&core| model.devices.get(core));
