@@ -6,12 +6,12 @@
 //! exactly one ELF file whose headers place them elsewhere.
 
 use object::{Object, ObjectKind, ObjectSection};
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::HashMap;
 
 use super::files::{Files, beside};
 use super::ini::quote;
 use super::model::{Dump, FileLine, Note, Severity, Snapshot, TRACE_FRAME};
+use super::paths;
 use super::recorded::Recorded;
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine, Segment};
@@ -22,8 +22,8 @@ const MAGIC: &[u8] = b"\x7fELF";
 const SLACK: u64 = 4096;
 /// A position-independent program is loaded at a multiple of it.
 const PAGE: u64 = 4096;
-/// The most segment and section headers read for all dumps together: many dumps may name one large
-/// file.
+/// The most headers of files, and segments of dumps, read for all dumps together: many dumps may name
+/// one large file.
 const MAX_HEADERS: usize = 1 << 18;
 
 /// The ELF segments that a dump represents.
@@ -41,21 +41,6 @@ impl ElfDump {
         let segments = self.elf.segments.iter();
         segments.map(|segment| (segment, self.elf.mapped(segment)))
     }
-
-    /// The segments that the dump represents, if any; `left` is the number of headers that may
-    /// still be read.
-    fn of(files: &dyn Files, dump: &Dump, left: &mut usize) -> Option<Self> {
-        if dump.offset.unwrap_or(0) != 0 {
-            return None;
-        }
-        let (path, bytes) = beside(&dump.place.file, &dump.file, |written| {
-            Ok((files.path(written), files.bytes(written)?))
-        })
-        .ok()?;
-        let elf = meant(path, bytes, dump, left)?;
-        let note = describe(&elf, dump);
-        Some(Self { elf, note })
-    }
 }
 
 /// The dumps of a snapshot that represent segments, by place; each has a note.
@@ -64,7 +49,7 @@ pub(super) fn find(
     snapshot: &Snapshot,
     notes: &mut Vec<Note>,
 ) -> HashMap<FileLine, ElfDump> {
-    let (mut found, mut left) = (HashMap::new(), MAX_HEADERS);
+    let mut found = HashMap::new();
     // A tool saved this memory: a page filled by a small program's file looks like the file.
     let mut sections = snapshot.other_sections.iter();
     let of_trace_frame = sections.any(|section| section.name == TRACE_FRAME);
@@ -72,63 +57,123 @@ pub(super) fn find(
     if of_trace_frame || imported || Recorded::of(snapshot).is_some() {
         return found;
     }
+    let mut room = Room {
+        left: MAX_HEADERS,
+        first_beyond: None,
+    };
     // A file of several dumps is examined once.
-    let mut others = HashSet::new();
+    let mut programs = HashMap::new();
     let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
-    for dump in dumps {
-        let file = (&dump.place.file, &dump.file);
-        if others.contains(&file) {
-            continue;
-        }
-        let is_elf = beside(file.0, file.1, |written| files.begins(written, MAGIC));
-        if !is_elf.unwrap_or(false) {
-            others.insert(file);
-            continue;
-        }
-        let Some(elf) = ElfDump::of(files, dump, &mut left) else {
-            continue;
-        };
+    let mut note = |dump: &Dump, text: String| {
         notes.push(Note {
             place: dump.place.clone(),
             severity: Severity::Warning,
             section: "3.2.3",
-            text: elf.note.clone(),
+            text,
         });
-        found.insert(dump.place.clone(), elf);
+    };
+    for dump in dumps.filter(|dump| dump.offset.unwrap_or(0) == 0) {
+        let file = paths::normal(&dump.file).unwrap_or_else(|| dump.file.clone());
+        let program = programs
+            .entry((&dump.place.file, file))
+            .or_insert_with(|| Program::of(files, dump, &mut room));
+        let program = program.as_ref();
+        if let Some(elf) = program.and_then(|program| program.dumped(dump, &mut room)) {
+            note(dump, elf.note.clone());
+            found.insert(dump.place.clone(), elf);
+        }
+    }
+    if let Some(dump) = room.first_beyond {
+        let text = format!(
+            "[{}] {}: the ELF files of dumps have more than {MAX_HEADERS} headers and segments: this \
+             one and perhaps others are read as they are",
+            dump.section,
+            quote(&dump.file)
+        );
+        note(dump, text);
     }
     found
 }
 
-/// The ELF file of a dump, if its segments do not belong at the address of the dump.
-fn meant(path: PathBuf, bytes: Mapped, dump: &Dump, left: &mut usize) -> Option<Elf> {
-    let length = bytes.len() as u64;
-    let headers = object::File::parse(&*bytes).ok()?;
-    *left = left.checked_sub(headers.segments().count() + headers.sections().count())?;
-    let elf = Elf::read(path, bytes.clone()).ok()?;
-    let (ends, kind) = (described(&headers), headers.kind());
-    let whole = ends <= length && length - ends <= SLACK;
-    if !whole || elf.segments.is_empty() || elf.machine == Machine::Other {
-        return None;
-    }
-    // Where the file's first byte belongs.
-    let mut segments = elf.segments.iter();
-    let begin = segments.find(|segment| segment.file.start == 0);
-    let begin = begin.map(|first| first.address);
-    let moved = match begin {
-        Some(begin) if kind == ObjectKind::Dynamic => {
-            let offset = dump.address.wrapping_sub(begin);
-            offset.is_multiple_of(PAGE).then_some(offset)
+/// How many headers and segments may still be read.
+struct Room<'a> {
+    left: usize,
+    /// The first dump for which there was no room.
+    first_beyond: Option<&'a Dump>,
+}
+
+impl<'a> Room<'a> {
+    fn take(&mut self, count: usize, dump: &'a Dump) -> Option<()> {
+        match self.left.checked_sub(count) {
+            Some(left) => self.left = left,
+            None => {
+                self.first_beyond.get_or_insert(dump);
+                return None;
+            }
         }
-        _ => None,
-    };
-    let elf = elf.moved(moved.unwrap_or(0));
-    let in_a_row =
-        |segment: &Segment| dump.address.wrapping_add(segment.file.start as u64) == segment.address;
-    let partly = dump.length.is_some_and(|length_of| length_of < length);
-    // The program was loaded there, or both readings are the same.
-    let in_place = begin.is_some() && elf.segments.first().is_some_and(in_a_row);
-    let as_it_is = in_place && (partly || elf.segments.iter().all(in_a_row));
-    (!as_it_is).then_some(elf)
+        Some(())
+    }
+}
+
+/// A file that consists of one ELF file, with segments.
+struct Program {
+    elf: Elf,
+    /// Where the file's first byte belongs.
+    begin: Option<u64>,
+    /// Whether it is position-independent.
+    anywhere: bool,
+}
+
+impl Program {
+    /// The file of a dump, if it is one.
+    fn of<'a>(files: &dyn Files, dump: &'a Dump, room: &mut Room<'a>) -> Option<Self> {
+        let (from, written) = (&dump.place.file, &dump.file);
+        if !beside(from, written, |written| files.begins(written, MAGIC)).ok()? {
+            return None;
+        }
+        let open = |written: &str| Ok((files.path(written), files.bytes(written)?));
+        let (path, bytes) = beside(from, written, open).ok()?;
+        let length = bytes.len() as u64;
+        let headers = object::File::parse(&*bytes).ok()?;
+        room.take(
+            headers.segments().count() + headers.sections().count(),
+            dump,
+        )?;
+        let elf = Elf::read(path, bytes.clone()).ok()?;
+        let ends = described(&headers);
+        let whole = ends <= length && length - ends <= SLACK;
+        if !whole || elf.segments.is_empty() || elf.machine == Machine::Other {
+            return None;
+        }
+        let mut segments = elf.segments.iter();
+        let begin = segments.find(|segment| segment.file.start == 0);
+        Some(Self {
+            begin: begin.map(|first| first.address),
+            anywhere: headers.kind() == ObjectKind::Dynamic,
+            elf,
+        })
+    }
+
+    /// What a dump of the file represents, if its segments do not belong at the address of the dump.
+    fn dumped<'a>(&self, dump: &'a Dump, room: &mut Room<'a>) -> Option<ElfDump> {
+        room.take(self.elf.segments.len(), dump)?;
+        let offset = self.begin.filter(|_| self.anywhere);
+        let offset = offset.map(|begin| dump.address.wrapping_sub(begin));
+        let offset = offset.filter(|offset| offset.is_multiple_of(PAGE));
+        let elf = self.elf.clone().moved(offset.unwrap_or(0));
+        let in_a_row = |segment: &Segment| {
+            dump.address.wrapping_add(segment.file.start as u64) == segment.address
+        };
+        let length = elf.whole().len() as u64;
+        let partly = dump.length.is_some_and(|length_of| length_of < length);
+        // The program was loaded there, or both readings are the same.
+        let in_place = self.begin.is_some() && elf.segments.first().is_some_and(in_a_row);
+        if in_place && (partly || elf.segments.iter().all(in_a_row)) {
+            return None;
+        }
+        let note = describe(&elf, dump);
+        Some(ElfDump { elf, note })
+    }
 }
 
 /// The end in the file of the contents described by the ELF headers.
