@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use object::elf;
 use object::read::elf::{ElfFile, FileHeader, Rel, Rela, SectionHeader, Sym};
-use object::{Object, ObjectSegment, SymbolIndex};
+use object::{Object, ObjectSegment, SectionIndex, SymbolIndex};
 
 use super::program::Seen;
 use crate::program::elf::{Elf, Machine};
@@ -19,6 +19,9 @@ use crate::quantity::Address;
 const MAX_SEGMENTS: usize = 64;
 /// A limit larger than the number of resolvers with the same name or address.
 const MAX_ALIKE: usize = 32;
+/// A limit larger than the number of symbol tables of any file, which has at most one of each type
+/// (System V ABI, "Sections"). For each, all sections are searched.
+const MAX_TABLES: usize = 16;
 /// The size in bytes of the smallest entry of a table of symbols or relocations.
 const SMALLEST: usize = 8;
 
@@ -175,15 +178,21 @@ impl<'e> LoadedFile<'e> {
             room = taken.unwrap_or(room);
             taken.is_some()
         };
+        let is_table = |section: &E::SectionHeader| {
+            matches!(section.sh_type(endian), elf::SHT_SYMTAB | elf::SHT_DYNSYM)
+        };
+        let tables = sections
+            .enumerate()
+            .filter(|(_, section)| is_table(section));
+        let tables = tables.take(MAX_TABLES).filter_map(|(index, section)| {
+            let table = section.symbols(endian, data, sections, index).ok()??;
+            Some((index, table))
+        });
+        let tables: HashMap<SectionIndex, _> = tables.collect();
         for (index, section) in sections.enumerate() {
-            let kind = section.sh_type(endian);
-            if kind == elf::SHT_SYMTAB || kind == elf::SHT_DYNSYM {
-                let Ok(Some(table)) = section.symbols(endian, data, sections, index) else {
-                    continue;
-                };
-                if !take(table.len()) {
-                    continue;
-                }
+            if let Some(table) = tables.get(&index)
+                && take(table.len())
+            {
                 for symbol in table.iter() {
                     if symbol.st_type() != elf::STT_GNU_IFUNC || symbol.is_undefined(endian) {
                         continue;
@@ -200,13 +209,10 @@ impl<'e> LoadedFile<'e> {
             if section.sh_flags(endian).0 & elf::SHF_ALLOC.0 == 0 {
                 continue;
             }
-            let symbols = sections.section(section.link(endian)).ok();
-            let symbols =
-                symbols.and_then(|s| s.symbols(endian, data, sections, section.link(endian)).ok());
-            let symbols = symbols.flatten().unwrap_or_default();
+            let symbols = tables.get(&section.link(endian));
             let name = |index: Option<SymbolIndex>| {
-                let symbol = symbols.symbol(index?).ok()?;
-                symbol.name(endian, symbols.strings()).ok()
+                let symbol = symbols?.symbol(index?).ok()?;
+                symbol.name(endian, symbols?.strings()).ok()
             };
             if let Ok(Some((entries, _))) = section.rela(endian, data)
                 && take(entries.len())
