@@ -111,7 +111,7 @@ impl Endpoint {
             return range(
                 address,
                 |at| all.slice_in(&tables.regime, at.0),
-                |at| all.next_in(&tables.regime, at),
+                |at| all.next_in(&tables.regime, at, None),
             );
         }
         let (memory, space) = self.viewed(core, view);

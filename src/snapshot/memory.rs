@@ -161,9 +161,10 @@ impl CoreMemory {
         let own = self.dumps.next(address, space);
         let others = self.others.as_ref();
         let others = others.and_then(|others| others.next(address, space));
+        let next = own.into_iter().chain(others).min();
         let translated = self.translated.as_ref();
-        let translated = translated.and_then(|all| all.next(address, space));
-        own.into_iter().chain(others).chain(translated).min()
+        let translated = translated.and_then(|all| all.next(address, next, space));
+        translated.or(next)
     }
 
     /// How many of `wanted` bytes from `address` are known in one region and still in its file.

@@ -3,6 +3,7 @@
 use super::regime::{Mapping, Regime};
 use super::steps::{Fault, FaultReason};
 use super::{Attributes, PhysicalMemory, World, low_bits};
+use crate::quantity::Address;
 
 /// A range of addresses that is mapped to a range of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,17 @@ impl<'a, M: PhysicalMemory> Maps<'a, M> {
             at: Some(from),
             walks,
         }
+    }
+
+    /// Only those before `end`, and the part of a range that is.
+    pub fn before(mut self, end: Option<Address>) -> Self {
+        if let Some(end) = end {
+            self.ranges.retain(|(first, _)| *first < end.0);
+            for (_, last) in &mut self.ranges {
+                *last = (*last).min(end.0 - 1);
+            }
+        }
+        self
     }
 
     /// The address up to which the search has come; `None` at the end.

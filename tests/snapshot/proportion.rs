@@ -89,6 +89,91 @@ fn many_dumps_with_many_programs() {
     assert!(decode.status.code().is_some());
 }
 
+/// Tables that map all addresses to memory that is not in the snapshot, beside dumps with gaps. The
+/// next dump is near, so the tables need not be searched for the next mapped page.
+#[test]
+fn many_dumps_beside_translation_tables() {
+    const DUMPS: usize = 20_000;
+    // TCR_EL1: addresses of 48 bits, pages of 4 KiB. The table is the next table at each level but the
+    // last (Arm ARM DDI 0487, D8.3).
+    let mut device = many_dumps(DUMPS).replace(
+        "[regs]\n",
+        "[regs]\nSCTLR_EL1(size:64)=1\nTCR_EL1(size:64)=0x580100010\nTTBR0_EL1(size:64)=0x1000\n\
+         TTBR1_EL1(size:64)=0x1000\nCPSR=0x3c5\n",
+    );
+    device += "[dump.tables]\nfile=table\naddress=0x1000\nspace=P\n";
+    let table = 0x1003_u64.to_le_bytes().repeat(512);
+    let hole = 0x9000_0003_u64.to_le_bytes();
+    let table: Vec<u8> = (0..512)
+        .flat_map(|n| {
+            if n == 0 {
+                table[..8].try_into().unwrap()
+            } else {
+                hole
+            }
+        })
+        .collect();
+    let snapshot = write_snapshot(&[("cpu_0", &device)], &[("x", b"\x1f"), ("table", &table)]);
+    std::fs::write(snapshot.path().join("p.elf"), elf(4, 8 * DUMPS)).unwrap();
+    let text = within(2000, &["info", path(snapshot.path())]);
+    assert!(text.contains("program "), "{text:.2000}");
+}
+
+#[test]
+fn many_trace_sources_with_locations() {
+    const SOURCES: usize = 2000;
+    let source = |n: usize| {
+        let location = format!("location=dap:0,ap:1,address:{n:#010x}");
+        format!("class=trace_source\ntype=ETM4.0\n{location}\n[regs]\nTRCTRACEIDR=1\n")
+    };
+    let names: Vec<String> = (0..SOURCES).map(|n| format!("etm_{n}")).collect();
+    let sources: Vec<String> = (0..SOURCES).map(source).collect();
+    let mut devices = vec![(
+        "cpu_0",
+        "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0\n",
+    )];
+    devices.extend(
+        names
+            .iter()
+            .zip(&sources)
+            .map(|(name, text)| (&**name, &**text)),
+    );
+    let mut trace = "[trace_buffers]\nbuffers=b\n[b]\nname=B\nfile=x\nformat=coresight\n\
+                     [core_trace_sources]\n"
+        .to_owned();
+    for n in (0..SOURCES).rev().cycle().take(50 * SOURCES) {
+        trace += &format!("cpu_0=@dap:0,ap:1,address:{n}\n");
+    }
+    let files = [("x", &[0; 16][..]), ("trace.ini", trace.as_bytes())];
+    let snapshot = write_snapshot(&devices, &files);
+    let list = snapshot.path().join("snapshot.ini");
+    let text = std::fs::read_to_string(&list).unwrap() + "[trace]\nmetadata=trace.ini\n";
+    std::fs::write(&list, text).unwrap();
+    let text = within(2000, &["info", path(snapshot.path())]);
+    assert!(text.contains("etm_1999"), "{text:.2000}");
+    let checked = run_within(armsnap().arg("check").arg(snapshot.path()), PATIENCE);
+    assert!(checked.status.code().is_some());
+}
+
+/// A file with more segments than are read, named by many dumps, has its headers read once.
+#[test]
+fn many_dumps_of_a_large_program() {
+    let mut device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x10000\n".to_owned();
+    for n in 0..20_000 {
+        let name = if n % 2 == 0 { "p.out" } else { "./p.out" };
+        device += &format!("[dump{n}]\nfile={name}\naddress={n:#x}\n");
+    }
+    let program = elf(60_000, 16);
+    let snapshot = write_snapshot(&[("cpu_0", &device)], &[("p.out", &program)]);
+    let text = within(2000, &["info", path(snapshot.path())]);
+    let beyond = "have more than 262144 headers and segments";
+    assert_eq!(text.matches(beyond).count(), 1, "{text:.2000}");
+    assert!(
+        text.contains("[dump3] \"./p.out\": the ELF files"),
+        "{text:.2000}"
+    );
+}
+
 #[test]
 fn many_cores_with_many_programs() {
     let names: Vec<String> = (0..1500).map(|n| format!("cpu_{n}")).collect();

@@ -231,19 +231,31 @@ impl Translated {
         .unwrap_or(0)
     }
 
-    /// An address after `address` before which no other byte is known; it may be unknown too.
-    pub(super) fn next(&self, address: Address, wanted: Space) -> Option<Address> {
+    /// An address after `address` and before `end` before which no other byte is known; it may be
+    /// unknown too.
+    pub(super) fn next(
+        &self,
+        address: Address,
+        end: Option<Address>,
+        wanted: Space,
+    ) -> Option<Address> {
         if matches!(wanted, Space::P | Space::Np | Space::Sp) {
-            return self.physical.next(address, wanted);
+            let next = self.physical.next(address, wanted);
+            return next.filter(|next| end.is_none_or(|end| *next < end));
         }
-        self.next_in(self.regime(wanted).ok()?, address)
+        self.next_in(self.regime(wanted).ok()?, address, end)
     }
 
-    /// An address of a regime after `address` before which no other byte is known; it may be unknown
-    /// too.
-    pub fn next_in(&self, regime: &Regime, address: Address) -> Option<Address> {
+    /// An address of a regime after `address` and before `end` before which no other byte is known;
+    /// it may be unknown too.
+    pub fn next_in(
+        &self,
+        regime: &Regime,
+        address: Address,
+        end: Option<Address>,
+    ) -> Option<Address> {
         let from = (address.0 | ((1 << PAGE) - 1)).checked_add(1)?;
-        let mut maps = self.maps(regime, from, WALKS);
+        let mut maps = self.maps(regime, from, WALKS).before(end);
         while let Some(range) = maps.next_block() {
             let (physical, space) = (Address(range.physical), space(range.world));
             if !self.physical.slice(physical, space).is_empty() {

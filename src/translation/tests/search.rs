@@ -1,6 +1,7 @@
 //! Mapped ranges, and tables and registers of any contents.
 
 use super::*;
+use crate::quantity::Address;
 use proptest::prelude::*;
 
 /// A table whose entries are the table itself maps every address; a search through it ends.
@@ -19,6 +20,40 @@ fn loops_end() {
     assert!(maps.by_ref().count() <= 1000);
     assert!(maps.reached().is_some());
     assert!(memory.reads.get() < 10_000, "{}", memory.reads.get());
+}
+
+/// A search up to an address finds what one without end finds before it, and does not look beyond.
+#[test]
+fn ends_are_kept() {
+    let mut memory = Memory::default();
+    for index in 0..512 {
+        memory.add(World::NonSecure, 0x1000 + 8 * index, 0x1003);
+    }
+    let regimes = el1(TCR_4K, 0x1000, 0);
+    let regime = regimes.get(Space::El1N).unwrap();
+    let find = |end| {
+        memory.reads.set(0);
+        let mut maps = Maps::new(regime, &memory, 0x5800, 1000).before(end);
+        let blocks = std::iter::from_fn(|| maps.next_block());
+        let found: Vec<(u64, u64)> = blocks.map(|block| (block.first, block.last)).collect();
+        (found, memory.reads.get())
+    };
+    let (all, _) = find(None);
+    assert_eq!(all.len(), 1000);
+    for (end, last, blocks) in [
+        (0x8800, 0x87ff, 4),
+        (0x8000, 0x7fff, 3),
+        (0x5801, 0x5800, 1),
+    ] {
+        let (found, reads) = find(Some(Address(end)));
+        assert_eq!(found.len(), blocks);
+        assert_eq!(found[..blocks - 1], all[..blocks - 1]);
+        assert_eq!(found[blocks - 1], (all[blocks - 1].0, last));
+        assert!(reads <= 4 * blocks, "{reads}");
+    }
+    for end in [0x5800, 0] {
+        assert_eq!(find(Some(Address(end))), (Vec::new(), 0));
+    }
 }
 
 /// Neighbours that continue each other are one range.
