@@ -309,3 +309,73 @@ fn is_symbol(arm: bool, kind: elf::RelocationType) -> bool {
         .contains(&kind),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Space;
+    use crate::snapshot::OpenSnapshot;
+    use crate::snapshot::files::InMemory;
+    use crate::snapshot::memory::CoreMemory;
+    use std::sync::Arc;
+
+    /// A program with a resolver at 0x1000 and `relocations` sections with the same relocation of the
+    /// word at 0x3000, written by hand (System V ABI, "Object Files").
+    fn program(relocations: u64) -> Elf {
+        let words = |words: &[u64]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        };
+        let (segment, symbols, names, code) = (64, 0x80, 0xb0, 0xc0);
+        let (relocation, sections) = (0xe0, 0x100);
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        file.extend([2, 0, 183, 0, 1, 0, 0, 0]);
+        file.extend(words(&[0x1000, segment, sections]));
+        file.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 2, 0]);
+        // PT_LOAD, readable and executable.
+        file.extend(words(&[5 << 32 | 1, code, 0x1000, 0x1000, 0x20, 0x20, 1]));
+        file.resize(symbols as usize, 0);
+        // No symbol, and a global STT_GNU_IFUNC of section 1.
+        file.extend(words(&[0, 0, 0, 1 << 48 | 0x1a << 32 | 1, 0x1000, 4]));
+        file.resize(names as usize, 0);
+        file.extend(b"\0f\0");
+        file.resize(relocation as usize, 0);
+        // R_AARCH64_JUMP_SLOT of symbol 1.
+        file.extend(words(&[0x3000, 1 << 32 | 1026, 0]));
+        file.resize(sections as usize, 0);
+        // The type and flags of each, its offset, size, link and size of entries.
+        let mut section = |kind: u64, allocated: u64, offset, size, link: u64, entry| {
+            file.extend(words(&[kind << 32, allocated << 1, 0, offset, size]));
+            file.extend(words(&[link, 1, entry]));
+        };
+        // The first has their number.
+        section(0, 0, 0, 3 + relocations, 0, 0);
+        section(11, 1, symbols, 48, 2, 24);
+        section(3, 1, names, 3, 0, 0);
+        for _ in 0..relocations {
+            section(4, 1, relocation, 24, 1, 24);
+        }
+        Elf::read("p.elf".into(), file.into()).unwrap()
+    }
+
+    #[test]
+    fn many_sections_take_time_in_proportion() {
+        let mut files = InMemory::default();
+        let core = "[device]\nname=a\nclass=core\n[dump]\nfile=x\naddress=0x3000\n";
+        for (name, bytes) in [
+            ("snapshot.ini", b"[device_list]\na=a.ini\n".to_vec()),
+            ("a.ini", core.into()),
+            ("x", 0x1010_u64.to_le_bytes().to_vec()),
+        ] {
+            files.0.insert(name.into(), bytes.into());
+        }
+        let loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        // Quadratic work would take minutes with the second.
+        for relocations in [1, 100_000] {
+            let elf = program(relocations);
+            let chosen = Chosen::of(std::iter::once(&elf), (&memory, Space::El1N));
+            assert_eq!(chosen.by(0x1000), Some(&BTreeSet::from([0x1010])));
+            assert!(chosen.is_within(0x1003, 0x1000) && !chosen.is_within(0x1004, 0x1000));
+        }
+    }
+}
