@@ -6,6 +6,7 @@ use super::kept::KeptInstructions;
 use super::note::NoValues;
 use super::state::State;
 use crate::arch::{Architecture, RegisterFile};
+use crate::capture::core_memory;
 use crate::check;
 use crate::program::elf::Elf;
 use crate::program::landing_pads::LandingPads;
@@ -184,8 +185,7 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
     let devices = &loaded.snapshot.devices;
     let file = RegisterFile::read(&devices[core], state.description.architecture());
     let stateless = state.pc.is_none() || check::placeholder(loaded, core).is_some();
-    let mut memory = CoreMemory::new(loaded, &devices[core]);
-    memory.translate(loaded, core);
+    let memory = core_memory(loaded, core);
     let addresses = loaded.data_addresses(&devices[core].name);
     FinalState {
         architecture: file.architecture(),

@@ -12,7 +12,7 @@ use super::state::{State, fitting};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
 
-use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
+use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol, core_memory};
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, Isa};
@@ -618,8 +618,7 @@ fn decode(
 
 /// The memory from which a core's code is taken.
 fn code(loaded: &OpenSnapshot, core: usize, elfs: &[Elf]) -> CoreMemory {
-    let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
-    memory.translate(loaded, core);
+    let mut memory = core_memory(loaded, core);
     for elf in elfs {
         add_segments(&mut memory, elf);
     }

@@ -3,7 +3,7 @@
 use super::note::Note;
 use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile, state};
-use crate::capture::Capture;
+use crate::capture::{Capture, core_memory};
 use crate::program::elf::{Elf, ElfError, Machine};
 use crate::program::symbols::Symbols;
 use crate::snapshot::libraries;
@@ -183,8 +183,7 @@ fn core(loaded: &OpenSnapshot, index: usize) -> TracedCore {
     let device = &loaded.snapshot.devices[index];
     let architecture = Architecture::detect(device).architecture;
     let registers = RegisterFile::read(device, architecture);
-    let mut memory = CoreMemory::new(loaded, device);
-    memory.translate(loaded, index);
+    let memory = core_memory(loaded, index);
     TracedCore {
         name: device.name.clone(),
         machine: architecture.machine(),

@@ -17,6 +17,7 @@ use crate::arch::Space;
 use crate::arch::state::{self};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
 use crate::cache::Cache;
+use crate::capture::core_memory;
 use crate::check;
 use crate::decode;
 use crate::program::elf::{Elf, ElfError};
@@ -455,8 +456,7 @@ fn core(loaded: &OpenSnapshot, index: usize, placeholders: &check::Placeholders)
     let in_cluster =
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
-    let mut memory = CoreMemory::new(loaded, device);
-    memory.translate(loaded, index);
+    let memory = core_memory(loaded, index);
     let (dumps, mut notes) = describe_dumps(loaded, device, &memory);
     if let Some(reason) = placeholders.why(index) {
         notes.push(CoreNote::Placeholders { reason });
@@ -507,7 +507,10 @@ fn describe_dumps(
     let mut notes: Vec<CoreNote> = elfs.map(|text| CoreNote::ElfDump { text }).collect();
     let empty = device.dumps.iter().zip(missing);
     let empty = empty
-        .filter(|(dump, missing)| *missing && loaded.length(&dump.place.file, &dump.file).is_ok())
+        .filter(|(dump, missing)| {
+            *missing && Space::parse(dump.space.as_deref().unwrap_or("")).is_some()
+        })
+        .filter(|(dump, _)| loaded.length(&dump.place.file, &dump.file).is_ok())
         .map(|(dump, _)| CoreNote::EmptyDump {
             section: dump.section.clone(),
             file: dump.file.clone(),

@@ -3,7 +3,6 @@
 use super::regime::{Mapping, Regime};
 use super::steps::{Fault, FaultReason};
 use super::{Attributes, PhysicalMemory, World, low_bits};
-use crate::quantity::Address;
 
 /// A range of addresses that is mapped to a range of physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +46,11 @@ impl<'a, M: PhysicalMemory> Maps<'a, M> {
     }
 
     /// Only those before `end`, and the part of a range that is.
-    pub fn before(mut self, end: Option<Address>) -> Self {
+    pub fn before(mut self, end: Option<u64>) -> Self {
         if let Some(end) = end {
-            self.ranges.retain(|(first, _)| *first < end.0);
+            self.ranges.retain(|(first, _)| *first < end);
             for (_, last) in &mut self.ranges {
-                *last = (*last).min(end.0 - 1);
+                *last = (*last).min(end - 1);
             }
         }
         self

@@ -79,16 +79,17 @@ impl CoreMemory {
         vmid: Option<u32>,
     ) -> Moment {
         let changed = self.changed();
-        // A context ID that is a version is not that of a process.
-        let (version, process) = match changed.carrier() {
-            Carrier::ContextId if changed.is_empty() => (context_id, context_id),
-            Carrier::ContextId => (context_id, None),
-            Carrier::Vmid => (vmid, context_id),
+        // An ID that is a version is not that of a process.
+        let (version, context_id, vmid) = match changed.carrier() {
+            Carrier::ContextId if changed.is_empty() => (context_id, context_id, vmid),
+            Carrier::ContextId => (context_id, None, vmid),
+            Carrier::Vmid => (vmid, context_id, None),
         };
         let translated = self.translated.as_deref();
+        let process = translated.map(|all| all.process(level, context_id, vmid));
         Moment {
             version: Some(version.unwrap_or(0)),
-            process: translated.map_or(Process::CURRENT, |all| all.process(level, process)),
+            process: process.unwrap_or_default(),
         }
     }
 }

@@ -7,8 +7,10 @@
 //!
 //! Low addresses belong to a process. The registers give the tables of the process that a core runs
 //! when it halts; those of another process are known if another core runs it. Where HCR_EL2.TGE is
-//! set at the halted state, EL1 in the trace was a guest, whose tables are not known. Pages that were
-//! found are remembered.
+//! set at the halted state, EL1 in the trace was a guest, whose tables are not known. If E2H is set
+//! too, the processes are those of a host: their tables are in TTBR0_EL2 and their context IDs in
+//! CONTEXTIDR_EL2 (DDI 0487, D8.2 and D19.2.27), which trace has only in place of the VMID. Pages
+//! that were found are remembered.
 
 use super::CoreMemory;
 use super::dumps::{self, Dumps};
@@ -58,6 +60,10 @@ pub struct Translated {
     regimes: Vec<Regimes>,
     /// By context ID.
     processes: BTreeMap<u32, Process>,
+    /// Whether the processes are those of a host (FEAT_VHE).
+    is_host: bool,
+    /// Whether trace has CONTEXTIDR_EL2 in place of the VMID.
+    host_ids_traced: bool,
     /// That of EL1.
     el1: Process,
     /// Context IDs without tables that were requested.
@@ -84,6 +90,8 @@ impl Translated {
             physical,
             regimes: vec![current, unknown],
             processes: BTreeMap::new(),
+            is_host: is_host(&own),
+            host_ids_traced: false,
             el1: Process::CURRENT,
             unknown: Mutex::default(),
             pages: RwLock::default(),
@@ -103,7 +111,8 @@ impl Translated {
             let (Some(id), Some(table)) = (context_id(&other), low_table(&other)) else {
                 continue;
             };
-            if other.architecture() == architecture && !out.processes.contains_key(&id) {
+            let alike = other.architecture() == architecture && is_host(&other) == out.is_host;
+            if alike && !out.processes.contains_key(&id) {
                 let process = Process(out.regimes.len() as u32);
                 let of = out.regimes[0].with_changed(|regime| regime.with_table(false, table));
                 out.regimes.push(of);
@@ -114,9 +123,19 @@ impl Translated {
     }
 
     /// The process that a core runs in a past state. Software above EL0 that runs at low addresses
-    /// is not part of a process, but may be part of a guest.
-    pub fn process(&self, level: Option<ExceptionLevel>, context_id: Option<u32>) -> Process {
-        match (level, context_id) {
+    /// is not part of a process, but may be part of a guest. The context ID is CONTEXTIDR_EL1; `vmid`
+    /// may be CONTEXTIDR_EL2.
+    pub fn process(
+        &self,
+        level: Option<ExceptionLevel>,
+        context_id: Option<u32>,
+        vmid: Option<u32>,
+    ) -> Process {
+        let id = match self.is_host {
+            true => vmid.filter(|_| self.host_ids_traced),
+            false => context_id,
+        };
+        match (level, id) {
             (Some(ExceptionLevel(1)), _) => self.el1,
             (Some(ExceptionLevel(2..)), _) | (_, None) => Process::CURRENT,
             (_, Some(id)) => self.processes.get(&id).copied().unwrap_or_else(|| {
@@ -255,7 +274,7 @@ impl Translated {
         end: Option<Address>,
     ) -> Option<Address> {
         let from = (address.0 | ((1 << PAGE) - 1)).checked_add(1)?;
-        let mut maps = self.maps(regime, from, WALKS).before(end);
+        let mut maps = self.maps(regime, from, WALKS).before(end.map(|end| end.0));
         while let Some(range) = maps.next_block() {
             let (physical, space) = (Address(range.physical), space(range.world));
             if !self.physical.slice(physical, space).is_empty() {
@@ -324,6 +343,18 @@ impl CoreMemory {
         regime.is_some_and(|regime| regime.is_ok_and(|regime| !regime.is_identity()))
     }
 
+    /// Whether the core runs a host (FEAT_VHE) whose processes have translation tables.
+    pub fn is_of_host(&self) -> bool {
+        self.translated.as_ref().is_some_and(|all| all.is_host)
+    }
+
+    /// Takes the VMIDs of trace as CONTEXTIDR_EL2, which identifies processes of a host.
+    pub fn trace_host_ids(&mut self) {
+        if let Some(all) = &mut self.translated {
+            all.host_ids_traced = true;
+        }
+    }
+
     /// The translation of the core, if the snapshot has physical memory.
     pub fn translated(&self) -> Option<&Translated> {
         self.translated.as_deref()
@@ -348,17 +379,30 @@ const fn space(world: World) -> Space {
     }
 }
 
-/// CONTEXTIDR of EL1.
+/// Whether EL0 belongs to a host: HCR_EL2.E2H and TGE.
+fn is_host(registers: &RegisterFile) -> bool {
+    const E2H_TGE: u64 = 1 << 34 | 1 << 27;
+    let hcr = registers.value("HCR_EL2");
+    hcr.is_some_and(|hcr| hcr & E2H_TGE == E2H_TGE)
+}
+
+/// The context ID of the process that a core runs.
 fn context_id(registers: &RegisterFile) -> Option<u32> {
-    let names = ["CONTEXTIDR_EL1", "CONTEXTIDR", "N_CONTEXTIDR"];
-    let value = names.into_iter().find_map(|name| registers.value(name))?;
+    let names: &[_] = match is_host(registers) {
+        true => &["CONTEXTIDR_EL2"],
+        false => &["CONTEXTIDR_EL1", "CONTEXTIDR", "N_CONTEXTIDR"],
+    };
+    let value = names.iter().find_map(|name| registers.value(name))?;
     u32::try_from(value).ok()
 }
 
-/// TTBR0 of EL1.
+/// The table of low addresses of the process that a core runs.
 fn low_table(registers: &RegisterFile) -> Option<u64> {
-    let names = ["TTBR0_EL1", "TTBR0_64", "TTBR0", "N_TTBR0_64", "N_TTBR0"];
-    names.into_iter().find_map(|name| registers.value(name))
+    let names: &[_] = match is_host(registers) {
+        true => &["TTBR0_EL2"],
+        false => &["TTBR0_EL1", "TTBR0_64", "TTBR0", "N_TTBR0_64", "N_TTBR0"],
+    };
+    names.iter().find_map(|name| registers.value(name))
 }
 
 /// The tables that a section gives.
@@ -457,6 +501,48 @@ mod tests {
         }
     }
 
+    /// Linux writes the process to CONTEXTIDR_EL1, which is CONTEXTIDR_EL2 at a host's EL2 (E2H).
+    #[test]
+    fn processes_of_a_host_have_the_context_ids_of_el2() {
+        let core = |hcr: u64, id: u32, table: u64| {
+            format!(
+                "HCR_EL2(size:64)={hcr:#x}\nSCTLR_EL2(size:64)=1\nTCR_EL2(size:64)={TCR:#x}\n\
+                 TTBR0_EL2(size:64)={table:#x}\nCONTEXTIDR_EL2={id}\n\
+                 SCTLR_EL1(size:64)=1\nTCR_EL1(size:64)={TCR:#x}\nTTBR0_EL1(size:64)=0x1000\n\
+                 CONTEXTIDR_EL1=7"
+            )
+        };
+        let host = 1 << 34 | 1 << 27;
+        // The table of the second maps nothing; the third runs a guest.
+        let cores = [
+            core(host, 7, 0x1000),
+            core(host, 8, 0x4000),
+            core(1 << 34, 9, 0x1000),
+        ];
+        let loaded = loaded(&cores.each_ref().map(|core| &**core));
+        let mut memory = memory(&loaded);
+        assert!(memory.is_of_host());
+        let known = |memory: &CoreMemory, vmid| {
+            let moment = memory.moment(Some(ExceptionLevel(0)), Some(7), vmid);
+            !memory.code(moment, Address(0x3000), Space::El1N).is_empty()
+        };
+        // Any VMID is one of a guest, and EL1's context ID says nothing of the host.
+        assert!(
+            [None, Some(0), Some(8)]
+                .iter()
+                .all(|&vmid| known(&memory, vmid))
+        );
+        memory.trace_host_ids();
+        let all = [None, Some(7), Some(8), Some(9)].map(|vmid| known(&memory, vmid));
+        assert_eq!(all, [true, true, false, false]);
+        assert_eq!(
+            memory.translated().unwrap().missing_processes(),
+            Some(MemoryNote::UnknownProcesses {
+                context_ids: vec![9]
+            })
+        );
+    }
+
     #[test]
     fn the_number_of_other_cores_is_limited() {
         let registers: Vec<String> = (0..MAX_CORES + 10)
@@ -472,7 +558,7 @@ mod tests {
         let memory = memory(&loaded);
         let all = memory.translated().unwrap();
         assert_eq!(all.physical().regions().len(), 1 + MAX_CORES);
-        let process = |id| all.process(Some(ExceptionLevel(0)), Some(id));
+        let process = |id| all.process(Some(ExceptionLevel(0)), Some(id), None);
         assert_ne!(process(MAX_CORES as u32), Process::UNKNOWN);
         assert_eq!(process(MAX_CORES as u32 + 1), Process::UNKNOWN);
     }

@@ -1,7 +1,6 @@
 //! Mapped ranges, and tables and registers of any contents.
 
 use super::*;
-use crate::quantity::Address;
 use proptest::prelude::*;
 
 /// A table whose entries are the table itself maps every address; a search through it ends.
@@ -45,14 +44,14 @@ fn ends_are_kept() {
         (0x8000, 0x7fff, 3),
         (0x5801, 0x5800, 1),
     ] {
-        let (found, reads) = find(Some(Address(end)));
+        let (found, reads) = find(Some(end));
         assert_eq!(found.len(), blocks);
         assert_eq!(found[..blocks - 1], all[..blocks - 1]);
         assert_eq!(found[blocks - 1], (all[blocks - 1].0, last));
         assert!(reads <= 4 * blocks, "{reads}");
     }
     for end in [0x5800, 0] {
-        assert_eq!(find(Some(Address(end))), (Vec::new(), 0));
+        assert_eq!(find(Some(end)), (Vec::new(), 0));
     }
 }
 
