@@ -186,11 +186,8 @@ impl Checker<'_> {
 
     fn space(&mut self, device: &Device, written: &str, place: &FileLine) -> Option<Space> {
         use crate::arch::Architecture;
-        let Some(space) = Space::parse(written) else {
-            let text = format!("unknown space {}", crate::snapshot::ini::quote(written));
-            self.wrong(Need::Required, place, "3.2.3", text);
-            return None;
-        };
+        // The reader has already noted an unknown one.
+        let space = Space::parse(written)?;
         if written.trim().is_empty() {
             return Some(space);
         }

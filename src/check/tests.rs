@@ -164,7 +164,7 @@ fn each_fault_is_found_at_its_place() {
             "cpu.ini",
             "length=16",
             "space=X",
-            "cpu.ini:23: error (required): unknown space \"X\" [section 3.2.3]",
+            "cpu.ini:26: error (required): [dump0] unknown space \"X\": its memory is not read [section 3.2.3]",
         ),
         (
             "cpu.ini",

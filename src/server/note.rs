@@ -120,7 +120,7 @@ impl fmt::Display for CoreNote {
             Self::ElfDump { text } => f.write_str(text),
             Self::EmptyDump { section, file } => write!(
                 f,
-                "no memory from [{section}] {file}: it holds nothing there, or the space is unknown"
+                "no memory from [{section}] {file}: it holds nothing there"
             ),
             Self::NoHaltedState => f.write_str(
                 "there is no halted state: it is at the end of its trace, where no register but \

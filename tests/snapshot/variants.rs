@@ -305,6 +305,52 @@ fn the_old_single_file_form() {
     );
 }
 
+/// `[global]` is the older `[device]`: what both have is taken from `[device]`, and keys that mean the
+/// same are not kept twice.
+#[test]
+fn old_and_new_heads_of_a_device_are_one() {
+    let text = "[global]\ncore=Cortex-A8\nname=old\nlocation=address:1\nboard=b\n\
+                [device]\nname=new\ntype=Cortex-A9\n";
+    let loaded = load(&[("cpu.ini", text)]);
+    let device = &loaded.snapshot.devices[0];
+    assert_eq!(
+        (
+            &device.class,
+            &*device.kind,
+            &*device.name,
+            device.location.as_deref()
+        ),
+        (&DeviceClass::Core, "Cortex-A9", "new", Some("address:1"))
+    );
+    assert_eq!(device.other, [("board".to_owned(), "b".to_owned())]);
+    assert_eq!(
+        notes(&loaded),
+        [
+            "cpu.ini:3: name again, first in line 7: ignored",
+            "cpu.ini:2: core Cortex-A8: ignored, the type is Cortex-A9",
+        ]
+    );
+}
+
+#[test]
+fn what_is_left_out_has_a_note() {
+    let trace = "[trace_buffers]\nbuffers=a,B\n[a]\nname=A\nfile=f\nformat=coresight\n\
+                 [b]\nname=B\nfile=f\nformat=coresight\n[A]\nname=C\n[a]\nname=D\n[other]\n";
+    let core = "[device]\nname=c\nclass=core\n[dump]\nfile=f\naddress=0\nspace=X\n";
+    let loaded = load(&[("cpu.ini", core), ("trace.ini", trace), ("f", "x")]);
+    let buffers = &loaded.snapshot.trace.as_ref().unwrap().buffers;
+    let names: Vec<&str> = buffers.iter().map(|buffer| &*buffer.name).collect();
+    assert_eq!(names, ["A", "B"]);
+    assert_eq!(
+        notes(&loaded),
+        [
+            "cpu.ini:7: [dump] unknown space \"X\": its memory is not read",
+            "trace.ini:11: [A] again, first in line 3: ignored",
+            "trace.ini:13: [a] again, first in line 3: ignored",
+        ]
+    );
+}
+
 #[test]
 fn messages_have_place_finding_and_expectation() {
     let loaded = load(&[(

@@ -2,10 +2,12 @@
 //! `[extendregs]`.
 
 use super::{Ini, Reader, other_sections};
+use crate::arch::Space;
 use crate::snapshot::files::beside;
 use crate::snapshot::ini::{Entry, Section, quote};
 use crate::snapshot::model::{Device, DeviceClass, Dump, Register, RegisterValue};
 use crate::snapshot::registers::{parse_key, parse_u64};
+use std::collections::HashSet;
 
 impl Reader<'_> {
     pub(super) fn device(&mut self, ini: &Ini) -> Device {
@@ -24,24 +26,7 @@ impl Reader<'_> {
         let sections = &ini.document.sections;
         let head = ["device", "global"].map(|name| ini.line_of(name));
         out.place = ini.at(head[0].max(head[1]));
-        for entry in self.section(ini, "global", false).unwrap_or_default() {
-            if entry.key.eq_ignore_ascii_case("core") {
-                out.class = DeviceClass::Core;
-                out.kind = entry.value.clone();
-            } else {
-                out.other.push((entry.key.clone(), entry.value.clone()));
-            }
-        }
-        for entry in self.section(ini, "device", false).unwrap_or_default() {
-            let value = entry.value.clone();
-            match entry.key.to_ascii_lowercase().as_str() {
-                "name" => out.name = value,
-                "class" => out.class = class(value),
-                "type" => out.kind = value,
-                "location" => out.location = Some(value),
-                _ => out.other.push((entry.key.clone(), value)),
-            }
-        }
+        self.head(ini, &mut out);
         for entry in self.section(ini, "regs", true).unwrap_or_default() {
             out.registers.extend(self.register(ini, entry));
         }
@@ -60,6 +45,36 @@ impl Reader<'_> {
             self.odd(ini.at(line), "3.2.3", text);
         }
         out
+    }
+
+    /// Reads `[device]` and the older `[global]`, whose `core` is the type of a core.
+    fn head(&mut self, ini: &Ini, out: &mut Device) {
+        let mut entries = self.section(ini, "device", true).unwrap_or_default();
+        let older = self.section(ini, "global", true).unwrap_or_default();
+        let older_lines: HashSet<u32> = older.iter().map(|entry| entry.line).collect();
+        entries.extend(older);
+        self.drop_repeated(ini, &mut entries);
+        for entry in entries {
+            let value = entry.value.clone();
+            match entry.key.to_ascii_lowercase().as_str() {
+                "name" => out.name = value,
+                "class" => out.class = class(value),
+                "type" => out.kind = value,
+                "location" => out.location = Some(value),
+                "core" if older_lines.contains(&entry.line) => {
+                    if out.kind.is_empty() {
+                        out.kind = value;
+                    } else if out.kind != value {
+                        let text = format!("core {value}: ignored, the type is {}", out.kind);
+                        self.odd(ini.at(entry.line), "", text);
+                    }
+                    if out.class == DeviceClass::Missing {
+                        out.class = DeviceClass::Core;
+                    }
+                }
+                _ => out.other.push((entry.key.clone(), value)),
+            }
+        }
     }
 
     fn register(&mut self, ini: &Ini, entry: &Entry) -> Option<Register> {
@@ -138,7 +153,17 @@ impl Reader<'_> {
                     out.file = entry.value.clone();
                     file_line = entry.line;
                 }
-                "space" => out.space = Some(entry.value.clone()),
+                "space" => {
+                    if Space::parse(&entry.value).is_none() {
+                        let text = format!(
+                            "[{}] unknown space {}: its memory is not read",
+                            section.name,
+                            quote(&entry.value)
+                        );
+                        self.error(ini.at(entry.line), SECTION, text);
+                    }
+                    out.space = Some(entry.value.clone());
+                }
                 "address" => {
                     address = number;
                     decimals.push(("address", entry));

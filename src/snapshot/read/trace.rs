@@ -6,7 +6,7 @@ use crate::snapshot::ini::{Entry, Section, quote};
 use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, SourceBuffers, Trace};
 use crate::snapshot::registers::parse_u64;
 use crate::snapshot::topology::Names;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 impl Reader<'_> {
     pub(super) fn trace(&mut self, from: &Ini, entry: &Entry) -> Option<Trace> {
@@ -55,11 +55,15 @@ impl Reader<'_> {
             }
         }
         let names = Names::new(ini.document.sections.iter().map(|s| s.name.as_str()));
-        let mut seen = HashSet::new();
+        let (mut seen, mut used) = (HashSet::new(), HashSet::new());
+        let mut first_lines = HashMap::new();
         out.buffers.reserve_exact(ids.len());
         for (id, line) in &ids {
             if seen.insert(id) {
-                let section = names.find(id).map(|at| &ini.document.sections[at]);
+                let found = names.find(id);
+                used.extend(found);
+                let section = found.map(|at| &ini.document.sections[at]);
+                first_lines.extend(section.map(|s| (s.name.to_ascii_lowercase(), s.line)));
                 out.buffers.extend(self.buffer(&ini, section, id, *line));
             } else {
                 let text = format!("buffer ID {id} again: ignored");
@@ -84,6 +88,13 @@ impl Reader<'_> {
             out.source_buffers = Some(lines);
         }
         let ids: HashSet<String> = ids.iter().map(|(id, _)| id.to_ascii_lowercase()).collect();
+        for (at, section) in ini.document.sections.iter().enumerate() {
+            let first = first_lines.get(&section.name.to_ascii_lowercase());
+            if let Some(first) = first.filter(|_| !used.contains(&at)) {
+                let text = format!("[{}] again, first in line {first}: ignored", section.name);
+                self.error(ini.at(section.line), "3.3.2", text);
+            }
+        }
         out.other_sections = other_sections(&ini, |name| {
             let known = [
                 "timestamp",
