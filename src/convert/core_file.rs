@@ -9,7 +9,7 @@ use crate::quantity::Address;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{Device, DeviceClass};
-use crate::snapshot::program::Program;
+use crate::snapshot::program::{Program, Seen};
 use std::io::Write;
 
 const PT_LOAD: u32 = 1;
@@ -54,11 +54,14 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
         ));
     };
     let architecture = first_registers.architecture();
+    let in_file = |registers: &RegisterFile| {
+        registers.architecture() == architecture && registers.pc().is_some()
+    };
     let wide = architecture == Architecture::AArch64;
     let mut contents = Vec::new();
     let mut number = 0;
     for (_, device, registers) in &cores {
-        if registers.architecture() != architecture || registers.pc().is_none() {
+        if !in_file(registers) {
             notes.push(Note::of_core(&device.name, CoreNote::NotInCoreFile));
             continue;
         }
@@ -85,6 +88,18 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
         }
         note(b"CORE", NT_AUXV, &vector, &mut contents);
     }
+    let others = cores.iter().filter(|(index, ..)| *index != first);
+    for (_, device, registers) in others.filter(|(.., registers)| in_file(registers)) {
+        let own = CoreMemory::new(loaded, device);
+        let own_space = state::current_space(registers).space;
+        if let Some(at) = first_difference((&own, own_space), (&memory, space)) {
+            let core = devices[first].name.clone();
+            notes.push(Note::of_core(
+                &device.name,
+                CoreNote::OtherMemoryInCoreFile { at, core },
+            ));
+        }
+    }
     let mut parts = parts(&memory, space, &mut notes);
     if !wide {
         fit(&mut parts, contents.len() as u64, &mut notes);
@@ -108,6 +123,30 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
         }
     }
     Ok(notes)
+}
+
+/// The first address whose byte in memory is not the one that a core file has.
+fn first_difference((own, own_space): Seen, (written, space): Seen) -> Option<Address> {
+    let mut at = Address(0);
+    loop {
+        let bytes = own.slice(at, own_space);
+        let other = written.slice(at, space);
+        let count = bytes.len().min(other.len());
+        if !bytes.is_empty() && count == 0 {
+            return Some(at);
+        }
+        // Dumps of one file have the same bytes in memory.
+        if count > 0 && bytes.as_ptr() != other.as_ptr() {
+            let pairs = bytes[..count].iter().zip(other);
+            if let Some(same) = pairs.into_iter().position(|(byte, other)| byte != other) {
+                return Some(Address(at.0 + same as u64));
+            }
+        }
+        at = match count {
+            0 => own.next(at, own_space)?,
+            count => Address(at.0.checked_add(count as u64)?),
+        };
+    }
 }
 
 /// The known memory of a space, in order: address and length of each part. If there are too many

@@ -3,6 +3,7 @@
 use crate::arch::{Architecture, DefaultRegisters, RegisterNote};
 use crate::decode;
 use crate::program::symbols::SymbolsError;
+use crate::quantity::Address;
 use crate::recover::Limit;
 use crate::snapshot::{MemoryNote, ProgramNote, model};
 use crate::text;
@@ -280,6 +281,13 @@ pub enum CoreNote {
     },
     /// It is not in the core file.
     NotInCoreFile,
+    /// Another core's memory is in the core file, and does not have all of its bytes.
+    OtherMemoryInCoreFile {
+        /// The first address with other bytes, or none.
+        at: Address,
+        /// The core whose memory it is.
+        core: String,
+    },
     /// Registers that are not known, and 0 in the core file.
     ZeroInCoreFile {
         /// Their names.
@@ -369,6 +377,10 @@ impl fmt::Display for CoreNote {
             Self::NotInCoreFile => {
                 f.write_str("is not in the core file: it has no PC, or another architecture")
             }
+            Self::OtherMemoryInCoreFile { at, core } => write!(
+                f,
+                "its memory at {at} is not in the core file, which has that of {core}"
+            ),
             Self::ZeroInCoreFile { registers } => {
                 write!(f, "unknown, 0 in the core file: {}", registers.join(", "))
             }

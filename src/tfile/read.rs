@@ -8,6 +8,7 @@ use super::note::{LineFault, Note};
 use super::{HEADER, MAGIC};
 use crate::stop;
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
@@ -114,13 +115,14 @@ struct Index {
 }
 
 impl<'a> File<'a> {
-    /// Reads the description; frames are read when they are asked for. `target_order` is the byte
-    /// order if known; otherwise it is determined from the frames.
+    /// Reads the description; frames are read when they are asked for. Their byte order is the one in
+    /// which they are consistent: that of a program (`program_order`) decides only where both are. We
+    /// write little-endian frames for big-endian programs too.
     ///
     /// # Errors
     ///
     /// If the bytes do not start like a trace file, or the description has no end.
-    pub fn open(bytes: &'a [u8], target_order: Option<ByteOrder>) -> Result<Self, Error> {
+    pub fn open(bytes: &'a [u8], program_order: Option<ByteOrder>) -> Result<Self, Error> {
         if !bytes.starts_with(MAGIC) {
             let line = bytes.split(|&b| b == b'\n').next().unwrap_or_default();
             let line = &line[..line.len().min(20)];
@@ -149,7 +151,9 @@ impl<'a> File<'a> {
                 sizes = Some(found);
             }
         }
-        let order = target_order.unwrap_or_else(|| likely_order(bytes, at));
+        let order = likely_order(bytes, at)
+            .or(program_order)
+            .unwrap_or(ByteOrder::Little);
         let mut file = Self {
             bytes,
             description,
@@ -311,8 +315,8 @@ impl<'a> File<'a> {
     }
 }
 
-/// The byte order in which the first frames are consistent.
-fn likely_order(bytes: &[u8], first: usize) -> ByteOrder {
+/// The byte order in which more of the first frames are consistent; `None` if there is no difference.
+fn likely_order(bytes: &[u8], first: usize) -> Option<ByteOrder> {
     let whole = |order: ByteOrder| {
         let mut at = first;
         let mut frames = 0;
@@ -333,10 +337,10 @@ fn likely_order(bytes: &[u8], first: usize) -> ByteOrder {
         }
         (frames == SAMPLE, frames)
     };
-    if whole(ByteOrder::Big) > whole(ByteOrder::Little) {
-        ByteOrder::Big
-    } else {
-        ByteOrder::Little
+    match whole(ByteOrder::Big).cmp(&whole(ByteOrder::Little)) {
+        Ordering::Greater => Some(ByteOrder::Big),
+        Ordering::Less => Some(ByteOrder::Little),
+        Ordering::Equal => None,
     }
 }
 

@@ -51,8 +51,11 @@ fn file(order: ByteOrder) -> Vec<u8> {
 fn written_files_are_read_back() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let bytes = file(order);
+        // A program's order does not replace that of frames which fit no other.
+        for program in [None, Some(ByteOrder::Little), Some(ByteOrder::Big)] {
+            assert_eq!(File::open(&bytes, program).unwrap().order(), order);
+        }
         let file = File::open(&bytes, None).unwrap();
-        assert_eq!(file.order(), order);
         assert_eq!(file.description(), &description());
         // 10 in hex, as GDB writes it: the frames fit no other interpretation.
         assert!(file.notes().is_empty(), "{:?}", file.notes());
@@ -166,6 +169,21 @@ fn files_unreadable_for_gdb_are_not_written() {
     let mut writer = Writer::new(Vec::new(), &description(), ByteOrder::Little).unwrap();
     assert!(writer.end_frame(0).is_err());
     assert!(writer.registers(&[0; 3]).is_err());
+}
+
+#[test]
+fn the_order_of_a_program_decides_where_frames_do_not() {
+    let mut writer = Writer::new(Vec::new(), &description(), ByteOrder::Little).unwrap();
+    // Both orders give the same number and size.
+    writer.end_frame(0x0101).unwrap();
+    let bytes = writer.finish().unwrap();
+    for (program, order) in [
+        (None, ByteOrder::Little),
+        (Some(ByteOrder::Little), ByteOrder::Little),
+        (Some(ByteOrder::Big), ByteOrder::Big),
+    ] {
+        assert_eq!(File::open(&bytes, program).unwrap().order(), order);
+    }
 }
 
 #[test]

@@ -211,6 +211,44 @@ fn core_files_have_no_unknown_vectors_and_no_placeholders() {
     );
 }
 
+/// A core file has one memory: where a core has other bytes than those in it, there is a note.
+#[test]
+fn core_files_have_the_memory_of_one_core() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let dumps = [(0x1000, 64), (0x2000, 64)];
+    one_core(
+        directory.path(),
+        "Cortex-A53",
+        "X0=1\nSP=0x1000\nPC=0x1000\nCPSR=0x3c5\n",
+        &dumps,
+    );
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    let list = "[snapshot]\nversion=1.0\n[device_list]\na=core.ini\nb=other.ini\n";
+    write("snapshot.ini", list);
+    let mut other = vec![0xa5; 64];
+    other[60] = 1;
+    fs::write(directory.path().join("other.bin"), other).unwrap();
+    let head = "[device]\nname=second\nclass=core\ntype=Cortex-A53\n[regs]\nX0=2\nSP=0x2000\nPC=0x1004\nCPSR=0x3c5\n";
+    for (dumps, at) in [
+        ("[dump]\nfile=0.bin\naddress=0x1000\n", None),
+        ("[dump]\nfile=1.bin\naddress=0x1000\n", None),
+        ("[dump]\nfile=other.bin\naddress=0x2000\n", Some("0x203c")),
+        ("[dump]\nfile=0.bin\naddress=0x1fc0\n", None),
+        ("[dump]\nfile=other.bin\naddress=0x1fe0\n", Some("0x201c")),
+    ] {
+        write("other.ini", &format!("{head}{dumps}"));
+        let said = convert(directory.path(), &out.path().join("out.core"), &["--force"]);
+        let note = |at| {
+            format!("second: its memory at {at} is not in the core file, which has that of cpu")
+        };
+        match at {
+            None => assert!(!said.contains("is not in the core file"), "{dumps}: {said}"),
+            Some(at) => assert!(said.contains(&note(at)), "{dumps}: {said}"),
+        }
+    }
+}
+
 #[test]
 fn core_files_of_32_bits_end_at_4_gib() {
     let directory = tempfile::tempdir().unwrap();
