@@ -8,6 +8,8 @@ use crate::arch::Architecture;
 use crate::arch::target::Target;
 use crate::capture::Protocol;
 use crate::encode::CodeAddress;
+use crate::program::elf::Elf;
+use crate::program::instruction_sets::InstructionSets;
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use crate::remote_protocol::hex;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
@@ -40,13 +42,15 @@ pub struct Steps<'f, 'a> {
     /// The address of each tracepoint that is also the program counter of its frames.
     addresses: HashMap<u32, Option<u64>>,
     watched: HashSet<u64>,
+    /// Those of programs, for frames that do not name theirs.
+    sets: Vec<InstructionSets<'f>>,
     /// Written by this program: frames without an offset in the trace are the halted state.
     own: bool,
 }
 
 impl<'f, 'a> Steps<'f, 'a> {
-    /// Reads the steps of `file`, whose target description is `target`.
-    pub fn new(file: &'f File<'a>, target: &Target) -> Self {
+    /// Reads the steps of `file`, whose target description is `target`; `elfs` are its programs.
+    pub fn new(file: &'f File<'a>, target: &Target, elfs: &'f [Elf]) -> Self {
         let field = |names: &[&str]| {
             let mut begin = 0;
             target.registers.iter().find_map(|(name, bytes)| {
@@ -78,6 +82,10 @@ impl<'f, 'a> Steps<'f, 'a> {
                 .iter()
                 .all(|own| variables.values().any(|index| *index == *own as usize)),
             variables,
+            sets: match target.architecture {
+                Architecture::AArch32 => elfs.iter().map(InstructionSets::of).collect(),
+                _ => Vec::new(),
+            },
             addresses: description.addresses(),
             watched: certain.map(|point| point.address).collect(),
         }
@@ -162,12 +170,15 @@ impl<'f, 'a> Steps<'f, 'a> {
             Architecture::MProfile => Isa::T32,
             Architecture::AArch32 => {
                 let thumb = values[Variable::Thumb].map(|thumb| thumb != 0);
-                // CPSR.T (DDI 0406, B1.3.3). A32 instructions are word-aligned.
+                // CPSR.T (DDI 0406, B1.3.3).
                 let status = || Some(self.register(frame, self.status)? & 0x20 != 0);
-                match thumb.or_else(status).unwrap_or(address & 3 != 0) {
-                    true => Isa::T32,
-                    false => Isa::A32,
-                }
+                let set = |thumb| if thumb { Isa::T32 } else { Isa::A32 };
+                // A32 instructions are word-aligned.
+                let odd = || (address & 3 != 0).then_some(Isa::T32);
+                let here = address & 0xffff_fffe;
+                let named = || self.sets.iter().find_map(|sets| sets.at(here));
+                let known = thumb.or_else(status).map(set);
+                known.or_else(odd).or_else(named).unwrap_or(Isa::A32)
             }
         };
         let address = match isa {

@@ -50,7 +50,7 @@ pub fn read(
     let text = file.description().target.as_deref();
     let named = options.chosen.as_ref().map(|chosen| &chosen.named);
     let target = Target::of_file(text, named)?;
-    let steps = Steps::new(&file, &target);
+    let steps = Steps::new(&file, &target, elfs);
     let mut snapshot = loaded.snapshot.clone();
     let core = core(&snapshot, steps.core())?;
     let device = &loaded.snapshot.devices[core];

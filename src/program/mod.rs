@@ -7,6 +7,7 @@ mod build_attributes;
 pub mod disassembly;
 pub mod elf;
 pub(crate) mod frames;
+pub mod instruction_sets;
 pub(crate) mod kallsyms;
 pub(crate) mod kernel_symbols;
 pub mod landing_pads;

@@ -1,8 +1,11 @@
 //! Trace files of other writers → snapshot.
 
 use crate::support::convert::{CORE, description, foreign, made, open, read};
+use crate::support::gdb::testdata;
 use armsnap::check::check;
-use armsnap::convert::{Error, snapshot};
+use armsnap::convert::snapshot::{self, Found};
+use armsnap::convert::{Error, with_trace};
+use armsnap::program::elf::Elf;
 use armsnap::tfile::ByteOrder;
 
 #[test]
@@ -149,5 +152,48 @@ fn files_that_cannot_be_converted_give_the_reason() {
         file.extend_from_slice(&[0; 4]);
         let notes = odd(&file);
         assert!(notes.contains(told), "{told} not in {notes}");
+    }
+}
+
+/// Frames without CPSR have the instruction set of the program: by its mapping symbols or, in a file
+/// without any, by its functions.
+#[test]
+fn the_program_names_the_instruction_set_of_frames() {
+    // `count` in cores-a15-bare-a15.elf, as objdump lists it, and the A32 function that it calls.
+    let t32 = [
+        0x13c, 0x140, 0x144, 0x148, 0x14a, 0x14e, 0x152, 0x156, 0x15a,
+    ];
+    let a32 = [0x110, 0x114];
+    let mut writer = foreign(&description(CORE), ByteOrder::Little);
+    for at in t32.into_iter().chain(a32) {
+        let pc = 0x4008_0000_u32 + at;
+        writer
+            .registers(&[[0; 4], pc.to_le_bytes()].concat())
+            .unwrap();
+        writer.end_frame(1).unwrap();
+    }
+    let bytes = writer.finish().unwrap().into();
+    let program = std::fs::read(testdata("recorded/ptm/cores-a15-bare-a15.elf")).unwrap();
+    // Without the names of its mapping symbols.
+    let mut functions = program.clone();
+    for at in 0..functions.len() - 3 {
+        if [b"\0$a\0", b"\0$t\0", b"\0$d\0"].contains(&functions[at..].first_chunk().unwrap()) {
+            functions[at + 1] = b'_';
+        }
+    }
+    assert_ne!(functions, program);
+    for program in [program, functions] {
+        let elf = Elf::read("p.elf".into(), program.into()).unwrap();
+        let (options, mut notes) = (snapshot::Options::default(), Vec::new());
+        let found = with_trace::read(&bytes, "x.tf", &options, &[elf], &mut notes, &mut |_, _| {});
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        let traced = "trace of 11 frames, with 0 gaps between them";
+        assert!(notes.iter().any(|note| note == traced), "{notes:?}");
+        let Found::Made(snapshot, _) = found.unwrap() else {
+            panic!("nothing is carried");
+        };
+        let code = snapshot.devices[0].dumps.iter();
+        let code: Vec<_> = code.map(|dump| (dump.address, dump.length)).collect();
+        assert_eq!(code, [(0x4008_0110, Some(8)), (0x4008_013c, Some(0x22))]);
     }
 }

@@ -1,6 +1,7 @@
 //! Which instructions of a section are known.
 
 use super::{ModuleFile, Part, is_straight};
+use crate::program::instruction_sets::mapped;
 use crate::quantity::Isa;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::ops::Range;
@@ -43,21 +44,8 @@ impl<'c> Code<'c> {
         };
         let own = module.file.symbols();
         let own = own.filter(|symbol| symbol.section_index() == Some(section.index()));
-        // AAELF64, 5.5.4, and AAELF32, 5.5.5: mapping symbols, with an optional suffix.
         let mut sets: Vec<(u64, Option<Isa>)> = own
-            .filter_map(|symbol| {
-                let isa = match symbol.name_bytes().ok()? {
-                    [b'$', kind] | [b'$', kind, b'.', ..] => match kind {
-                        b'x' => Some(Isa::A64),
-                        b'a' => Some(Isa::A32),
-                        b't' => Some(Isa::T32),
-                        b'd' => None,
-                        _ => return None,
-                    },
-                    _ => return None,
-                };
-                Some((symbol.address(), isa))
-            })
+            .filter_map(|symbol| Some((symbol.address(), mapped(symbol.name_bytes().ok()?)?)))
             .collect();
         sets.sort_by_key(|set| set.0);
         Self {
