@@ -83,6 +83,13 @@ impl Hypervisor {
     }
 }
 
+/// The regime of EL1 and EL0 of Armv8-R, with tables at stage 1 and the MPU of EL2 at stage 2.
+pub fn el1_before_mpu(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
+    let mut out = regime(registers, &EL1, world, None)?;
+    out.notes.push(RegimeNote::Stage2Mpu);
+    Ok(out)
+}
+
 /// The regime of EL1 and EL0.
 pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);

@@ -8,6 +8,8 @@ use std::fmt;
 pub enum RegimeNote {
     /// The core has an MPU: every address is physical.
     Mpu,
+    /// Stage 2 is an MPU.
+    Stage2Mpu,
     /// The table of high addresses is known from the kernel, not from a register.
     KernelTable,
     /// A table was chosen.
@@ -83,6 +85,7 @@ impl fmt::Display for RegimeNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Mpu => f.write_str("the core has an MPU: every address is physical"),
+            Self::Stage2Mpu => f.write_str("stage 2 is an MPU, which changes no address"),
             Self::KernelTable => f.write_str(
                 "the table of high addresses comes from the kernel, not from a register",
             ),

@@ -3,7 +3,7 @@
 use super::no_regime::NoRegime;
 use super::note::RegimeNote;
 use super::regime::{KernelTables, Regime, Stage1};
-use super::{World, aarch32, aarch64};
+use super::{World, aarch32, aarch64, bit};
 use crate::arch::{Architecture, RegisterFile, Space, state};
 
 /// The regimes of a core.
@@ -15,12 +15,23 @@ pub struct Regimes {
 
 impl Regimes {
     /// The regimes that the registers of a core describe. A core with an MPU does not translate
-    /// addresses.
+    /// addresses, except at EL1 and EL0 of Armv8-R AArch64 if VTCR_EL2.MSA is set (DDI 0600, VTCR_EL2).
     pub fn of(registers: &RegisterFile, has_mpu: bool) -> Self {
         let current = state::current_space(registers).space;
+        let has_tables = has_mpu
+            && registers.architecture() == Architecture::AArch64
+            && registers
+                .value("VTCR_EL2")
+                .is_some_and(|vtcr| bit(vtcr, 31));
         let of = |space: Space| match space {
             Space::P | Space::Sp | Space::Np => Err(NoRegime::Physical),
             Space::Root | Space::R | Space::El1R | Space::El2R => Err(NoRegime::Realm),
+            Space::Any | Space::N | Space::El1N if has_tables => {
+                aarch64::el1_before_mpu(registers, World::NonSecure)
+            }
+            Space::S | Space::El1S if has_tables => {
+                aarch64::el1_before_mpu(registers, World::Secure)
+            }
             _ if has_mpu || registers.architecture() == Architecture::MProfile => {
                 Ok(identity(registers.architecture()))
             }

@@ -222,6 +222,35 @@ fn addresses_have_no_more_bits_than_the_output() {
 }
 
 /// SCTLR_ELx.M, EE; TCR_EL1.EPD0, EPD1.
+/// Armv8-R AArch64 (DDI 0600): VTCR_EL2.MSA selects tables for EL1&0. EL2 keeps its MPU, which is stage 2.
+#[test]
+fn tables_of_a_core_with_an_mpu() {
+    let mut memory = Memory::default();
+    for world in [World::NonSecure, World::Secure] {
+        memory.add(world, 0x1000, 0x2003);
+        memory.add(world, 0x2000, 0x8000_0401);
+    }
+    for (msa, wanted) in [(1 << 31, (0x8000_0123, 30)), (0, (0x123, 52))] {
+        let registers = Core(vec![
+            ("SCTLR_EL1", ON),
+            ("TCR_EL1", TCR_4K),
+            ("TTBR0_EL1", 0x1000),
+            ("HCR_EL2", 1),
+            ("VTCR_EL2", msa),
+        ]);
+        let registers = RegisterFile::read(&registers, Architecture::AArch64);
+        let regimes = Regimes::of(&registers, true);
+        for (space, wanted) in [
+            (Space::El1N, wanted),
+            (Space::El1S, wanted),
+            (Space::El2N, (0x123, 52)),
+        ] {
+            let found = map(&regimes, space, &memory, 0x123).unwrap();
+            assert_eq!((found.physical, found.shift), wanted, "{space} {msa:#x}");
+        }
+    }
+}
+
 #[test]
 fn control_bits() {
     let memory = Memory::of(&[(0x1000, 0x2003), (0x2000, 0x4000_0701)]);
