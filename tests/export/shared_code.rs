@@ -109,27 +109,36 @@ fn by_callgrind(text: &str) -> Counts {
     counts
 }
 
-/// Records a program in a directory: `shared`, and `snapshot`.
-fn recorded(code: &str) -> Option<TempDir> {
-    let compiler = "aarch64-linux-gnu-gcc";
-    if !installed(&[compiler, "qemu-aarch64"]) {
+const AARCH64: [&str; 2] = ["aarch64-linux-gnu-gcc", "qemu-aarch64"];
+
+/// Builds and records a program whose source file has this name; returns a directory with its
+/// `snapshot`.
+fn recorded(tools: [&str; 2], (file, code): (&str, &str), options: &[&str]) -> Option<TempDir> {
+    if !installed(&tools) {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name);
-    let (source, program, snapshot) = (path("shared.s"), path("shared"), path("snapshot"));
+    let source = directory.path().join(file);
+    let (program, snapshot) = (source.with_extension(""), directory.path().join("snapshot"));
     std::fs::write(&source, code).unwrap();
-    let options = ["-nostdlib", "-static", arg(&source), "-o", arg(&program)];
-    let built = run(compiler, &options);
+    let built = run(
+        tools[0],
+        &[options, &[arg(&source), "-o", arg(&program)]].concat(),
+    );
     assert!(built.status.success(), "{}", said(&built));
     let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
     assert!(recorded.status.success(), "{}", said(&recorded));
     Some(directory)
 }
 
+/// The same for an assembler program without libraries.
+fn assembled(code: &str) -> Option<TempDir> {
+    recorded(AARCH64, ("shared.s", code), &["-nostdlib", "-static"])
+}
+
 #[test]
 fn code_that_functions_share_counts_for_each_of_them() {
-    let Some(directory) = recorded(SOURCE) else {
+    let Some(directory) = assembled(SOURCE) else {
         return;
     };
     let snapshot = directory.path().join("snapshot");
@@ -149,7 +158,7 @@ fn code_that_functions_share_counts_for_each_of_them() {
 /// Code that a function reaches by a branch into the middle of another one costs its caller, too.
 #[test]
 fn costs_without_a_call_belong_to_the_callers() {
-    let Some(directory) = recorded(MIDDLE) else {
+    let Some(directory) = assembled(MIDDLE) else {
         return;
     };
     if !installed(&["callgrind_annotate"]) {
@@ -197,22 +206,11 @@ const JUMPS: &str = "
 
 #[test]
 fn longjmp_in_a_program_without_symbols_leaves_the_calls_around_it() {
-    for (compiler, emulator) in [
-        ("aarch64-linux-gnu-gcc", "qemu-aarch64"),
-        ("arm-linux-gnueabihf-gcc", "qemu-arm"),
-    ] {
-        if !installed(&[compiler, emulator]) {
+    for tools in [AARCH64, ["arm-linux-gnueabihf-gcc", "qemu-arm"]] {
+        let Some(directory) = recorded(tools, ("jumps.c", JUMPS), &["-O1", "-s"]) else {
             continue;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name);
-        let (source, program, snapshot) = (path("jumps.c"), path("jumps"), path("snapshot"));
-        std::fs::write(&source, JUMPS).unwrap();
-        let build = ["-O1", "-s", arg(&source), "-o", arg(&program)];
-        let built = run(compiler, &build);
-        assert!(built.status.success(), "{}", said(&built));
-        let record = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
-        assert!(record.status.success(), "{}", said(&record));
+        };
+        let (emulator, snapshot) = (tools[1], directory.path().join("snapshot"));
         let text = export_text(&snapshot, "jsonl", &["--table=calls"]);
         let rows: Vec<Value> = text
             .lines()

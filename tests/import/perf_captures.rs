@@ -1,6 +1,7 @@
 //! `perf.data` of a phone, beside the profile that simpleperf made of it and Debian's perf.
 
 use crate::capture;
+use crate::perf_generated::listed as elements;
 use crate::support::gdb::{armsnap, run, session, text};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,22 +9,6 @@ use std::process::Command;
 
 /// A run of instructions, or a branch: first and last address, counted from the program's start.
 type Edge = (u64, u64);
-
-/// The elements of a perf.data file or snapshot, as JSON Lines.
-fn elements(input: &Path, options: &[&str]) -> Vec<serde_json::Value> {
-    let mut command = armsnap();
-    command
-        .args(["decode", "--format", "jsonl"])
-        .arg(input)
-        .args(options);
-    let output = run(&mut command);
-    assert!(output.status.success(), "{}", text(&output));
-    let lines = String::from_utf8(output.stdout).unwrap();
-    lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
 
 /// The address in a field.
 fn address(element: &serde_json::Value, field: &str) -> u64 {

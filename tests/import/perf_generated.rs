@@ -83,6 +83,13 @@ pub fn flow(output: &str, source: impl Fn(&Value) -> bool) -> Vec<Value> {
         .collect()
 }
 
+/// The listing of a perf.data file or snapshot, an object for each line.
+pub fn listed(input: &Path, options: &[&str]) -> Vec<Value> {
+    let (lines, _) = decoded(input, options);
+    let lines = lines.lines().map(serde_json::from_str);
+    lines.map(Result::unwrap).collect()
+}
+
 pub fn decoded(input: &Path, options: &[&str]) -> (String, String) {
     let mut command = armsnap();
     command

@@ -1,6 +1,7 @@
 //! Raw buffers: how they are formatted is found out, and what is known of the trace units is used.
 
 use crate::capture;
+use crate::perf_generated::listed as decode;
 use crate::support::gdb::{armsnap, run, testdata, text};
 use armsnap::formatter::FSYNC;
 use serde_json::Value;
@@ -16,19 +17,12 @@ fn import(arguments: &[&str], output: &Path) -> String {
     text(&output)
 }
 
-fn decode(snapshot: &Path, options: &[&str]) -> Vec<Value> {
-    let mut command = armsnap();
-    command
-        .args(["decode", "--format", "jsonl"])
-        .args(options)
-        .arg(snapshot);
-    let output = run(&mut command);
-    assert!(output.status.success(), "{}", text(&output));
-    let lines = String::from_utf8(output.stdout).unwrap();
-    lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+/// Imports what must be refused with this exit status and message.
+fn refused(arguments: &[&str], output: &Path, status: i32, says: &str) {
+    let output = run(armsnap().arg("import").args(arguments).arg(output));
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert!(said.contains(says), "{said}");
 }
 
 /// The packets without the names of sources and buffers, and without the places in the buffer
@@ -276,14 +270,12 @@ fn trace_is_found_behind_other_memory() {
     let words = trace.chunks_exact(4);
     let reversed: Vec<u8> = words.flat_map(|word| word.iter().rev().copied()).collect();
     fs::write(&buffer, reversed).unwrap();
-    let mut command = armsnap();
-    let command = command.args(["import", "--force", "--raw"]);
-    let output = run(command.arg(&buffer).arg(&written));
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("of each word of 32 bits are reversed"),
-        "{said}"
+    let arguments = ["--force", "--raw", buffer.to_str().unwrap()];
+    refused(
+        &arguments,
+        &written,
+        1,
+        "of each word of 32 bits are reversed",
     );
 }
 
@@ -297,19 +289,8 @@ fn what_is_no_trace_is_refused() {
     for bytes in [Vec::new(), vec![0; 4096], noise] {
         fs::write(&buffer, bytes).unwrap();
         let written = scratch.path().join("snapshot");
-        let mut command = armsnap();
-        command
-            .arg("import")
-            .arg("--raw")
-            .arg(&buffer)
-            .arg(&written);
-        let output = run(&mut command);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-        assert!(
-            text(&output).contains("no trace is found in its"),
-            "{}",
-            text(&output)
-        );
+        let arguments = ["--raw", buffer.to_str().unwrap()];
+        refused(&arguments, &written, 1, "no trace is found in its");
         assert!(!written.exists());
     }
     for (register, says) in [
@@ -320,15 +301,8 @@ fn what_is_no_trace_is_refused() {
         ("TRCIDR0", "expected NAME=VALUE"),
         ("TRCIDR0=x", "expected a number"),
     ] {
-        let mut command = armsnap();
-        command
-            .args(["import", "--raw"])
-            .arg(&buffer)
-            .args(["--register", register]);
-        command.arg(scratch.path().join("unused"));
-        let output = run(&mut command);
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-        assert!(text(&output).contains(says), "{}", text(&output));
+        let arguments = ["--raw", buffer.to_str().unwrap(), "--register", register];
+        refused(&arguments, &scratch.path().join("unused"), 2, says);
     }
 }
 
@@ -410,11 +384,8 @@ fn files_that_are_not_of_the_snapshot_are_not_lost() {
     let arguments = ["--memory", &memory, "--core", "Cortex-M4"];
     import(&arguments, &written);
     fs::write(written.join("notes"), "mine").unwrap();
-    let mut command = armsnap();
-    command.args(["import", "--force"]).args(arguments);
-    let output = run(command.arg(&written));
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(text(&output).contains("would be lost"), "{}", text(&output));
+    let again = [&["--force"], &arguments[..]].concat();
+    refused(&again, &written, 2, "would be lost");
     assert!(written.join("notes").exists());
 }
 
@@ -448,41 +419,21 @@ fn dumps_of_memory_become_the_memory_of_a_core() {
     for shown in ["20000000-", "08000010-", "90001000-", "Cortex-M4"] {
         assert!(said.contains(shown), "{shown}: {said}");
     }
-    let without = file("ram2.bin", &[1]);
-    let mut command = armsnap();
-    command
-        .args(["import", "--memory", &without])
-        .arg(scratch.path().join("other"));
-    let output = run(&mut command);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(
-        text(&output).contains("expected their address after @"),
-        "{}",
-        text(&output)
-    );
-    // What is beyond the last address is not left out silently.
-    let high = file("high.bin", &[1; 32]) + "@0xfffffffffffffff0";
-    let mut command = armsnap();
-    command
-        .args(["import", "--memory", &high])
-        .arg(scratch.path().join("other"));
-    let output = run(&mut command);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(
-        text(&output).contains("32 bytes from 0xfffffffffffffff0 on reach beyond 64 bits"),
-        "{}",
-        text(&output)
-    );
-    let damaged = file("bad.hex", b":020000040800F2\n:0400100001020304E3\n");
-    let mut command = armsnap();
-    command
-        .args(["import", "--memory", &damaged])
-        .arg(scratch.path().join("other"));
-    let output = run(&mut command);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(
-        text(&output).contains("line 2: checksum e3: expected e2"),
-        "{}",
-        text(&output)
-    );
+    for (memory, status, says) in [
+        (file("ram2.bin", &[1]), 2, "expected their address after @"),
+        // What is beyond the last address is not left out silently.
+        (
+            file("high.bin", &[1; 32]) + "@0xfffffffffffffff0",
+            2,
+            "32 bytes from 0xfffffffffffffff0 on reach beyond 64 bits",
+        ),
+        (
+            file("bad.hex", b":020000040800F2\n:0400100001020304E3\n"),
+            1,
+            "line 2: checksum e3: expected e2",
+        ),
+    ] {
+        let arguments = ["--memory", &memory];
+        refused(&arguments, &scratch.path().join("other"), status, says);
+    }
 }
