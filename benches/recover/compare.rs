@@ -6,7 +6,7 @@ use super::table::{DISTANCES, Row};
 use super::truth::{self, Guest, State};
 use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::data_addresses::Accessed;
-use armsnap::program::elf::{Elf, Machine};
+use armsnap::program::elf::Elf;
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{
@@ -230,13 +230,6 @@ impl Guest {
             Self::Arm => Architecture::AArch32,
         }
     }
-
-    fn machine(self) -> Machine {
-        match self {
-            Self::A64 => Machine::AArch64,
-            Self::Arm => Machine::Arm,
-        }
-    }
 }
 
 /// The addresses of the functions of a program.
@@ -299,7 +292,7 @@ impl Recorded {
     fn facts(&self, addresses: Addressed) -> FinalState {
         let space = state::current_space(&self.registers).space;
         let seen = (&*self.memory, space);
-        let program = Program::of_snapshot(&self.loaded, self.guest.machine(), &[seen]);
+        let program = Program::of_snapshot(&self.loaded, self.guest.architecture(), &[seen]);
         let libraries = program
             .iter()
             .flat_map(|program| libraries::of_program(&self.loaded, &program.elf, seen));

@@ -14,6 +14,9 @@ pub enum Architecture {
 }
 
 impl Architecture {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::AArch64, Self::AArch32, Self::MProfile];
+
     /// Returns the name for users.
     pub const fn name(self) -> &'static str {
         match self {

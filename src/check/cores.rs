@@ -2,7 +2,6 @@
 
 use super::{Checker, Need};
 use crate::arch::{Architecture, CoreType, RegisterFile, Space, state, views};
-use crate::program::elf::Machine;
 use crate::quantity::Address;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
@@ -20,7 +19,7 @@ const XPSR_PARTS: [&str; 3] = ["APSR", "IPSR", "EPSR"];
 struct Stray {
     index: usize,
     pc: u64,
-    machine: Machine,
+    architecture: Architecture,
 }
 
 fn pc_place(core: &Device) -> FileLine {
@@ -78,19 +77,21 @@ impl Checker<'_> {
         (!held && !declared).then_some(Stray {
             index,
             pc,
-            machine: file.architecture().machine(),
+            architecture: file.architecture(),
         })
     }
 
     /// Warns about cores whose PC is not in a program either.
     fn without_code(&mut self, strays: &[Stray]) {
-        for machine in [Machine::AArch64, Machine::Arm] {
-            let strays = strays.iter().filter(|stray| stray.machine == machine);
+        for architecture in Architecture::ALL {
+            let strays = strays
+                .iter()
+                .filter(|stray| stray.architecture == architecture);
             let strays: Vec<&Stray> = strays.collect();
             if strays.is_empty() {
                 continue;
             }
-            let program = self.program(machine);
+            let program = self.program(architecture);
             for stray in strays {
                 let program = program.as_ref();
                 if program.is_some_and(|program| program.elf.slice(stray.pc).is_some()) {
@@ -106,13 +107,13 @@ impl Checker<'_> {
         }
     }
 
-    /// The program of all cores of a machine.
-    fn program(&self, machine: Machine) -> Option<Program> {
+    /// The program of all cores of an architecture.
+    fn program(&self, architecture: Architecture) -> Option<Program> {
         let cores = self.snapshot.devices.iter().enumerate();
         let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
         let memories: Vec<(CoreMemory, Space)> = cores
             .map(|(index, core)| (index, core, read(core)))
-            .filter(|(_, _, file)| file.architecture().machine() == machine)
+            .filter(|(_, _, file)| file.architecture() == architecture)
             .map(|(index, core, file)| {
                 let space = state::current_space(&file).space;
                 let mut memory = CoreMemory::new(self.loaded, core);
@@ -124,7 +125,7 @@ impl Checker<'_> {
             .iter()
             .map(|(memory, space)| (memory, *space))
             .collect();
-        Program::of_snapshot(self.loaded, machine, &seen)
+        Program::of_snapshot(self.loaded, architecture, &seen)
     }
 
     fn core_registers(&mut self, core: &Device) {

@@ -52,7 +52,7 @@ impl ChosenArchitecture {
         for elf in elfs {
             let architecture = match elf.machine {
                 Machine::AArch64 => Architecture::AArch64,
-                Machine::Arm if elf.m_profile => Architecture::MProfile,
+                Machine::Arm if elf.m_profile == Some(true) => Architecture::MProfile,
                 Machine::Arm => Architecture::AArch32,
                 Machine::Other => return Err(ChoiceError::NotArm(elf.path.clone())),
             };

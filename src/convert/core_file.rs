@@ -76,7 +76,7 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
     let space = state::current_space(first_registers).space;
     let mut memory = CoreMemory::new(loaded, device);
     memory.share(loaded, first);
-    let programs = Program::of_cores(loaded, &[], architecture.machine(), &[(&memory, space)]);
+    let programs = Program::of_cores(loaded, &[], architecture, &[(&memory, space)]);
     for program in &programs {
         let added = program.add_to(&mut memory, space);
         notes.extend(added.into_iter().map(Note::Program));

@@ -300,7 +300,7 @@ fn programs(loaded: &OpenSnapshot, traced: &[Traced<'_>]) -> Vec<Elf> {
     let mut memory = CoreMemory::new(loaded, device);
     memory.share(loaded, traced[0].core);
     let memory = (&memory, space);
-    let programs = Program::of_cores(loaded, &[], architecture.machine(), &[memory]);
+    let programs = Program::of_cores(loaded, &[], architecture, &[memory]);
     let mut out: Vec<Elf> = programs.into_iter().map(|program| program.elf).collect();
     if let Some(program) = out.first() {
         out.extend(libraries::of_program(loaded, program, memory));

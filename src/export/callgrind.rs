@@ -56,8 +56,10 @@ fn write_track(
     call_costs(profile, symbols, &mut functions);
     let image = |function: FunctionId| {
         let start = profile.functions.get(function).start?;
-        let mut images = analysed.programs.images().iter();
-        let found = images.find(|image| image.slice(start.0).is_some())?;
+        let images = analysed.programs.images_of(track.core);
+        let found = images
+            .into_iter()
+            .find(|image| image.slice(start.0).is_some())?;
         Some(clean(&found.path.display().to_string()))
     };
     let home_of = |function: FunctionId| {

@@ -5,7 +5,7 @@
 //! its first executable segment.
 
 use super::{Analysed, ExportError, clean, hidden};
-use crate::profile::EdgeKind;
+use crate::profile::{EdgeKind, Profile};
 use crate::program::elf::Elf;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,14 +43,14 @@ pub fn write(
     path: Option<&std::path::Path>,
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
-    let images = analysed.programs.images();
+    let images: Vec<&Elf> = analysed.programs.images().collect();
     let image = match path {
         Some(path) => {
             let shown = path.display();
             let absolute = dunce::canonicalize(path)
                 .map_err(|error| ExportError::Unfit(format!("{shown}: {error}")))?;
             let found = images.iter().find(|image| image.path == absolute);
-            found.ok_or_else(|| {
+            found.copied().ok_or_else(|| {
                 let known: Vec<String> = images
                     .iter()
                     .map(|i| i.path.display().to_string())
@@ -80,11 +80,18 @@ pub fn write(
     Ok(())
 }
 
+/// The profiles of the cores that may have run a program.
+fn profiles<'a>(analysed: &Analysed<'a>, image: &Elf) -> impl Iterator<Item = &'a Profile> {
+    let programs = analysed.programs;
+    let tracks = analysed.tracks.iter().filter(move |(track, _)| {
+        let images = programs.images_of(track.core);
+        images.iter().any(|own| std::ptr::eq(*own, image))
+    });
+    tracks.map(|(_, profile)| profile)
+}
+
 fn executed_in(analysed: &Analysed<'_>, image: &Elf) -> u64 {
-    let spans = analysed
-        .tracks
-        .iter()
-        .flat_map(|(_, profile)| profile.code.blocks());
+    let spans = profiles(analysed, image).flat_map(|profile| profile.code.blocks());
     let inside = spans.filter(|block| image.slice(block.start.0).is_some());
     inside
         .map(|block| block.count().saturating_mul(block.instructions.into()))
@@ -92,7 +99,7 @@ fn executed_in(analysed: &Analysed<'_>, image: &Elf) -> u64 {
 }
 
 fn most_executed<'a>(analysed: &Analysed<'a>) -> Option<&'a Elf> {
-    let images = analysed.programs.images().iter();
+    let images = analysed.programs.images();
     let counted = images.map(|image| (executed_in(analysed, image), image));
     let found = counted.filter(|(count, _)| *count > 0);
     let most = found.max_by_key(|(count, _)| *count);
@@ -112,7 +119,7 @@ fn counts(analysed: &Analysed<'_>, image: &Elf) -> Counts {
             *counts.lines.entry((start, last)).or_insert(0) += count;
         }
     };
-    for (_, profile) in analysed.tracks {
+    for profile in profiles(analysed, image) {
         for block in profile.code.blocks() {
             line(block.start.0, block.last_at.0, block.count());
         }
@@ -120,7 +127,7 @@ fn counts(analysed: &Analysed<'_>, image: &Elf) -> Counts {
             line(part.range.start.0, part.last_at.0, part.count);
         }
     }
-    for edge in edges(analysed) {
+    for edge in edges(analysed, image) {
         if let Some(from) = in_file(image, edge.0) {
             let to = in_file(image, edge.1);
             *counts.branches.entry((from, to)).or_insert(0) += edge.2;
@@ -130,11 +137,8 @@ fn counts(analysed: &Analysed<'_>, image: &Elf) -> Counts {
 }
 
 /// The taken branches: from, to, count.
-fn edges(analysed: &Analysed<'_>) -> Vec<(u64, u64, u64)> {
-    let all = analysed
-        .tracks
-        .iter()
-        .flat_map(|(_, profile)| profile.code.edges());
+fn edges(analysed: &Analysed<'_>, image: &Elf) -> Vec<(u64, u64, u64)> {
+    let all = profiles(analysed, image).flat_map(|profile| profile.code.edges());
     let taken = all.filter(|edge| edge.kind != EdgeKind::NotTaken);
     taken
         .map(|edge| (edge.from.0, edge.to.0, edge.count))
@@ -194,7 +198,7 @@ fn lines_and_branches(text: &mut String, counts: &Counts, between: Option<&str>)
 /// counts a line once for each branch that it ends with.
 fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
     let mut branches: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for (from, to, count) in edges(analysed) {
+    for (from, to, count) in edges(analysed, image) {
         let ends = (in_file(image, from), in_file(image, to));
         if ends == (None, None) {
             continue;
@@ -203,7 +207,7 @@ fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
         *branches.entry((from, to)).or_insert(0) += count;
     }
     let mut lines: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for (_, profile) in analysed.tracks {
+    for profile in profiles(analysed, image) {
         for block in profile.code.blocks() {
             if let (Some(start), Some(last)) = (
                 in_file(image, block.start.0),

@@ -3,7 +3,7 @@
 use super::clean;
 use crate::decode::Programs;
 use crate::program::elf::Elf;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// A program or library.
 #[derive(Debug)]
@@ -28,24 +28,40 @@ impl Image<'_> {
 }
 
 /// The programs and libraries of a snapshot.
-#[derive(Debug)]
-pub struct Images<'a>(Vec<Image<'a>>);
+pub struct Images<'a> {
+    programs: &'a Programs,
+    images: Vec<Image<'a>>,
+}
+
+impl fmt::Debug for Images<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Images").field(&self.images).finish()
+    }
+}
 
 impl<'a> Images<'a> {
     /// Reads their names and build-ids.
     pub fn of(programs: &'a Programs) -> Self {
-        let images = programs.images().iter().map(|elf| Image {
+        let images = programs.images().map(|elf| Image {
             elf,
             path: clean(&elf.path.display().to_string()),
             build_id: elf.build_id().map(|id| hexadecimal(&id)),
         });
-        Self(images.collect())
+        Self {
+            programs,
+            images: images.collect(),
+        }
     }
 
-    /// Returns the image that contains an address.
-    pub fn at(&self, address: u64) -> Option<&Image<'a>> {
-        let mut images = self.0.iter();
-        images.find(|image| image.elf.slice(address).is_some())
+    /// Returns the image of a core that contains an address.
+    pub fn at(&self, core: Option<usize>, address: u64) -> Option<&Image<'a>> {
+        let images = self.programs.images_of(core).into_iter();
+        let elf = images
+            .into_iter()
+            .find(|elf| elf.slice(address).is_some())?;
+        self.images
+            .iter()
+            .find(|image| std::ptr::eq(image.elf, elf))
     }
 }
 

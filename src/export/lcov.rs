@@ -31,21 +31,24 @@ pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), Export
 
 /// The coverage of each set of programs.
 pub fn programs(analysed: &Analysed<'_>) -> Vec<Coverage> {
-    let mut groups: Vec<(&Symbols, Vec<&ExecutedCode>)> = Vec::new();
+    let mut groups: Vec<(&Symbols, Option<usize>, Vec<&ExecutedCode>)> = Vec::new();
     for (track, profile) in analysed.tracks {
         let symbols = track.core.and_then(|core| analysed.programs.symbols(core));
         let Some(symbols) = symbols else { continue };
         match groups
             .iter_mut()
-            .find(|(known, _)| std::ptr::eq(*known, symbols))
+            .find(|(known, ..)| std::ptr::eq(*known, symbols))
         {
-            Some((_, codes)) => codes.push(&profile.code),
-            None => groups.push((symbols, vec![&profile.code])),
+            Some((.., codes)) => codes.push(&profile.code),
+            None => groups.push((symbols, track.core, vec![&profile.code])),
         }
     }
     groups
         .iter()
-        .map(|(symbols, codes)| coverage(symbols, analysed.programs.images(), codes))
+        .map(|(symbols, core, codes)| {
+            let images = analysed.programs.images_of(*core);
+            coverage(symbols, &images, codes)
+        })
         .collect()
 }
 

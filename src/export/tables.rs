@@ -31,7 +31,7 @@ impl<'a, S: Sink, const EXEC: bool> Rows<'a, S, EXEC> {
             sink,
             track: track.name.clone(),
             images,
-            numbers: Numbers::new(images),
+            numbers: Numbers::new(images, track.core),
         })
     }
 
@@ -91,7 +91,7 @@ impl<'a, S: Sink> ShardRows<'a, S> {
         Self {
             sink,
             track: track.name.clone(),
-            numbers: Numbers::new(images),
+            numbers: Numbers::new(images, track.core),
         }
     }
 
@@ -122,13 +122,15 @@ impl<'a, S: Sink> ShardRows<'a, S> {
 #[derive(Debug)]
 struct Numbers<'a> {
     images: &'a Images<'a>,
+    core: Option<usize>,
     known: HashMap<BlockKey, u64>,
 }
 
 impl<'a> Numbers<'a> {
-    fn new(images: &'a Images<'a>) -> Self {
+    fn new(images: &'a Images<'a>, core: Option<usize>) -> Self {
         Self {
             images,
+            core,
             known: HashMap::new(),
         }
     }
@@ -144,9 +146,9 @@ impl<'a> Numbers<'a> {
             }
         };
         let key = block_key(line);
-        let images = self.images;
+        let (images, core) = (self.images, self.core);
         let number = self.known.entry(key);
-        let number = *number.or_insert_with(|| block_number(images.at(line.start.0), key));
+        let number = *number.or_insert_with(|| block_number(images.at(core, line.start.0), key));
         let taken = match line.last.kind {
             InstructionKind::Other => Value::None,
             _ => Value::Flag(line.last.taken),
@@ -229,8 +231,8 @@ fn edges<S: Sink, const EXEC: bool>(
     };
     let images = rows.images;
     for edge in profile.code.edges() {
-        let [from_id, from_in_file] = in_file(images.at(edge.from.0), edge.from);
-        let [to_id, to_in_file] = in_file(images.at(edge.to.0), edge.to);
+        let [from_id, from_in_file] = in_file(images.at(track.core, edge.from.0), edge.from);
+        let [to_id, to_in_file] = in_file(images.at(track.core, edge.to.0), edge.to);
         rows.row(
             Table::Edges,
             &[
@@ -309,16 +311,18 @@ fn blocks(sink: &mut impl Sink, analysed: &Analysed<'_>, images: &Images<'_>) {
         let parts = profile.code.parts().into_iter();
         let parts = parts.map(|part| (part.range, part.last_at));
         for (line, last) in blocks.chain(parts) {
-            all.entry(block_key(&line)).or_insert((line, last, symbols));
+            let key = block_key(&line);
+            let image = images.at(track.core, line.start.0);
+            let found = all.entry((key, block_number(image, key)));
+            found.or_insert((line, last, symbols, image));
         }
     }
-    for (key, (line, last, symbols)) in all {
-        let image = images.at(line.start.0);
+    for ((_, number), (line, last, symbols, image)) in all {
         let function = symbols.and_then(|symbols| symbols.function(line.start.0));
         let kind = EdgeKind::of(&line.last).map_or(line.last.kind.name(), EdgeKind::name);
         let [build_id, start_in_file] = in_file(image, line.start);
         let values = [
-            Value::Number(block_number(image, key)),
+            Value::Number(number),
             image.map(|image| &*image.path).into(),
             build_id,
             Value::Address(line.start.0),

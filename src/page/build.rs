@@ -127,7 +127,7 @@ fn coverage(programs: &Programs, tracks: &[(Track, Profile, TrackListener)]) -> 
             .iter()
             .filter(|(track, ..)| symbols(programs, track).is_some_and(same));
         let codes: Vec<_> = codes.map(|(_, profile, _)| &profile.code).collect();
-        let found = profile::coverage(own, programs.images(), &codes);
+        let found = profile::coverage(own, &programs.images_of(track.core), &codes);
         for (name, file) in found.files {
             let known = all.files.entry(name).or_default();
             for (line, count) in file.lines {

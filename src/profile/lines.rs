@@ -57,7 +57,7 @@ pub struct BranchCoverage {
 }
 
 /// Returns what `codes` executed of the programs with these symbols. `images` are their files.
-pub fn coverage(symbols: &Symbols, images: &[Elf], codes: &[&ExecutedCode]) -> Coverage {
+pub fn coverage(symbols: &Symbols, images: &[&Elf], codes: &[&ExecutedCode]) -> Coverage {
     let mut found = Coverage::default();
     let spans: Vec<Spans> = codes.iter().map(|code| code.spans()).collect();
     let branches = branches(codes);
@@ -175,7 +175,7 @@ fn looped(symbols: &Symbols, codes: &[&ExecutedCode]) -> HashMap<u64, u64> {
 
 /// The conditional branches of a function, executed or not. Of A64 only: code of the other
 /// instruction sets has data in between that symbols need not mark.
-fn all_branches(images: &[Elf], extent: &std::ops::Range<u64>) -> Vec<Address> {
+fn all_branches(images: &[&Elf], extent: &std::ops::Range<u64>) -> Vec<Address> {
     let mut found = Vec::new();
     let image = images
         .iter()

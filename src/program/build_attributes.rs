@@ -14,15 +14,15 @@ const COMPATIBILITY: u64 = 32;
 /// mainline, v8.1-M mainline.
 const M_PROFILE: [u64; 6] = [11, 12, 13, 16, 17, 21];
 
-/// Returns whether the attributes name an M-profile architecture; `false` if they name none.
-pub fn is_m_profile(file: &object::File<'_>) -> bool {
+/// Returns whether the attributes name an M-profile architecture; `None` if they name no profile.
+pub fn is_m_profile(file: &object::File<'_>) -> Option<bool> {
     match file {
         object::File::Elf32(file) => of_file(file).unwrap_or_default(),
-        _ => false,
+        _ => None,
     }
 }
 
-fn of_file<E: FileHeader>(file: &ElfFile<'_, E>) -> object::Result<bool> {
+fn of_file<E: FileHeader>(file: &ElfFile<'_, E>) -> object::Result<Option<bool>> {
     let (endian, data) = (file.endian(), file.data());
     let mut sections = file.elf_section_table().iter();
     if let Some(section) = sections.find(|s| s.sh_type(endian) == SHT_ARM_ATTRIBUTES) {
@@ -40,11 +40,12 @@ fn of_file<E: FileHeader>(file: &ElfFile<'_, E>) -> object::Result<bool> {
                 while let Some(tag) = attributes.read_tag()? {
                     match tag {
                         CPU_ARCH if M_PROFILE.contains(&attributes.read_integer()?) => {
-                            return Ok(true);
+                            return Ok(Some(true));
                         }
                         CPU_ARCH => {}
                         CPU_ARCH_PROFILE => {
-                            return Ok(attributes.read_integer()? == u64::from(b'M'));
+                            let profile = attributes.read_integer()?;
+                            return Ok((profile != 0).then_some(profile == u64::from(b'M')));
                         }
                         COMPATIBILITY => {
                             attributes.read_integer()?;
@@ -62,5 +63,5 @@ fn of_file<E: FileHeader>(file: &ElfFile<'_, E>) -> object::Result<bool> {
             }
         }
     }
-    Ok(false)
+    Ok(None)
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSegment};
 
 use super::build_attributes;
+use crate::arch::Architecture;
 pub use crate::arch::Machine;
 use crate::mapped::{self, Mapped};
 
@@ -69,8 +70,8 @@ pub struct Elf {
     /// The offset of the load address from the addresses in the file: not 0 for a
     /// position-independent program.
     pub offset: u64,
-    /// Whether its build attributes name an M-profile architecture.
-    pub m_profile: bool,
+    /// Whether its build attributes name an M-profile architecture, if they name a profile.
+    pub m_profile: Option<bool>,
     bytes: Mapped,
 }
 
@@ -140,6 +141,15 @@ impl Elf {
             m_profile,
             bytes,
         })
+    }
+
+    /// Whether it may run in a state of this architecture.
+    pub fn fits(&self, architecture: Architecture) -> bool {
+        let m_profile = match architecture {
+            Architecture::MProfile => true,
+            Architecture::AArch64 | Architecture::AArch32 => false,
+        };
+        self.machine == architecture.machine() && self.m_profile.is_none_or(|own| own == m_profile)
     }
 
     /// The program as loaded, `offset` bytes after the addresses in the file.

@@ -323,7 +323,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             .iter()
             .map(|core| (&*core.memory, core.space.space))
             .collect();
-        let programs = Program::of_cores(loaded, &named, architecture.machine(), &memories);
+        let programs = Program::of_cores(loaded, &named, architecture, &memories);
         if options.elf_memory {
             for core in &mut cores {
                 core.add_programs(programs.iter());

@@ -12,8 +12,8 @@ use super::model::{OtherSection, Snapshot};
 use super::note::ProgramNote;
 use super::recorded::Recorded;
 use super::{OpenSnapshot, paths};
-use crate::arch::Space;
-use crate::program::elf::{Comparison, Elf, Machine, Segment};
+use crate::arch::{Architecture, Space};
+use crate::program::elf::{Comparison, Elf, Segment};
 use crate::quantity::Address;
 use object::{Object, ObjectSymbol};
 
@@ -64,14 +64,14 @@ impl Program {
     }
 
     /// The ELF file of a snapshot's directory, dump files included, that best matches memory.
-    fn find(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Option<Self> {
+    fn find(loaded: &OpenSnapshot, architecture: Architecture, memories: &[Seen]) -> Option<Self> {
         // One limit for all candidates: many files and many dumps must not all be compared
         // pairwise.
         let mut left = lookups(memories);
         let elfs = loaded
             .elf_files()
             .iter()
-            .filter(|elf| elf.machine == machine);
+            .filter(|elf| elf.fits(architecture));
         let found = elfs.filter_map(|elf| {
             let program = Self::compared(elf.clone(), memories, false, &mut left);
             program.comparison.matches().then_some(program)
@@ -81,18 +81,26 @@ impl Program {
     }
 
     /// The program recorded in snapshot.ini, or else the one found by its contents.
-    pub fn of_snapshot(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Option<Self> {
-        let all = Self::all_of_snapshot(loaded, machine, memories);
+    pub fn of_snapshot(
+        loaded: &OpenSnapshot,
+        architecture: Architecture,
+        memories: &[Seen],
+    ) -> Option<Self> {
+        let all = Self::all_of_snapshot(loaded, architecture, memories);
         all.into_iter().next()
     }
 
     /// The programs recorded in snapshot.ini, or else the one found by its contents.
-    fn all_of_snapshot(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Vec<Self> {
+    fn all_of_snapshot(
+        loaded: &OpenSnapshot,
+        architecture: Architecture,
+        memories: &[Seen],
+    ) -> Vec<Self> {
         let recorded = Recorded::all(&loaded.snapshot).into_iter();
         let recorded: Vec<Self> = recorded
             .filter_map(|recorded| {
                 let elf = open(&recorded, loaded)?;
-                (elf.machine == machine).then(|| Self {
+                (elf.fits(architecture)).then(|| Self {
                     names_only: recorded.names_only,
                     ..Self::new(elf, memories, false)
                 })
@@ -101,22 +109,22 @@ impl Program {
         if !recorded.is_empty() {
             return recorded;
         }
-        let found = Self::find(loaded, machine, memories);
+        let found = Self::find(loaded, architecture, memories);
         found.into_iter().collect()
     }
 
-    /// The programs for cores of one machine: the ones named by the user, or else the snapshot's
+    /// The programs for cores of one architecture: the ones named by the user, or else the snapshot's
     /// own.
     pub fn of_cores(
         loaded: &OpenSnapshot,
         named: &[Elf],
-        machine: Machine,
+        architecture: Architecture,
         memories: &[Seen],
     ) -> Vec<Self> {
         if named.is_empty() {
-            return Self::all_of_snapshot(loaded, machine, memories);
+            return Self::all_of_snapshot(loaded, architecture, memories);
         }
-        let fitting = named.iter().filter(|elf| elf.machine == machine);
+        let fitting = named.iter().filter(|elf| elf.fits(architecture));
         let mut programs: Vec<Self> = Vec::new();
         let mut has_kernel = false;
         for elf in fitting {
@@ -125,7 +133,7 @@ impl Program {
             let elf = elf.clone().moved(moved.unwrap_or(0));
             programs.push(Self::new(elf, memories, true));
         }
-        // A- and M-profile share a machine: the program that matches memory comes first.
+        // A file need not name its profile: the program that matches memory comes first.
         programs.sort_by_key(|program| !program.comparison.matches());
         if !programs.is_empty() {
             // A program of a kernel whose names are recorded. Its own program replaces the first ones;
@@ -134,7 +142,7 @@ impl Program {
             let recorded = recorded.skip(usize::from(has_kernel));
             let recorded = recorded.filter(|recorded| recorded.names_only);
             programs.extend(recorded.filter_map(|recorded| {
-                let elf = open(&recorded, loaded).filter(|elf| elf.machine == machine)?;
+                let elf = open(&recorded, loaded).filter(|elf| elf.fits(architecture))?;
                 Some(Self {
                     names_only: true,
                     ..Self::new(elf, memories, false)
@@ -326,7 +334,7 @@ mod tests {
 
     fn program(loaded: &OpenSnapshot) -> Option<Program> {
         let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
-        Program::of_snapshot(loaded, Machine::AArch64, &[(&memory, Space::Any)])
+        Program::of_snapshot(loaded, Architecture::AArch64, &[(&memory, Space::Any)])
     }
 
     #[test]
@@ -349,7 +357,7 @@ mod tests {
         let mut seen: Vec<Seen> = memories.iter().map(|memory| (memory, Space::Any)).collect();
         assert_eq!(seen.len(), 2);
         for _ in 0..2 {
-            let found = Program::of_snapshot(&loaded, Machine::AArch64, &seen);
+            let found = Program::of_snapshot(&loaded, Architecture::AArch64, &seen);
             assert!(found.unwrap().comparison.matches());
             seen.reverse();
         }
@@ -408,7 +416,7 @@ mod tests {
         let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
         let of = |elf: Elf| {
             let seen = [(&memory, Space::Any)];
-            let programs = Program::of_cores(&loaded, &[elf], Machine::AArch64, &seen);
+            let programs = Program::of_cores(&loaded, &[elf], Architecture::AArch64, &seen);
             let programs = programs.iter();
             let found = programs.map(|program| (program.elf.offset, program.names_only));
             found.collect::<Vec<_>>()

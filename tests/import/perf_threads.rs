@@ -5,8 +5,8 @@ use crate::perf_generated::{
     ETMV4, PROGRAM, at, etmv4, executed, expected, frames, process, recorded,
 };
 use crate::support::gdb::testdata;
+use armsnap::arch::Architecture;
 use armsnap::import::{Options, perf};
-use armsnap::program::elf::Machine;
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::program::Program;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn names_of_mapped_files_are_harmless() {
     let input = Path::new("perf.data");
     let imported = perf::import_bytes(input, file.file().into(), &options).unwrap();
     let loaded = imported.open(input, &OpenOptions::default()).unwrap();
-    let program = Program::of_snapshot(&loaded, Machine::AArch64, &[]).unwrap();
+    let program = Program::of_snapshot(&loaded, Architecture::AArch64, &[]).unwrap();
     assert_eq!(program.elf.path, Path::new("images/x_shell_true_echo_.so"));
 }
 

@@ -169,8 +169,7 @@ fn program_notes(
     let device = &loaded.snapshot.devices[index];
     let mut memory = CoreMemory::new(loaded, device);
     memory.translate(loaded, index);
-    let machine = file.architecture().machine();
-    let program = Program::of_snapshot(loaded, machine, &[(&memory, space)]);
+    let program = Program::of_snapshot(loaded, file.architecture(), &[(&memory, space)]);
     let mut notes = Vec::new();
     if let Some(program) = program {
         notes = program.notes().iter().map(ToString::to_string).collect();
