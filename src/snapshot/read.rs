@@ -239,6 +239,17 @@ struct Reader<'a> {
     notes: Vec<Note>,
 }
 
+/// Why an .ini file cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum IniError {
+    /// Its path is rejected, or it cannot be read.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// It is larger than [`LARGEST_INI`].
+    #[error("{0} bytes: too large for an .ini file")]
+    TooLarge(u64),
+}
+
 /// A parsed file and its path, for places.
 struct Ini {
     file: PathBuf,
@@ -279,12 +290,12 @@ impl Reader<'_> {
         self.note(place, Severity::Warning, section, text);
     }
 
-    fn ini(&mut self, written: &str) -> Result<Ini, String> {
-        let length = self.files.length(written).map_err(|e| e.to_string())?;
+    fn ini(&mut self, written: &str) -> Result<Ini, IniError> {
+        let length = self.files.length(written)?;
         if length > LARGEST_INI {
-            return Err(format!("{length} bytes: too large for an .ini file"));
+            return Err(IniError::TooLarge(length));
         }
-        let bytes = self.files.bytes(written).map_err(|e| e.to_string())?;
+        let bytes = self.files.bytes(written)?;
         let (document, odd) = ini::parse(&bytes);
         let file = PathBuf::from(paths::normal(written).unwrap_or_else(|| written.to_owned()));
         let ini = Ini { file, document };
@@ -327,12 +338,12 @@ impl Reader<'_> {
     }
 
     fn snapshot(&mut self, entry: &str) -> Result<Snapshot, Error> {
-        let ini = self.ini(entry).map_err(|text| Error {
+        let ini = self.ini(entry).map_err(|error| Error {
             place: FileLine {
                 file: entry.into(),
                 line: 0,
             },
-            text,
+            text: error.to_string(),
         })?;
         let mut out = Snapshot {
             other_sections: other_sections(&ini, |name| {
