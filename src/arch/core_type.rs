@@ -57,7 +57,7 @@ impl CoreType {
         }
         if let Some(number) = number("cortexr") {
             return Some(match number {
-                82 => Self::both(Profile::R, 8),
+                82 => Self::new(AArch64, Profile::R, 8),
                 52 => Self::new(AArch32, Profile::R, 8),
                 _ => Self::new(AArch32, Profile::R, 7),
             });
@@ -66,6 +66,7 @@ impl CoreType {
             return Some(match number {
                 5 | 7 | 8 | 9 | 12 | 15 | 17 => Self::new(AArch32, Profile::A, 7),
                 32 => Self::new(AArch32, Profile::A, 8),
+                34 | 65 => Self::new(AArch64, Profile::A, 8),
                 _ => Self::both(Profile::A, 8),
             });
         }
@@ -193,7 +194,8 @@ mod tests {
             ("cortex_a710", AArch64, true),
             ("Neoverse-N1", AArch64, true),
             ("ARMv8.2-A", AArch64, true),
-            ("Cortex-R82", AArch64, true),
+            ("Cortex-R82", AArch64, false),
+            ("Cortex-A65AE", AArch64, false),
             ("ARM-AA64", AArch64, false),
             ("ARM Cortex-A9", AArch32, false),
             ("Cortex-A9_0", AArch32, false),

@@ -175,6 +175,15 @@ impl Arguments {
                  a program of the cores",
             );
         }
+        let is_directory = match self.format {
+            Ctf => true,
+            #[cfg(feature = "parquet")]
+            Format::Parquet => true,
+            _ => false,
+        };
+        if is_directory && self.output == Path::new("-") {
+            return wrong("-o -: ctf and parquet are directories; name one with -o DIRECTORY");
+        }
         Ok(())
     }
 

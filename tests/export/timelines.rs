@@ -257,6 +257,11 @@ fn options_of_other_formats_are_refused() {
         assert!(said(&output).starts_with(name), "{}", said(&output));
         assert!(output.stdout.is_empty());
     }
+    for format in ["ctf", "parquet"] {
+        let output = armsnap(&["export", arg(&snapshot), "--as", format, "-o-"]);
+        assert_eq!(output.status.code(), Some(2), "{format}");
+        assert!(said(&output).starts_with("-o -: "), "{}", said(&output));
+    }
 }
 
 #[test]
