@@ -114,7 +114,7 @@ impl<'o> Cores<'o> {
 
     fn device(&self, protocol: Option<Protocol>, like: Option<&Device>) -> Device {
         let program = self.program.as_ref();
-        let is_micro = program.is_some_and(|program| program.m_profile);
+        let is_micro = program.is_some_and(|program| program.m_profile == Some(true));
         let assumed = match protocol {
             Some(Protocol::Itm) => "ARMv7-M",
             _ if is_micro || self.options.mtb.is_some() => "ARMv7-M",
