@@ -67,13 +67,14 @@ fn panicked(traces: &str) -> (String, Vec<String>) {
     panic!("{traces}");
 }
 
-/// Asserts that a processor was interrupted to stop, whether the panic found it idle or in a thread
-/// of the kernel, and that its frames go down to the first.
+/// Asserts that a processor was interrupted to stop, or still waits for that interrupt, whether the panic
+/// found it idle or in a thread of the kernel, and that its frames go down to the first.
 fn assert_stopped(traces: &str) {
     let threads = frames_by_thread(traces);
     let has = |frames: &[String], name: &str| frames.iter().any(|frame| frame == name);
     let mut stopped = threads.iter().map(|(_, frames)| frames);
-    let stopped = stopped.find(|frames| has(frames, "local_cpu_stop"));
+    let stops = ["local_cpu_stop", "cpu_do_idle"];
+    let stopped = stopped.find(|frames| stops.iter().any(|name| has(frames, name)));
     let stopped = stopped.unwrap_or_else(|| panic!("{traces}"));
     let idle = ["arch_cpu_idle", "cpu_startup_entry"];
     let in_thread = stopped.last().unwrap() == "ret_from_fork";
