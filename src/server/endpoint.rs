@@ -169,7 +169,7 @@ impl Endpoint {
         self.described_cores().block()
     }
 
-    /// Returns the thread that clients are told has stopped: the one that ended the recording, if that
+    /// Returns the thread reported to clients as stopped: the one that ended the recording, if that
     /// is known, or else the first.
     pub(super) fn stopped_thread(&self) -> Tid {
         let stopped = Recording::of(&self.loaded.snapshot).stopped;

@@ -16,7 +16,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// A client has connected, and is told that this thread has stopped.
+    /// A client has connected, and this thread is reported to it as stopped.
     pub fn new(thread: Tid) -> Self {
         Self {
             read: thread,
