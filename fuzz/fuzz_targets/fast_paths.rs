@@ -215,7 +215,9 @@ fuzz_target!(|bytes: &[u8]| {
     let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
     let (capture, _) = Capture::open(&loaded);
     for buffer in &capture.buffers {
-        let source = &buffer.sources[0];
+        let Some(source) = buffer.sources.first() else {
+            continue;
+        };
         let decoded = |path: Path| {
             let decoder = source.config.visit(Make(Image(Some(&memory)), path));
             let mut decoders = vec![(source.trace_id, decoder.unwrap())];

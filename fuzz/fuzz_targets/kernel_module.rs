@@ -23,7 +23,11 @@ fuzz_target!(|bytes: &[u8]| {
     for symbols in kallsyms.modules.values() {
         placement.correct(&module, symbols);
     }
-    assert!(module.exported(&placement).all(|(name, _)| !name.contains('\0')));
+    assert!(
+        module
+            .exported(&placement)
+            .all(|(name, _)| !name.contains('\0'))
+    );
     // Names of any length: each leads somewhere, far or near.
     let symbol = |name: &str| (name.len() % 3 != 0).then_some(FIRST ^ ((name.len() as u64) << 24));
     let linked = module.link(&placement, &symbol);

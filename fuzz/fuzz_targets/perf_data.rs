@@ -11,6 +11,8 @@ fuzz_target!(|data: &[u8]| {
     let name = Path::new("perf.data");
     let bytes = data.to_vec().into();
     if let Ok(imported) = perf::import_bytes(name, bytes, &Options::default()) {
-        imported.open(name, &OpenOptions::default()).expect("what is imported can be opened");
+        imported
+            .open(name, &OpenOptions::default())
+            .expect("what is imported can be opened");
     }
 });

@@ -11,6 +11,8 @@ fuzz_target!(|data: &[u8]| {
     let name = Path::new("dump");
     let bytes = data.to_vec().into();
     if let Ok(imported) = zephyr::import_bytes(name, bytes, &Options::default()) {
-        imported.open(name, &OpenOptions::default()).expect("what is imported can be opened");
+        imported
+            .open(name, &OpenOptions::default())
+            .expect("what is imported can be opened");
     }
 });
