@@ -9,6 +9,7 @@
 
 mod clock;
 mod code;
+mod counting;
 mod course;
 mod functions;
 mod latency;
@@ -21,6 +22,7 @@ mod run;
 mod runs;
 pub mod shards;
 mod stack;
+mod tally;
 mod tree;
 mod window;
 
@@ -35,6 +37,8 @@ pub use latency::{ExceptionStatistics, Exceptions, Spread};
 pub use lines::{BranchCoverage, Coverage, FileCoverage, FunctionCoverage, coverage};
 pub use note::Note;
 pub use run::{Options, Profile, Totals, Track, profile, tracks};
-pub use stack::{Call, CallKind, CodeOnly, Ended, GapSeen, LinesOfCalls, Listener, Nothing};
+pub use stack::{
+    BlocksOnly, Call, CallKind, CodeOnly, Ended, GapSeen, LinesOfCalls, Listener, Nothing,
+};
 pub use tree::{LineKey, Node, NodeId, Tree};
 pub use window::{Bound, Window};

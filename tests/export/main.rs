@@ -4,6 +4,7 @@
 mod support;
 
 mod agreement;
+mod blocks;
 mod common;
 mod inlined;
 mod lcov;

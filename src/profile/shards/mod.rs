@@ -21,3 +21,4 @@ pub(super) use piece::Step;
 pub(super) use piece::{Advance, What};
 pub use piece::{Line, Piece, Straight};
 pub use plan::{Plan, Planned, decode_shard};
+pub(super) use recorder::Recorder;

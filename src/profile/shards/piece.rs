@@ -2,6 +2,7 @@
 
 use super::super::clock::Moment;
 use super::super::code::BlockCount;
+use crate::decode::parts::Output;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::{Gap, QRange, Range};
 use crate::quantity::BufferOffset;
@@ -34,6 +35,12 @@ pub struct Piece {
     /// was decoded where the shards are joined.
     #[serde(skip)]
     pub from: Option<(u32, u64)>,
+}
+
+impl Output for Piece {
+    fn bytes(&self) -> usize {
+        self.blocks.len() * size_of::<BlockCount>() + self.steps.len() * size_of::<Step>()
+    }
 }
 
 /// What is executed between two steps.

@@ -31,11 +31,14 @@ struct Known {
 /// from the one before it: its own function. So a step is recorded for each block up to
 /// such a one, and again from the next call, return, exception, gap or other function on. More steps than
 /// a course needs change nothing.
-pub(super) struct Recorder<'a> {
+pub(in super::super) struct Recorder<'a> {
     image: Image<'a>,
     symbols: Option<&'a Symbols>,
     /// Whether straight lines are wanted.
     lines: bool,
+    /// Whether neither calls nor edges are wanted: a step is recorded after a gap or an exception
+    /// only.
+    blocks_only: bool,
     context: Option<Context>,
     piece: Piece,
     /// The number of the piece.
@@ -58,6 +61,7 @@ impl<'a> Recorder<'a> {
             image,
             symbols,
             lines,
+            blocks_only: false,
             context: None,
             piece: Piece::default(),
             number: 1,
@@ -66,6 +70,43 @@ impl<'a> Recorder<'a> {
             since: Advance::default(),
             armed: true,
             function: 0,
+        }
+    }
+
+    /// Same as [`Self::new`], for courses that want neither calls nor edges.
+    pub fn of_blocks(image: Image<'a>, symbols: Option<&'a Symbols>) -> Self {
+        Self {
+            blocks_only: true,
+            ..Self::new(image, symbols, false)
+        }
+    }
+
+    /// Whether the next block is a step, whatever it is.
+    #[inline]
+    pub fn is_armed(&self) -> bool {
+        self.armed
+    }
+
+    /// A number of instructions is executed in blocks whose number comes later ([`Self::count`]).
+    #[inline]
+    pub fn pass(&mut self, at: BufferOffset, instructions: u32) {
+        self.moment.at = at;
+        self.moment.instructions += u64::from(instructions);
+        self.since.instructions += u64::from(instructions);
+    }
+
+    /// Returns the place of a block in the piece, for [`Self::count`].
+    pub fn place(&mut self, blocks: &Blocks, id: BlockId) -> u32 {
+        self.enter(blocks, id).0.place
+    }
+
+    /// Counts executions of a block of the piece.
+    pub fn count(&mut self, place: u32, taken: bool, count: u64) {
+        self.piece.lines += count;
+        let block = &mut self.piece.blocks[place as usize];
+        match taken {
+            true => block.taken += count,
+            false => block.not_taken += count,
         }
     }
 
@@ -183,14 +224,14 @@ impl FlowSink for Recorder<'_> {
             true => count.taken += 1,
             false => count.not_taken += 1,
         }
-        let leaves = taken && known.leaves;
+        let leaves = !self.blocks_only && taken && known.leaves;
         let elsewhere = known.function != 0 && known.function != self.function;
         // The function of code without symbols is that which executes it first.
         let owned = new && known.function == 0;
         let instructions = u64::from(known.count.instructions);
         self.moment.instructions += instructions;
         add(&mut self.moment.cycles, cycles);
-        if !(self.armed || leaves || elsewhere || owned) {
+        if !(self.armed || leaves || !self.blocks_only && (elsewhere || owned)) {
             self.since.instructions += instructions;
             add(&mut self.since.cycles, cycles);
             return;
