@@ -168,6 +168,25 @@ fn all_versions_of_the_trace_units_block() {
     }
 }
 
+#[test]
+fn several_blocks_of_a_cpu_are_one_source() {
+    let expected = expected("etmv4", 0x10);
+    let trace = frames(&[(0x12, &recorded("etmv4", 0x10))]);
+    for with_records in [false, true] {
+        let mut file = process();
+        file.info(1, &[1, 0, 1, 1].map(|cpu| (ETMV4, cpu, etmv4(0x11 + cpu))));
+        if with_records {
+            file.hardware_id(0x12, at(100, 3, 1));
+        }
+        file.trace(0, 1, 0, &trace);
+        file.aux(0, trace.len() as u64, 0, at(100, 5, 1));
+        let (found, said) = executed(&file.file(), "prog-100", &[]);
+        assert_eq!(found, expected, "{said}");
+        let says = "AUXTRACE_INFO has several trace units of CPU 1: the first one is used";
+        assert_eq!(said.matches(says).count(), 1, "{said}");
+    }
+}
+
 /// A recording with a record of each kind, as a file and piped.
 pub fn every_record() -> (Vec<u8>, Vec<u8>) {
     let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);

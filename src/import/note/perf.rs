@@ -131,6 +131,11 @@ pub enum PerfNote {
     },
     /// Timestamps of some CPUs may not be those of the virtual counter.
     OtherClocks,
+    /// AUXTRACE_INFO has several blocks of one CPU.
+    RepeatedUnits {
+        /// The CPUs.
+        cpus: BTreeSet<u32>,
+    },
     /// Two CPUs have one trace ID.
     SharedTraceId {
         /// The trace ID.
@@ -330,6 +335,11 @@ impl fmt::Display for PerfNote {
             Self::OtherClocks => f.write_str(
                 "the recording does not say of all CPUs that their timestamps are those of the \
                  virtual counter: these are not converted to perf's clock",
+            ),
+            Self::RepeatedUnits { cpus } => write!(
+                f,
+                "AUXTRACE_INFO has several trace units of CPU {}: the first one is used",
+                list(cpus)
             ),
             Self::SharedTraceId {
                 trace_id,

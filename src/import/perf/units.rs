@@ -34,7 +34,14 @@ impl<'a> Units<'a> {
             by_sink: BTreeMap::new(),
             sinks: BTreeMap::new(),
         };
+        let mut cpus = BTreeSet::new();
+        let (units, repeated): (Vec<&Unit>, Vec<&Unit>) =
+            info.units.iter().partition(|unit| cpus.insert(unit.cpu));
         let mut notes = Vec::new();
+        if !repeated.is_empty() {
+            let cpus = repeated.iter().map(|unit| unit.cpu).collect();
+            notes.push(PerfNote::RepeatedUnits { cpus });
+        }
         for id in ids {
             let known = out.by_sink.entry(id.sink).or_default();
             if let Some(&(cpu, _)) = known.iter().find(|(_, other)| *other == id.trace_id) {
@@ -52,7 +59,7 @@ impl<'a> Units<'a> {
             return (out, notes);
         }
         let mut unused = 0;
-        for unit in &info.units {
+        for unit in units {
             match unit.trace_id() {
                 Some(id) => out.by_sink.entry(None).or_default().push((unit.cpu, id)),
                 None => unused += 1,
@@ -64,7 +71,7 @@ impl<'a> Units<'a> {
         (out, notes)
     }
 
-    /// The unit of a CPU.
+    /// The unit of a CPU: its first block.
     fn of_cpu(&self, cpu: u32) -> Option<&'a Unit> {
         self.info.units.iter().find(|unit| unit.cpu == cpu)
     }
