@@ -1,7 +1,7 @@
 //! Raw buffers: how they are formatted is found out, and what is known of the trace units is used.
 
 use crate::capture;
-use crate::perf_generated::listed as decode;
+use crate::perf_generated::{frames, listed as decode, recorded};
 use crate::support::gdb::{armsnap, run, testdata, text};
 use armsnap::formatter::FSYNC;
 use serde_json::Value;
@@ -277,6 +277,86 @@ fn trace_is_found_behind_other_memory() {
         1,
         "of each word of 32 bits are reversed",
     );
+}
+
+/// A source's recorded trace, repeated up to a length.
+fn long(name: &str, length: usize) -> Vec<u8> {
+    recorded(name, 0x10)
+        .into_iter()
+        .cycle()
+        .take(length)
+        .collect()
+}
+
+#[test]
+fn frames_of_a_wrapped_ring_need_no_id() {
+    let options = ["--level", "packets"];
+    for name in ["etmv4", "ptm"] {
+        let scratch = tempfile::tempdir().unwrap();
+        let (ring, plain) = (
+            scratch.path().join("ring.bin"),
+            scratch.path().join("plain.bin"),
+        );
+        let written = scratch.path().join("snapshot");
+        let frames = frames(&[(0x10, &long(name, 40_000))]);
+        // The ID is in the first of the frames alone, and at the end.
+        let kept = &frames[1600..32_000];
+        fs::write(&ring, kept).unwrap();
+        let payload: Vec<u8> = kept
+            .chunks(16)
+            .flat_map(|frame| {
+                let low = |at: usize| match at % 2 {
+                    0 => frame[15] >> (at / 2) & 1,
+                    _ => 0,
+                };
+                let bytes = (0..15).map(move |at| frame[at] | low(at));
+                bytes.collect::<Vec<u8>>()
+            })
+            .collect();
+        fs::write(&plain, payload).unwrap();
+        let ring = ring.to_str().unwrap();
+        let said = import(&["--raw", ring], &written);
+        assert!(
+            said.contains("the first ones without a trace ID")
+                && said.contains(&name.to_uppercase().replace("ETMV", "ETMv")),
+            "{said}"
+        );
+        let found = anonymous(decode(&written, &options), false);
+        let expected = scratch.path().join("expected");
+        import(&["--raw", plain.to_str().unwrap()], &expected);
+        assert!(found.len() > 1000, "{}", found.len());
+        assert_eq!(found, anonymous(decode(&expected, &options), false));
+        // With a unit's registers, the trace is that of the unit.
+        let id = if name == "ptm" {
+            "ETMTRACEIDR=0x33"
+        } else {
+            "TRCTRACEIDR=0x33"
+        };
+        let said = import(&["--force", "--raw", ring, "--register", id], &written);
+        assert!(said.contains("the first ones without a trace ID"), "{said}");
+        let found = decode(&written, &["--level", "elements"]);
+        let is_unit = |element: &Value| element["trace_id"] == 0x33;
+        assert!(found.iter().all(is_unit), "{:?}", found[0]);
+    }
+}
+
+#[test]
+fn a_source_that_starts_late_is_found() {
+    let scratch = tempfile::tempdir().unwrap();
+    let buffer = scratch.path().join("buffer.bin");
+    let (first, second) = (long("etmv4", 3 << 20), long("ptm", 300_000));
+    fs::write(
+        &buffer,
+        frames(&[(0x10, &first), (0x15, &second), (0x10, &first)]),
+    )
+    .unwrap();
+    let path = buffer.to_str().unwrap();
+    let written = scratch.path().join("snapshot");
+    let said = import(&["--raw", path], &written);
+    let says = "formatter frames: trace ID 0x10, ETMv4, trace ID 0x15, PTM";
+    assert!(said.contains(says), "{said}");
+    let info = text(&run(armsnap().arg("info").arg(written)));
+    assert!(info.contains("PTM_15"), "{info}");
 }
 
 #[test]

@@ -72,7 +72,12 @@ impl fmt::Display for RawNote {
                 frames,
                 sources,
             } => {
+                let has_ids = sources.iter().all(|source| source.trace_id.is_some());
                 let how = match frames {
+                    Some(FrameKind::Memory) if !has_ids => {
+                        "formatter frames, the first ones without a trace ID, as a ring that \
+                         wrapped holds them: taken for one source"
+                    }
                     Some(FrameKind::Memory) => "formatter frames",
                     Some(FrameKind::Dstream) => "formatter frames as a DSTREAM stores them",
                     Some(_) => "a trace port's stream of formatter frames",

@@ -58,19 +58,35 @@ pub struct Form {
 /// Determines the form of a buffer; `known` are the units that may be in it. `None` if nothing in it
 /// is trace.
 ///
-/// What is before the first byte that is not zero was never written. Further places are examined if
-/// there is no trace, as memory around a trace buffer may have been dumped, too.
+/// Further places are examined if there is no trace, as memory around a trace buffer may have been
+/// dumped, too. A formatter need not repeat its ID, so that a ring may hold frames without one.
 pub fn form(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
-    let written = bytes.iter().position(|&byte| byte != 0)?;
+    let find = |form_at: fn(&[u8], &[Unit], Core) -> Option<Form>| {
+        places(bytes).find_map(|place| form_at(examined(bytes, place), known, core))
+    };
+    find(form_at).or_else(|| find(without_id))
+}
+
+/// The places of a buffer that are examined.
+///
+/// What is before the first byte that is not zero was never written.
+fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let written = bytes.iter().position(|&byte| byte != 0);
     // The zeros right before it may be those of a synchronisation packet.
-    let written = written.saturating_sub(FRAME);
-    let bytes = &bytes[written - written % FRAME..];
-    let step = (bytes.len() / PLACES).max(EXAMINED);
-    let step = step.next_multiple_of(FRAME);
-    let places = (0..bytes.len()).step_by(step);
-    places
-        .take(PLACES)
-        .find_map(|place| form_at(&bytes[place..], known, core))
+    let first = written.unwrap_or(bytes.len()).saturating_sub(FRAME);
+    let first = first - first % FRAME;
+    let step = (bytes.len() - first) / PLACES;
+    let step = step.max(EXAMINED).next_multiple_of(FRAME);
+    let end = if written.is_some() {
+        bytes.len()
+    } else {
+        first
+    };
+    (first..end).step_by(step).take(PLACES)
+}
+
+fn examined(bytes: &[u8], place: usize) -> &[u8] {
+    &bytes[place..(place + EXAMINED).min(bytes.len())]
 }
 
 /// Whether a buffer without trace has some if the bytes of each word of 32 bits are reversed.
@@ -82,7 +98,6 @@ pub fn is_reversed(bytes: &[u8], known: &[Unit], core: Core) -> bool {
 }
 
 fn form_at(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
-    let bytes = &bytes[..bytes.len().min(EXAMINED)];
     let kinds = [
         Some(FrameKind::Memory),
         Some(FrameKind::Tpiu),
@@ -98,6 +113,22 @@ fn form_at(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
             false => best,
         })?;
     (best.score > 0).then_some(best)
+}
+
+/// The form of frames in which no ID is.
+fn without_id(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
+    if Deformatter::last_id(bytes).is_some() {
+        return None;
+    }
+    let mut demux = Demux::new();
+    let mut frames = Deformatter::within(FrameKind::Memory, Some(UNFORMATTED));
+    frames.feed(BufferOffset(0), bytes, true, &mut demux);
+    let (found, score) = source(&demux, UNFORMATTED, false, known, core);
+    (score > 0).then(|| Form {
+        frames: Some(FrameKind::Memory),
+        found: vec![found],
+        score,
+    })
 }
 
 fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], core: Core) -> Form {
@@ -173,14 +204,52 @@ fn source(
 }
 
 impl Form {
-    /// Adds the sources of a trace port that begin after the examined bytes, and returns the bytes of
-    /// each source.
+    /// Adds the sources that begin after the examined bytes. Returns the bytes of each source, unless
+    /// the buffer can be read as it is.
     pub fn later(&mut self, bytes: &Mapped, known: &[Unit], core: Core) -> Vec<Vec<u8>> {
-        if self.frames != Some(FrameKind::Tpiu) {
-            return Vec::new();
+        let deformatter = match self.frames {
+            Some(FrameKind::Tpiu) => Deformatter::new(FrameKind::Tpiu),
+            Some(kind) if self.has_id() => {
+                self.at_places(kind, bytes, known, core);
+                return Vec::new();
+            }
+            Some(kind) => Deformatter::within(kind, Some(UNFORMATTED)),
+            None => return Vec::new(),
+        };
+        self.streams(deformatter, bytes, known, core)
+    }
+
+    fn has_id(&self) -> bool {
+        self.found.iter().all(|found| found.id.is_some())
+    }
+
+    /// Adds the sources at further places of the buffer.
+    fn at_places(&mut self, kind: FrameKind, bytes: &Mapped, known: &[Unit], core: Core) {
+        for place in places(bytes).skip(1) {
+            let examined = examined(bytes, place);
+            let mut demux = Demux::new();
+            Deformatter::new(kind).feed(BufferOffset(0), examined, true, &mut demux);
+            for id in demux.ids() {
+                if is_special(id) || self.found.iter().any(|found| found.id == Some(id.0)) {
+                    continue;
+                }
+                // What is no trace may be memory behind the buffer.
+                let (found, _) = source(&demux, id, true, known, core);
+                self.found.extend(found.protocol.map(|_| found));
+            }
+            bytes.release(place..place + examined.len());
         }
+        self.found.sort_by_key(|found| found.id);
+    }
+
+    fn streams(
+        &mut self,
+        mut frames: Deformatter,
+        bytes: &Mapped,
+        known: &[Unit],
+        core: Core,
+    ) -> Vec<Vec<u8>> {
         let mut demux = Demux::new();
-        let mut frames = Deformatter::new(FrameKind::Tpiu);
         let mut sources: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
         let mut at = 0;
         while at < bytes.len() {
@@ -195,8 +264,9 @@ impl Form {
             bytes.release(at..at + piece.len());
             at += piece.len();
         }
+        let number = |found: &Found| found.id.unwrap_or(UNFORMATTED.0);
         for (&id, bytes) in &sources {
-            if self.found.iter().all(|found| found.id != Some(id)) {
+            if self.found.iter().all(|found| number(found) != id) {
                 let mut demux = Demux::new();
                 let examined = &bytes[..bytes.len().min(EXAMINED)];
                 demux.unformatted(TraceId(id), BufferOffset(0), examined);
@@ -208,12 +278,8 @@ impl Form {
             }
         }
         self.found.sort_by_key(|found| found.id);
-        let of = |found: &Found| sources.remove(&found.id?);
-        self.found
-            .iter()
-            .map(of)
-            .map(Option::unwrap_or_default)
-            .collect()
+        let of = |found: &Found| sources.remove(&number(found)).unwrap_or_default();
+        self.found.iter().map(of).collect()
     }
 }
 

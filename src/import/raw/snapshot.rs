@@ -141,11 +141,14 @@ impl<'o> RawSnapshot<'o> {
         self.out.notes.push(found.into());
         let base = plain(&path.file_stem().unwrap_or_default().to_string_lossy());
         match form.frames {
-            // Snapshots have no format for the stream of a trace port, so that each source has a
-            // buffer of its own.
-            Some(FrameKind::Tpiu) => {
+            // Snapshots have no format for the stream of a trace port, nor for frames without an ID,
+            // so that each source has a buffer of its own.
+            Some(_) if !streams.is_empty() => {
                 for (bytes, found) in streams.into_iter().zip(&form.found) {
-                    let name = format!("{base}_{:02x}", found.id.unwrap_or(0));
+                    let name = match found.id {
+                        Some(id) => format!("{base}_{id:02x}"),
+                        None => base.clone(),
+                    };
                     let buffer = self.add_buffer(&name, BufferFormat::SourceData, bytes.into());
                     self.place(path, found, &buffer)?;
                 }
