@@ -7,7 +7,7 @@ use crate::mapped::{self, Mapped};
 use crate::quantity::Isa;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
-use object::{SectionKind, SymbolKind, elf, read};
+use object::{SectionKind, SegmentFlags, SymbolKind, elf, read};
 use std::path::Path;
 
 /// A program for the emulator, or one of its libraries.
@@ -37,6 +37,7 @@ struct Segment {
     address: u64,
     offset: u64,
     length: u64,
+    executable: bool,
 }
 
 impl Program {
@@ -82,8 +83,15 @@ impl Program {
                 address: segment.address(),
                 offset: segment.file_range().0,
                 length: segment.file_range().1,
+                executable: matches!(segment.flags(),
+                    SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0),
             })
             .collect();
+        let in_code = |index: Option<object::SectionIndex>| {
+            index
+                .and_then(|index| file.section_by_index(index).ok())
+                .is_some_and(|section| section.kind() == SectionKind::Text)
+        };
         let mut marks = Vec::new();
         let mut symbols = Vec::new();
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
@@ -103,10 +111,7 @@ impl Program {
                     let code = match symbol.kind() {
                         SymbolKind::Text => !symbol.is_undefined(),
                         // A label of assembly code.
-                        SymbolKind::Unknown => symbol
-                            .section_index()
-                            .and_then(|index| file.section_by_index(index).ok())
-                            .is_some_and(|section| section.kind() == SectionKind::Text),
+                        SymbolKind::Unknown => in_code(symbol.section_index()),
                         _ => false,
                     };
                     if code {
@@ -115,7 +120,9 @@ impl Program {
                     continue;
                 }
             };
-            marks.push((symbol.address(), isa));
+            if in_code(symbol.section_index()) {
+                marks.push((symbol.address(), isa));
+            }
         }
         marks.sort_by_key(|mark| mark.0);
         Ok(Self {
@@ -157,8 +164,23 @@ impl Program {
         if self.is_64bit {
             return Some(Isa::A64);
         }
+        self.mark(address)?
+    }
+
+    /// Returns the mark before an address.
+    fn mark(&self, address: u64) -> Option<Option<Isa>> {
         let after = self.marks.partition_point(|mark| mark.0 <= address);
-        self.marks.get(after.checked_sub(1)?)?.1
+        Some(self.marks.get(after.checked_sub(1)?)?.1)
+    }
+
+    /// Returns whether an instruction may begin at an address: it is aligned, and in an executable
+    /// segment, where no mapping symbol says that there is data.
+    pub fn is_code(&self, address: u64, isa: Isa) -> bool {
+        let alignment = if isa == Isa::T32 { 2 } else { 4 };
+        let mut segments = self.segments.iter().filter(|segment| segment.executable);
+        address.is_multiple_of(alignment)
+            && segments.any(|segment| address.wrapping_sub(segment.address) < segment.length)
+            && self.mark(address) != Some(None)
     }
 
     /// Returns the load bias of the program if the file's byte at `offset` was loaded at `address`.

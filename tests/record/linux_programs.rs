@@ -428,6 +428,43 @@ again:  str x0, [sp, #8]
 }
 
 #[test]
+fn addresses_to_stop_at_are_those_of_instructions() {
+    use object::{Object, ObjectSymbol};
+    let Some(guest) = assemble("aarch64", A64) else {
+        return;
+    };
+    let elf = std::fs::read(&guest.program).unwrap();
+    let elf = object::File::parse(&*elf).unwrap();
+    let address = |name: &str| {
+        let found = elf.symbols().find(|symbol| symbol.name() == Ok(name));
+        found.unwrap().address()
+    };
+    for (name, offset, is_code) in [
+        ("last", 0, true),
+        ("last", 2, false),
+        // Data among code, which the program reads: a trap there would change what it does.
+        ("table", 0, false),
+        ("table", 4, false),
+        ("one", 0, true),
+    ] {
+        let until = format!("{:#x}", address(name) + offset);
+        let run = record(
+            &guest,
+            &format!("{name}{offset}"),
+            &["--until", &until],
+            &[],
+        );
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        let (status, says) = match is_code {
+            true => (Some(0), until),
+            false => (Some(2), format!("--until {until}: no instruction is there")),
+        };
+        assert_eq!(run.status.code(), status, "{name}+{offset}: {said}");
+        assert!(said.contains(&says), "{name}+{offset}: {said}");
+    }
+}
+
+#[test]
 fn programs_that_cannot_be_recorded_are_errors_without_output() {
     let Some(guest) = assemble("aarch64", A64) else {
         return;
@@ -451,7 +488,11 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
         "no code belongs to this line",
     );
     check(&["--count", "2"], 2, "--until");
-    check(&["--until", "0x10"], 2, "no memory is mapped there");
+    check(
+        &["--until", "0x10"],
+        2,
+        "no instruction is there in the program",
+    );
     check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");
     let run = Command::new(crate::support::armsnap())
         .env("PATH", "/nowhere")

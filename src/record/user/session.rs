@@ -136,10 +136,15 @@ impl Session {
     /// Returns the places that match `until`: those in the program, or else those in the libraries
     /// loaded so far.
     pub(super) fn until(&self, until: &Until) -> Result<Vec<CodeAddress>, Error> {
-        if let Some(address) = until.number() {
-            return Ok(vec![self.place(&self.program, address, self.moved)]);
-        }
         let images = self.images()?;
+        if let Some(address) = until.number() {
+            let place = self.place(&self.program, address, self.moved);
+            // A trap in data would change it.
+            let is_code = images.iter().any(|Image { program, moved, .. }| {
+                program.is_code(place.address.0.wrapping_sub(*moved), place.isa)
+            });
+            return Ok(Vec::from_iter(is_code.then_some(place)));
+        }
         let own =
             |image: &&Image| image.moved == self.moved && image.program.entry == self.program.entry;
         let (own, libraries): (Vec<&Image>, Vec<&Image>) = images.iter().partition(own);

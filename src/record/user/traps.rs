@@ -85,18 +85,20 @@ impl Run {
         if set || !all {
             return Ok(());
         }
-        Err(Error::Usage(if places.is_empty() {
-            format!(
-                "--until {}: expected an address, or a function or FILE:LINE of the program or of \
+        let text = &until.text;
+        Err(Error::Usage(match (places.is_empty(), until.number()) {
+            (false, _) => {
+                format!("--until {text}: no memory is mapped there when the program starts")
+            }
+            (true, Some(_)) => format!(
+                "--until {text}: no instruction is there in the program, or in the libraries loaded at \
+                 its start: a place in data, or within an instruction, is never reached"
+            ),
+            (true, None) => format!(
+                "--until {text}: expected an address, or a function or FILE:LINE of the program or of \
                  the libraries loaded at its start: no function or label has this name, and no code \
-                 belongs to this line",
-                until.text
-            )
-        } else {
-            format!(
-                "--until {}: no memory is mapped there when the program starts",
-                until.text
-            )
+                 belongs to this line"
+            ),
         }))
     }
 
