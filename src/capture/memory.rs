@@ -26,7 +26,8 @@ pub fn core_memory(loaded: &OpenSnapshot, core: usize) -> CoreMemory {
     memory
 }
 
-fn traces_host_ids(source: &Device) -> bool {
+/// Whether a trace source gives CONTEXTIDR_EL2, which is the process of a host, in the place of VMIDs.
+pub fn traces_host_ids(source: &Device) -> bool {
     let register = registers::known_registers(source).find(|(name, _)| *name == "TRCCONFIGR");
     let value = register.and_then(|(_, register)| register.value.as_u64());
     value.is_some_and(|value| value & HOST_IDS == HOST_IDS)

@@ -23,7 +23,7 @@ pub use clock::PerfClock;
 pub use config::{Config, Visitor};
 pub use core::traced_core;
 pub use left_out::{LeftOut, Reason};
-pub use memory::core_memory;
+pub use memory::{core_memory, traces_host_ids};
 pub use only::{Only, OnlyContext};
 pub use protocol::Protocol;
 pub use saved::Saved;

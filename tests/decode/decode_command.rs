@@ -41,6 +41,51 @@ fn snapshot(directory: &Path, files: &[(&str, &str)], trace: &[u8]) {
     fs::write(directory.join("trace.bin"), trace).unwrap();
 }
 
+/// IHI 0064, TRCCONFIGR: VMIDOPT chooses between VTTBR_EL2.VMID and CONTEXTIDR_EL2.
+#[test]
+fn virtual_contexts_have_the_name_of_what_they_are() {
+    let mut trace = vec![0; 11];
+    trace.extend([
+        0x80, 0x01, 0x00, 0x04, // A-sync, trace info, trace on
+        0x85, 0x2f, 0x02, 0x10, 0x40, 0, 0, 0, 0, // 0x401004bc
+        0x72, 0x34, 0x12, 0, 0, 0xf7, // EL2, 64 bits, VMID; an atom
+    ]);
+    for (configuration, name) in [("0x81", "VMID 0x1234"), ("0x8081", "CONTEXTIDR_EL2 0x1234")] {
+        let directory = tempfile::tempdir().unwrap();
+        let source = format!(
+            "[device]\nname=etm\nclass=trace_source\ntype=ETM4.2\n[regs]\n\
+             TRCCONFIGR={configuration}\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\n\
+             TRCIDR1=0x4100f420\nTRCIDR2=0x1088\n"
+        );
+        snapshot(
+            directory.path(),
+            &[
+                (
+                    "core.ini",
+                    "[device]\nname=c\nclass=core\ntype=Cortex-A55\n",
+                ),
+                ("etm.ini", &source),
+                (
+                    "trace.ini",
+                    "[trace_buffers]\nbuffers=b\n[b]\nname=etb\nfile=trace.bin\n\
+                     format=source_data\n[source_buffers]\netm=etb\n\
+                     [core_trace_sources]\nc=etm\n",
+                ),
+            ],
+            &trace,
+        );
+        let found = lines(directory.path(), &["--level", "elements"]);
+        let found = found.iter().any(|line| line.ends_with(name));
+        assert!(found, "{configuration}");
+        let found = lines(
+            directory.path(),
+            &["--level", "elements", "--format", "jsonl"],
+        );
+        let is_field = |line: &String| line.contains("\"vmid\":\"0x1234\"");
+        assert!(found.iter().any(is_field), "{found:?}");
+    }
+}
+
 /// Code of testdata/virt-a57, traced from `receipt` on. The dump ends inside the
 /// function; the program is beside it.
 fn receipt() -> tempfile::TempDir {

@@ -6,7 +6,9 @@
 //! written them.
 
 use super::{Format, Level};
-use armsnap::capture::{CaptureBuffer, CaptureSource, Saved, Visitor, traced_core};
+use armsnap::capture::{
+    CaptureBuffer, CaptureSource, Saved, Visitor, traced_core, traces_host_ids,
+};
 use armsnap::decode::{Decoding, Image, Programs, Resumable, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::mapped;
@@ -320,7 +322,10 @@ impl Job<'_> {
                 self.make(source, symbols, lines)
             }
             Format::Text => {
-                let lines = TextLines::new(shown, symbols).with_clock(source.clock);
+                let device = &self.loaded.snapshot.devices[source.device];
+                let lines = TextLines::new(shown, symbols)
+                    .with_clock(source.clock)
+                    .with_host_ids(traces_host_ids(device));
                 self.make(source, symbols, lines)
             }
             Format::None => self.make(source, symbols, NoLines::default()),

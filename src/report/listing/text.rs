@@ -36,6 +36,8 @@ const FIELDS: usize = 66;
 pub struct TextLines<'a> {
     symbols: Option<&'a Symbols>,
     clock: Option<PerfClock>,
+    /// What the trace has in the place of VMIDs.
+    virtual_id: &'static str,
     id: [u8; 2],
     start: usize,
     out: TextBuffer,
@@ -49,6 +51,7 @@ impl<'a> TextLines<'a> {
         Self {
             symbols,
             clock: None,
+            virtual_id: ", VMID ",
             id: [digits[0], digits[1]],
             start: 0,
             out: TextBuffer::default(),
@@ -58,6 +61,14 @@ impl<'a> TextLines<'a> {
     /// With the times of perf's clock beside timestamps, in nanoseconds.
     pub const fn with_clock(mut self, clock: Option<PerfClock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// With CONTEXTIDR_EL2 in the place of VMIDs, if `are_host_ids`.
+    pub const fn with_host_ids(mut self, are_host_ids: bool) -> Self {
+        if are_host_ids {
+            self.virtual_id = ", CONTEXTIDR_EL2 ";
+        }
         self
     }
 
@@ -199,7 +210,7 @@ impl<'a> TextLines<'a> {
                 .text(if is_64bit { ", 64 bits" } else { ", 32 bits" });
         }
         if let Some(vmid) = context.vmid {
-            self.hex(", VMID ", vmid.into());
+            self.hex(self.virtual_id, vmid.into());
         }
         if let Some(context_id) = context.context_id {
             self.hex(", context ID ", context_id.into());
