@@ -14,11 +14,11 @@ struct note {
 // The note that Linux keeps in memory for whoever saves it.
 __attribute__((used)) struct note vmcoreinfo = {11, sizeof(TEXT) - 1, 0, "VMCOREINFO", TEXT};
 
-volatile int why;
+volatile int why, panic_cpu = -1;
 
 __attribute__((noinline)) void panic(int reason)
 {
-    why = reason;
+    why = reason, panic_cpu = 0;
     for (;;)
         __asm__ volatile("wfi");
 }

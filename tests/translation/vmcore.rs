@@ -274,3 +274,41 @@ fn a_core_file_in_makedumpfile_s_form() {
     let (_, said, done) = import(dumped, "compressed", &compressed, &[]);
     assert!(!done && said.contains("makedumpfile -E"), "{said}");
 }
+
+#[test]
+fn the_cpu_that_panicked_is_selected() {
+    use object::{Object, ObjectSymbol};
+    let Some(dumped) = dumped() else { return };
+    let vmlinux = dumped.kernel.to_str().unwrap();
+    let core = vmcore(&dumped.core);
+    let word = |at: usize| u64::from_le_bytes(core[at..at + 8].try_into().unwrap()) as usize;
+    let (notes, size, ram) = (word(64 + 8), word(64 + 32), word(64 + 56 + 8));
+    let elf = std::fs::read(&dumped.kernel).unwrap();
+    let elf = object::File::parse(&*elf).unwrap();
+    let mut symbols = elf.symbols();
+    let place = symbols.find(|symbol| symbol.name() == Ok("panic_cpu"));
+    // KERNELOFFSET and kimage_voffset of the kernel.
+    let place = place.unwrap().address() + 0x120_0000 - 0xffff_7fff_c920_0000;
+    let place = ram + (place - 0x4000_0000) as usize;
+    assert_eq!(core[place..place + 4], [0; 4]);
+    for (panicked, first) in [(1, "cpu_1"), (0, "cpu_0"), (-1, "cpu_0"), (2, "cpu_0")] {
+        // A second CPU with the same registers: its note is behind those of the first one.
+        let mut core = core.clone();
+        let own = core[notes..notes + size].to_vec();
+        let prstatus = own[..12 + 8 + 392].to_vec();
+        core[place..place + 4].copy_from_slice(&i32::to_le_bytes(panicked));
+        let at = core.len() as u64;
+        core.extend([own, prstatus].concat());
+        let length = core.len() as u64 - at;
+        core[64 + 8..64 + 16].copy_from_slice(&at.to_le_bytes());
+        core[64 + 32..64 + 40].copy_from_slice(&length.to_le_bytes());
+        let name = format!("panicked{panicked}");
+        let (snapshot, said, done) = import(dumped, &name, &core, &["--vmlinux", vmlinux]);
+        assert!(done, "{said}");
+        let says = format!("panic_cpu: {first} panicked");
+        assert_eq!(said.contains(&says), (0..2).contains(&panicked), "{said}");
+        let shown = session(&snapshot, &[], &["info threads"]);
+        let selected = shown.lines().find(|line| line.starts_with("* "));
+        assert!(selected.unwrap_or_default().contains(first), "{shown}");
+    }
+}

@@ -7,6 +7,7 @@ use super::notes::Notes;
 use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
+use crate::linux::Memory as _;
 use crate::linux::module_names::{self, ModuleNames};
 use crate::linux::physical::PhysicalKernel;
 use crate::linux::vmcoreinfo::Info;
@@ -15,6 +16,7 @@ use crate::program::elf::{Elf, Machine};
 use crate::program::kernel_symbols;
 use crate::snapshot::memory::translated;
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
+use crate::snapshot::recording::Recording;
 use object::{Object, ObjectSymbol};
 use std::path::Path;
 
@@ -135,7 +137,7 @@ pub fn imported(
             out.notes.push(note.into());
         }
     }
-    kernel(path, info, options, (bytes, layout), &mut out)?;
+    let panicked = kernel(path, info, options, (bytes, layout), &mut out)?;
     let mut devices: Vec<Device> = threads
         .into_iter()
         .enumerate()
@@ -157,6 +159,17 @@ pub fn imported(
             ..Device::default()
         })
         .collect();
+    // Debuggers select it.
+    if let Some(core) = panicked.and_then(|cpu| devices.get(cpu)) {
+        let stopped = Some(core.name.clone());
+        let recording = Recording {
+            stopped,
+            ..Recording::default()
+        };
+        out.snapshot.other_sections.extend(recording.section());
+        let core = core.name.clone();
+        out.notes.push(CoreFileNote::Panicked { core }.into());
+    }
     let cluster = Cluster {
         name: "cluster0".to_owned(),
         devices: devices.iter().map(|device| device.name.clone()).collect(),
@@ -182,14 +195,14 @@ pub fn imported(
 }
 
 /// Adds the kernel's program for its names, at the address at which it ran; without one, the names
-/// that the kernel has in its memory.
+/// that the kernel has in its memory. Returns the CPU that panicked.
 fn kernel(
     core: &Path,
     info: &Info,
     options: &Options,
     (bytes, layout): (&Mapped, &Layout),
     out: &mut Imported,
-) -> Result<(), ImportError> {
+) -> Result<Option<usize>, ImportError> {
     let offset = info.address("KERNELOFFSET");
     if let Some(offset) = offset {
         out.notes.push(CoreFileNote::KernelOffset { offset }.into());
@@ -197,7 +210,7 @@ fn kernel(
     let Some(path) = &options.vmlinux else {
         let Some(names) = kernel_names::find(bytes, layout, info) else {
             out.notes.push(CoreFileNote::NoKernel.into());
-            return Ok(());
+            return Ok(None);
         };
         let note = CoreFileNote::KernelNames {
             symbols: names.symbols,
@@ -208,8 +221,7 @@ fn kernel(
         let symbols = kernel_symbols::placed(&names.table, names.text);
         let symbols = symbols.into_iter().flatten();
         let symbols = symbols.map(|(symbol, address, size)| (&*symbol.name, address, size));
-        modules(core, (bytes, layout, info), symbols, out);
-        return Ok(());
+        return Ok(of_memory(core, (bytes, layout, info), symbols, out));
     };
     let elf = Elf::open(path)?;
     if elf.machine != Machine::AArch64 && elf.machine != Machine::Arm {
@@ -232,19 +244,19 @@ fn kernel(
     });
     let Some(offset) = offset else {
         out.notes.push(CoreFileNote::UnplacedKernel.into());
-        return Ok(());
+        return Ok(None);
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let file = out.add("images", &name, elf.whole().clone(), elf.path.clone());
     programs::record(0, file, offset, out);
-    if let Ok(file) = object::File::parse(elf.bytes()) {
-        let symbols = file.symbols().filter_map(|symbol| {
-            let address = symbol.address().wrapping_add(offset);
-            Some((symbol.name().ok()?, address, symbol.size()))
-        });
-        modules(core, (bytes, layout, info), symbols, out);
-    }
-    Ok(())
+    let Ok(file) = object::File::parse(elf.bytes()) else {
+        return Ok(None);
+    };
+    let symbols = file.symbols().filter_map(|symbol| {
+        let address = symbol.address().wrapping_add(offset);
+        Some((symbol.name().ok()?, address, symbol.size()))
+    });
+    Ok(of_memory(core, (bytes, layout, info), symbols, out))
 }
 
 /// Adds a file with names, which no file on disk is.
@@ -256,19 +268,24 @@ fn add_names(core: &Path, index: usize, name: &str, bytes: Vec<u8>, out: &mut Im
     programs::record(index, name.to_owned(), 0, out);
 }
 
-/// Adds the names of the modules' functions. `symbols` are those of the kernel.
-fn modules<'s>(
+/// Adds the names of the modules' functions, and returns the CPU that panicked. `symbols` are those of
+/// the kernel.
+fn of_memory<'s>(
     core: &Path,
     (bytes, layout, info): (&Mapped, &Layout, &Info),
     symbols: impl Iterator<Item = (&'s str, u64, u64)>,
     out: &mut Imported,
-) {
+) -> Option<usize> {
     let loads = layout.of_kind(PT_LOAD);
     let physical = physical(layout);
     let pieces = loads.filter_map(|load| Some((physical(load)?, held(bytes, load))));
-    let Some(kernel) = PhysicalKernel::new(pieces.collect(), info) else {
-        return;
-    };
+    let kernel = PhysicalKernel::new(pieces.collect(), info)?;
+    let mut panic_cpu = None;
+    let symbols = symbols.inspect(|(name, address, _)| {
+        if *name == "panic_cpu" {
+            panic_cpu = Some(*address);
+        }
+    });
     match ModuleNames::find(&kernel, symbols, kernel_names::signed(info)) {
         Ok(names) => {
             if let Some(file) = names.file {
@@ -289,6 +306,14 @@ fn modules<'s>(
             out.notes.push(CoreFileNote::NoModules { reason }.into());
         }
     }
+    // -1 if none did.
+    let mut cpu = [0; 4];
+    let known = kernel.read(panic_cpu?, &mut cpu) == cpu.len();
+    let cpu = match layout.big {
+        true => i32::from_be_bytes(cpu),
+        false => i32::from_le_bytes(cpu),
+    };
+    known.then(|| usize::try_from(cpu).ok()).flatten()
 }
 
 fn address_of(elf: &Elf, name: &str) -> Option<u64> {

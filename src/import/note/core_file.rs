@@ -57,6 +57,11 @@ pub enum CoreFileNote {
         /// The release.
         release: String,
     },
+    /// The CPU that panicked.
+    Panicked {
+        /// The core.
+        core: String,
+    },
     /// High addresses are translated by the kernel's table.
     KernelTable {
         /// Its physical address.
@@ -174,6 +179,7 @@ impl fmt::Display for CoreFileNote {
                 text::count(*functions as u64, "function"),
                 text::count(*modules as u64, "module")
             ),
+            Self::Panicked { core } => write!(f, "panic_cpu: {core} panicked: debuggers select it"),
             Self::NoModules { reason } => {
                 write!(f, "names of the kernel's modules are missing: {reason}")
             }
