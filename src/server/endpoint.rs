@@ -14,6 +14,7 @@ use super::history_registers::HistoryRegisters;
 use super::note::{CoreNote, Note};
 use super::trace_runs::Traces;
 use crate::arch::Space;
+use crate::arch::registers::Bytes;
 use crate::arch::state::{self};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
 use crate::cache::Cache;
@@ -167,6 +168,22 @@ impl Endpoint {
     /// Returns the registers in a reply to `g`; clients request others one by one.
     pub(super) fn block(&self) -> impl Iterator<Item = &RegisterDescription> {
         self.described_cores().block()
+    }
+
+    /// Whether clients, which take the byte order of the program, expect registers with the most
+    /// significant byte first.
+    pub(super) fn is_big_endian(&self) -> bool {
+        let mut programs = self.program.iter();
+        programs.any(|program| !program.elf.little_endian)
+    }
+
+    /// The bytes of a register in the order in which they are sent.
+    pub(super) fn in_order(&self, mut bytes: Bytes) -> Bytes {
+        if self.is_big_endian() {
+            // A scalable vector is sent as its parts of 128 bits.
+            bytes.chunks_mut(16).for_each(<[_]>::reverse);
+        }
+        bytes
     }
 
     /// Returns the thread reported to clients as stopped: the one that ended the recording, if that

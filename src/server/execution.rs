@@ -339,6 +339,7 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
     let mut described = target.endpoint.description.registers();
     if let Some(pc) = described.find(|register| register.name == "pc") {
         let bytes = target.positions.register(thread, pc).unwrap_or_default();
+        let bytes = target.endpoint.in_order(bytes);
         let bytes: Option<Vec<u8>> = bytes.into_iter().collect();
         if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
             let mut value = Vec::new();
@@ -349,7 +350,8 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
     }
     if let Some(registers) = target.endpoint.history_registers {
         let isa = target.positions.isa(thread);
-        text += &registers.expedited(target.shown_position(thread), isa);
+        let is_big = target.endpoint.is_big_endian();
+        text += &registers.expedited(target.shown_position(thread), isa, is_big);
     }
     text
 }

@@ -73,24 +73,29 @@ impl HistoryRegisters {
     }
 
     /// Formats the known values for a stop reply.
-    pub fn expedited(self, position: u64, isa: Option<Isa>) -> String {
-        let mut text = format!("{:x}:{};", self.position, position_value(position));
+    pub fn expedited(self, position: u64, isa: Option<Isa>, is_big: bool) -> String {
+        let position = position_value(position, is_big);
+        let mut text = format!("{:x}:{position};", self.position);
         if let (Some(number), Some(_)) = (self.isa, isa) {
-            let _ = write!(text, "{number:x}:{};", isa_value(isa));
+            let _ = write!(text, "{number:x}:{};", isa_value(isa, is_big));
         }
         text
     }
 }
 
 /// Returns `$position` as sent.
-pub(super) fn position_value(position: u64) -> String {
-    format!("{:016x}", position.swap_bytes())
+pub(super) fn position_value(position: u64, is_big: bool) -> String {
+    match is_big {
+        true => format!("{position:016x}"),
+        false => format!("{:016x}", position.swap_bytes()),
+    }
 }
 
 /// Returns `$isa` as sent.
-pub(super) fn isa_value(isa: Option<Isa>) -> &'static str {
+pub(super) fn isa_value(isa: Option<Isa>, is_big: bool) -> &'static str {
     match isa {
         Some(Isa::A32) => "00000000",
+        Some(Isa::T32) if is_big => "00000001",
         Some(Isa::T32) => "01000000",
         Some(Isa::A64 | Isa::ThumbEe | Isa::Jazelle) | None => "xxxxxxxx",
     }

@@ -295,7 +295,7 @@ fn registers(target: &mut SnapshotTarget) -> Option<Vec<u8>> {
     let cancel = Cancel::after(PATIENCE);
     let bytes: Option<Vec<_>> = endpoint
         .block()
-        .map(|register| target.register(thread, register, &cancel))
+        .map(|register| Some(endpoint.in_order(target.register(thread, register, &cancel)?)))
         .collect();
     Some(known_or_not(&bytes?.concat()))
 }
@@ -309,10 +309,12 @@ fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
         let thread = target.selection.read();
         return Some(match register {
             HistoryRegister::Position => {
-                history_registers::position_value(target.shown_position(thread)).into()
+                let is_big = target.endpoint.is_big_endian();
+                history_registers::position_value(target.shown_position(thread), is_big).into()
             }
             HistoryRegister::Isa => {
-                history_registers::isa_value(target.positions.isa(thread)).into()
+                let is_big = target.endpoint.is_big_endian();
+                history_registers::isa_value(target.positions.isa(thread), is_big).into()
             }
         });
     }
@@ -320,6 +322,7 @@ fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let register = endpoint.description.register(number)?;
     let cancel = Cancel::after(PATIENCE);
     let bytes = target.register(target.selection.read(), register, &cancel)?;
+    let bytes = endpoint.in_order(bytes);
     if target.takes_unknown_for_value && bytes.contains(&None) {
         return Some(NO_MEMORY.to_vec());
     }

@@ -132,16 +132,17 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
         [b'p', number @ ..] => {
             let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
             let registers = target.endpoint.history_registers;
+            let is_big = target.endpoint.is_big_endian();
             match number.and_then(|number| registers?.find(number)) {
                 // Only the frame of the halted state has a position.
                 Some(HistoryRegister::Position) => {
                     return Some(match frames.tracepoint(frame) {
-                        HALTED => history_registers::position_value(0).into(),
+                        HALTED => history_registers::position_value(0, false).into(),
                         _ => vec![b'x'; 16],
                     });
                 }
                 Some(HistoryRegister::Isa) => {
-                    return Some(history_registers::isa_value(frames.isa(frame)).into());
+                    return Some(history_registers::isa_value(frames.isa(frame), is_big).into());
                 }
                 None => {}
             }

@@ -329,3 +329,75 @@ fn memory_dumped_with_another_core_is_shown_with_a_note() {
     assert!(alone.contains("0x1000:\t0x5503201f"), "{alone}");
     assert!(!alone.contains("memory of dumped"), "{alone}");
 }
+
+/// GDB takes the byte order of the program, and expects registers in it.
+#[test]
+fn registers_have_the_byte_order_of_the_program() {
+    const SOURCE: &str = "int value = 0x11223344;\nint get(int n) { return value + n; }\nvoid _start(void) { for (;;) value += get(1); }\n";
+    for (compiler, options, kind, registers, wanted) in [
+        (
+            "arm-none-eabi-gcc",
+            &["-marm", "-march=armv7-a", "-Wl,--be8"][..],
+            "Cortex-A15",
+            "R0=0x1\nR13=0x10000\nPC=0x8000\nCPSR=0x3d3\nD0(size:64)=0x3ff8000000000000\n",
+            &["r0 0x1 1", "sp 0x10000 0x10000", "cpsr 0x3d3 979"][..],
+        ),
+        (
+            "aarch64-linux-gnu-gcc",
+            &["-fno-pic", "-no-pie", "-Wl,--build-id=none"],
+            "Cortex-A57",
+            "X0(size:64)=0x1\nSP(size:64)=0x10000\nPC(size:64)=0x8000\nCPSR=0x3c5\n\
+             V0(size:128)=0x0102030405060708\n",
+            &["x0 0x1 1", "sp 0x10000 0x10000", "cpsr 0x3c5 "],
+        ),
+    ] {
+        if std::process::Command::new(compiler)
+            .arg("--version")
+            .output()
+            .is_err()
+        {
+            crate::support::skip::missing(compiler);
+            continue;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        std::fs::write(file("p.c"), SOURCE).unwrap();
+        let built = std::process::Command::new(compiler)
+            .args(["-g", "-O1", "-mbig-endian", "-nostdlib", "-static"])
+            .args(["-Wl,-Ttext=0x8000", "-Wl,-Tdata=0x19000", "-o"])
+            .args([file("p.elf"), file("p.c")])
+            .args(options)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{built:?}");
+        let core = format!("[device]\nname=c\nclass=core\ntype={kind}\n[regs]\n{registers}");
+        std::fs::write(file("c.ini"), core).unwrap();
+        let list = "[snapshot]\nversion=1.0\n[device_list]\nd=c.ini\n";
+        std::fs::write(file("snapshot.ini"), list).unwrap();
+        let (vector, value) = match kind {
+            "Cortex-A57" => ("print/x $v0.q.u", "0x102030405060708"),
+            _ => ("print $d0", "= 1.5"),
+        };
+        let elf = file("p.elf");
+        let shown = session(
+            directory.path(),
+            &["--elf", elf.to_str().unwrap()],
+            &[
+                "show endian",
+                "info registers",
+                "print/x value",
+                "info symbol $pc",
+                vector,
+            ],
+        );
+        let words: Vec<&str> = shown.split_whitespace().collect();
+        let shown = words.join(" ");
+        assert!(shown.contains("currently big endian"), "{shown}");
+        for wanted in wanted
+            .iter()
+            .chain(&["= 0x11223344", "get in section .text", value])
+        {
+            assert!(shown.contains(wanted), "{wanted}: {shown}");
+        }
+    }
+}
