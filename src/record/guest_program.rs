@@ -159,12 +159,21 @@ impl Program {
         })
     }
 
-    /// Returns the instruction set at an address, if the file has mapping symbols there.
+    /// Returns the instruction set at an address: that of the mapping symbol, or in a file without
+    /// them of the function.
     pub fn isa(&self, address: u64) -> Option<Isa> {
         if self.is_64bit {
             return Some(Isa::A64);
         }
-        self.mark(address)?
+        self.mark(address).unwrap_or_else(|| {
+            let functions = self.symbols.iter().map(|symbol| symbol.1);
+            let before = functions.filter(|function| function & !1 <= address);
+            let function = before.max_by_key(|function| function & !1)?;
+            Some(match function & 1 {
+                1 => Isa::T32,
+                _ => Isa::A32,
+            })
+        })
     }
 
     /// Returns the mark before an address.

@@ -310,6 +310,15 @@ fn a_recording_ends_in_a_library() {
             let lines = of_snapshot(&guest, &name);
             assert!(lines[0].contains("each ("), "{lines:?}");
         }
+        // A library without mapping symbols: its functions tell the instruction set at an address.
+        let run = record(&guest, "named", &["--until", "qsort"], &[]);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        let place = said.rsplit("PC ").next().unwrap().trim();
+        let run = record(&guest, "numbered", &["--until", place], &[]);
+        let numbered = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(said.contains("stopped at qsort, "), "{said}");
+        let ends = format!("stopped at {place}, PC {place}");
+        assert!(numbered.contains(&ends), "{numbered}");
         // Its resolver ran before the program started, and the chosen function has another name.
         let run = record(&guest, "indirect", &["--until", "memcpy"], &[]);
         let said = String::from_utf8_lossy(&run.stderr).into_owned();

@@ -138,12 +138,13 @@ impl Session {
     pub(super) fn until(&self, until: &Until) -> Result<Vec<CodeAddress>, Error> {
         let images = self.images()?;
         if let Some(address) = until.number() {
-            let place = self.place(&self.program, address, self.moved);
             // A trap in data would change it.
-            let is_code = images.iter().any(|Image { program, moved, .. }| {
-                program.is_code(place.address.0.wrapping_sub(*moved), place.isa)
+            let place = images.iter().find_map(|Image { program, moved, .. }| {
+                let place = self.place(program, address, *moved);
+                let is_code = program.is_code(place.address.0.wrapping_sub(*moved), place.isa);
+                is_code.then_some(place)
             });
-            return Ok(Vec::from_iter(is_code.then_some(place)));
+            return Ok(Vec::from_iter(place));
         }
         let own =
             |image: &&Image| image.moved == self.moved && image.program.entry == self.program.entry;
