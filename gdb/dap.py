@@ -116,7 +116,19 @@ reads_message = dap_server.read_json
 
 
 def read_message(stream):
-    message = reads_message(stream)
+    """Reads a request. Anything else ends the session: GDB's threads would end, and it wait for ever."""
+    try:
+        message = reads_message(stream)
+        if message is not None:
+            # Some editors write `null` where there are no arguments.
+            message["arguments"] = message.get("arguments") or {}
+            kinds = {"seq": int, "command": str, "arguments": dict}
+            for name, kind in kinds.items():
+                if not isinstance(message.get(name), kind):
+                    raise ValueError(f'"{name}" is missing or of another type')
+    except Exception as error:
+        to_console(f"not a request of the Debug Adapter Protocol ({error!r}): armsnap dap ends\n")
+        message = None
     if message is None:
         # The editor has gone.
         end_soon()
@@ -192,18 +204,32 @@ class Targets:
         return len(cls.positions)
 
 
+def places_of(path, line):
+    """Returns the places of a source line. GDB is asked for the file's name only: its directories may
+    contain quotes."""
+    name = os.path.basename(path)
+    if re.search("[\"'\n]", name):
+        raise DAPException("a name with quotes or line ends cannot be passed to GDB")
+    try:
+        _, places = gdb.decode_line(f'"{name}":{line}')
+    except gdb.error as error:
+        raise DAPException(printable(str(error)))
+    wanted = os.path.realpath(path)
+    # GDB takes the next line with code where this one has none.
+    return [
+        place
+        for place in places or ()
+        if place.pc and place.line == line and os.path.realpath(place.symtab.fullname()) == wanted
+    ]
+
+
 @dap_server.capability("supportsGotoTargetsRequest")
 @dap_server.request("gotoTargets")
 def goto_targets(*, source, line: int, **extra):
     line = dap_server.import_line(line)
-    if '"' in source["path"] or "\n" in source["path"]:
-        raise DAPException("a name with quotes or line ends cannot be passed to GDB")
-    try:
-        _, places = gdb.decode_line(f'"{source["path"]}":{line}')
-    except gdb.error as error:
-        raise DAPException(printable(str(error)))
-    # GDB takes the next line with code where this one has none.
-    places = [place for place in places or () if place.pc and place.line == line]
+    if "path" not in source:
+        raise DAPException("the source has no path")
+    places = places_of(source["path"], line)
     targets = []
     for way, label in (("back", "before"), ("", "after")):
         if not places:
@@ -347,7 +373,7 @@ def set_data_breakpoints(*, breakpoints, **extra):
     kept, results = set(), []
     with dap_breakpoint.suppress_new_breakpoint_event():
         for wanted in breakpoints:
-            key = wanted["dataId"], wanted.get("accessType", "write")
+            key = str(wanted.get("dataId")), wanted.get("accessType", "write")
             try:
                 made = watch(*key)
                 made.condition = wanted.get("condition")
@@ -366,4 +392,6 @@ def set_data_breakpoints(*, breakpoints, **extra):
 # A snapshot cannot be changed.
 for capability in ("supportsSetVariable", "supportsSetExpression", "supportsWriteMemoryRequest"):
     dap_server._capabilities.pop(capability, None)
+# An editor would show the sequences of colours, which GDB 18 writes into errors too.
+gdb.execute("set style enabled off")
 WhenAttached()

@@ -287,3 +287,58 @@ fn several_threads_and_a_disconnection_in_the_middle() {
         editor.vanishes();
     }
 }
+
+/// GDB's thread that reads would end, and GDB wait for ever, even after the editor has gone.
+#[test]
+fn what_is_no_request_ends_the_session_with_a_message() {
+    let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
+    for gdb in gdbs() {
+        for text in [
+            "hello\r\n\r\n".to_owned(),
+            framed(r#"{"seq": 1, "#),
+            framed(r#"{"seq": 1, "type": "request"}"#),
+        ] {
+            let mut editor = Client::new(&testdata("demo"), &gdb);
+            editor.send_text(&text);
+            // The console has other lines before it. Without it, this waits in vain.
+            let mut refused = false;
+            while !refused {
+                let said = editor.event("output");
+                refused = said["output"].to_string().contains("not a request");
+            }
+            editor.ends();
+        }
+        // Some editors write this where there are no arguments.
+        let mut editor = Client::new(&testdata("demo"), &gdb);
+        let sequence = editor.send("nonsense", serde_json::Value::Null);
+        assert_eq!(editor.response(sequence)["success"], false);
+        let sequence = editor.send("disconnect", serde_json::Value::Null);
+        assert_eq!(editor.response(sequence)["success"], true);
+        editor.ends();
+    }
+}
+
+/// GDB takes no quotes in the name of a file.
+#[test]
+fn a_directory_may_have_quotes_in_its_name() {
+    for gdb in gdbs() {
+        for name in ["it's", "\"it\"", "a b"] {
+            let directory = tempfile::tempdir().unwrap();
+            let snapshot = directory.path().join(name);
+            std::fs::create_dir(&snapshot).unwrap();
+            for file in std::fs::read_dir(testdata("demo")).unwrap() {
+                let file = file.unwrap();
+                std::fs::copy(file.path(), snapshot.join(file.file_name())).unwrap();
+            }
+            let mut editor = Client::new(&snapshot, &gdb);
+            editor.attach("launch", |_| ());
+            let here = json!({"source": {"path": snapshot.join(SOURCE)}, "line": 28});
+            let targets = editor.ask("gotoTargets", here);
+            assert_eq!(targets["targets"][0]["line"], 28, "{name}: {targets}");
+            // The line of another file of the same name.
+            let other = json!({"source": {"path": directory.path().join(SOURCE)}, "line": 28});
+            let targets = editor.ask("gotoTargets", other);
+            assert_eq!(targets["targets"], json!([]), "{name}");
+        }
+    }
+}

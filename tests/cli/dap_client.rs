@@ -85,10 +85,18 @@ impl Client {
             "seq": self.sequence, "type": "request", "command": command, "arguments": arguments,
         })
         .to_string();
-        let input = self.input.as_mut().unwrap();
-        write!(input, "Content-Length: {}\r\n\r\n{message}", message.len()).unwrap();
-        input.flush().unwrap();
+        self.send_text(&format!(
+            "Content-Length: {}\r\n\r\n{message}",
+            message.len()
+        ));
         self.sequence
+    }
+
+    /// Sends bytes that need not be a message.
+    pub fn send_text(&mut self, text: &str) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(text.as_bytes()).unwrap();
+        input.flush().unwrap();
     }
 
     fn next(&mut self) -> Value {
