@@ -4,7 +4,7 @@
 //! open calls that ends. Nothing is changed here.
 
 use super::functions::FunctionId;
-use super::stack::{CallKind, Frame};
+use super::stack::{CallKind, Frame, Signal};
 use crate::quantity::Address;
 use crate::timeline::{How, Taken};
 
@@ -37,6 +37,9 @@ pub(super) enum Decision {
     Take(Taken),
     /// A signal handler is called.
     Signal(Taken),
+    /// It returned to the code that asks the kernel to resume what the signal interrupted. This code
+    /// counts as its own.
+    SignalOver,
     /// The calls from this depth on return.
     Return(usize),
     /// The calls within the one at this depth are over; it is continued.
@@ -112,9 +115,8 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
     if let Some(depth) = open.iter().rev().take(SEARCHED).position(unknown) {
         return Decision::Return(open.len() - 1 - depth);
     }
-    // To the code that asks the kernel to resume what the signal interrupted.
-    if last.call.kind == CallKind::Signal {
-        return Decision::Stay;
+    if last.signal.is_some() {
+        return Decision::SignalOver;
     }
     // `longjmp`: to a place in a function that is open.
     if let Some(depth) = open_function(open, place.function.or(place.caller))
@@ -156,6 +158,9 @@ fn is_moved(exception: &Frame, place: &Place) -> bool {
 }
 
 fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
+    if is_signal_over(open) {
+        return Decision::Stay;
+    }
     if indirect && let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
     }
@@ -196,17 +201,30 @@ fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
     if let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
     }
-    match taken {
-        Some(taken) if !open.is_empty() => Decision::Signal(taken),
-        _ => match open_function(open, place.function) {
-            Some(depth) if !place.begins => {
-                let unseen = true;
-                Decision::Unwind {
-                    keep: depth + 1,
-                    unseen,
-                }
-            }
-            _ => Decision::Forget,
-        },
+    // The kernel resumes what the signal interrupted, maybe at another place.
+    if taken.is_some() && is_signal_over(open) && !place.begins {
+        let around = open.len() - 1;
+        return match open_function(&open[..around], place.function) {
+            Some(depth) if depth + 1 < around => Decision::Unwind {
+                keep: depth + 1,
+                unseen: false,
+            },
+            _ => Decision::Return(around),
+        };
     }
+    match (taken, open_function(open, place.function)) {
+        // ETMv3 does not trace where an exception returns to.
+        (None | Some((_, None)), Some(depth)) if !place.begins => Decision::Unwind {
+            keep: depth + 1,
+            unseen: true,
+        },
+        (Some(taken), _) if !open.is_empty() => Decision::Signal(taken),
+        _ => Decision::Forget,
+    }
+}
+
+/// Returns whether the code is executed that asks the kernel to resume what a signal interrupted.
+fn is_signal_over(open: &[Frame]) -> bool {
+    open.last()
+        .is_some_and(|last| last.signal == Some(Signal::Over))
 }

@@ -243,6 +243,15 @@ impl Listener for LinesOfCalls {
     const LINES: bool = true;
 }
 
+/// How far a signal handler is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// It is executed.
+    Handled,
+    /// It has returned to the code that asks the kernel to resume what the signal interrupted.
+    Over,
+}
+
 /// An open call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
@@ -252,4 +261,6 @@ pub(super) struct Frame {
     pub joined: bool,
     /// Of an exception: the context ID of the code that it interrupted.
     pub context_id: Option<u32>,
+    /// Of a signal handler, or a function that took its place.
+    pub signal: Option<Signal>,
 }

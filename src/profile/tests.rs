@@ -12,6 +12,8 @@ use crate::flow::{FlowSink, InstructionKind, LastInstruction, QRange, Range, Vie
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
 
+mod signals;
+
 const CALL: LastInstruction = LastInstruction::CALL;
 const RETURN: LastInstruction = LastInstruction::RETURN;
 const JUMP: LastInstruction = LastInstruction::JUMP;
@@ -54,6 +56,8 @@ impl Listener for Log {
 enum Step {
     Run(u64, u64, LastInstruction),
     Irq(u64),
+    /// An exception of ETMv3, which does not trace where it returns to.
+    Swi,
     Mark(Mark),
     Unknown(u64, u64, u32),
 }
@@ -93,6 +97,14 @@ fn perform(course: &mut Course<'_, impl Listener>, steps: &[Step]) {
                     number: 14,
                     name: "IRQ",
                     return_address: Some(Address(returns_to)),
+                },
+            ),
+            Step::Swi => course.exception(
+                at,
+                &Exception {
+                    number: 10,
+                    name: "SVC",
+                    return_address: None,
                 },
             ),
             Step::Mark(mark) => FlowSink::mark(course, at, &mark),
@@ -420,71 +432,6 @@ fn an_exception_may_return_behind_its_instruction() {
         f-returned main-open";
     let stacks = [("main", 3), ("main;f", 2), ("main;f;[IRQ];vector", 1)];
     check(&steps, log, &stacks);
-}
-
-/// Linux, where only the program is traced: system calls leave no trace in the calls.
-#[test]
-fn open_calls_survive_untraced_kernel_execution() {
-    let context = |el| {
-        Step::Mark(Mark::Context(Context {
-            isa: Isa::A64,
-            el,
-            ..Context::default()
-        }))
-    };
-    let off = || Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
-    let mut steps = [
-        context(Some(ExceptionLevel(0))),
-        MAIN_CALLS,
-        IN_F,
-        Irq(0x2004),
-        off(),
-        Run(0x2004, 0x2008, OTHER),
-        Irq(0x2008),
-        off(),
-        // A signal handler.
-        Run(0x4000, 0x4004, RETURN),
-        // The code that asks the kernel to resume.
-        Run(0x9000, 0x9004, OTHER),
-        Irq(0x9004),
-        off(),
-        Run(0x2008, 0x200c, RETURN),
-        MAIN_CONTINUES,
-    ];
-    let outcome = follow_in(Window::default(), true, &steps);
-    assert!(
-        outcome.counted.gaps.is_empty(),
-        "{:?}",
-        outcome.counted.gaps
-    );
-    let log = "0unseen:main 1call:f 2signal:h h-returned f-returned main-open";
-    assert_eq!(outcome.log, log);
-    // PTM and ETMv3 do not trace exception levels.
-    steps[0] = context(None);
-    assert_eq!(follow_in(Window::default(), true, &steps).log, log);
-    // Without such a recording each is a place where tracing was off.
-    assert_eq!(follow(&steps).counted.gaps["trace_off"], 3);
-}
-
-/// A function that calls itself is interrupted where such a call returns to.
-#[test]
-fn an_untraced_exception_at_a_return_address_ends_no_call() {
-    let user = Step::Mark(Mark::Context(Context {
-        isa: Isa::A64,
-        el: Some(ExceptionLevel(0)),
-        ..Context::default()
-    }));
-    let steps = [
-        user,
-        Run(0x2000, 0x2010, CALL),
-        Run(0x2000, 0x2010, JUMP),
-        Irq(0x2010),
-        Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter)),
-        Run(0x2010, 0x2014, RETURN),
-        F_RETURNS,
-    ];
-    let outcome = follow_in(Window::default(), true, &steps);
-    assert_eq!(outcome.log, "0unseen:f 1call:f f-returned f-open");
 }
 
 #[test]

@@ -309,6 +309,7 @@ impl<L: Listener> Course<'_, L> {
             node,
             joined: false,
             context_id: None,
+            signal: None,
         });
     }
 
@@ -432,6 +433,10 @@ impl<L: Listener> Course<'_, L> {
     /// Whether the same decision is made in the same function each time.
     pub(super) fn repeats(&mut self, decision: &Decision, how: &How, place: &rules::Place) -> bool {
         match (decision, how) {
+            // It depends on how far a signal handler is.
+            (_, How::Jumped { .. }) if self.open.last().is_some_and(|top| top.signal.is_some()) => {
+                false
+            }
             (Decision::Enter { .. } | Decision::Return(_), _) => true,
             (Decision::Stay, How::Called { .. }) => true,
             (Decision::Stay | Decision::Replace(_), How::Jumped { indirect, .. }) => {
@@ -542,5 +547,8 @@ impl<L: Listener> Course<'_, L> {
 
 /// Whether a call ends with nothing else: it is no exception, and no handler.
 fn is_simple(frame: &Frame) -> bool {
-    !frame.joined && frame.context_id.is_none() && frame.call.kind != CallKind::Exception
+    !frame.joined
+        && frame.context_id.is_none()
+        && frame.signal.is_none()
+        && frame.call.kind != CallKind::Exception
 }

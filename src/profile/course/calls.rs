@@ -2,7 +2,7 @@
 
 use super::super::functions::{FunctionId, FunctionKind};
 use super::super::rules::{self, Decision, Place};
-use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
+use super::super::stack::{Call, CallKind, Ended, Frame, Listener, Signal};
 use super::super::tree::NodeId;
 use super::Course;
 use crate::quantity::Address;
@@ -82,7 +82,9 @@ impl<L: Listener> Course<'_, L> {
             Decision::Signal((_, returns_to)) => {
                 let function = self.entered(to);
                 self.enter(function, CallKind::Signal, returns_to, false, None);
+                self.set_signal(Some(Signal::Handled));
             }
+            Decision::SignalOver => self.set_signal(Some(Signal::Over)),
             Decision::Return(depth) => self.return_from(depth),
             Decision::Unwind { keep, unseen } => {
                 let how = match unseen {
@@ -170,6 +172,7 @@ impl<L: Listener> Course<'_, L> {
             node,
             joined,
             context_id,
+            signal: None,
         });
         self.function = function.0;
         self.node = node;
@@ -180,6 +183,13 @@ impl<L: Listener> Course<'_, L> {
                 self.counted.functions.get_mut(function).calls += 1;
             }
             self.listener.begin(&call, &self.counted.functions);
+        }
+    }
+
+    /// Says of the innermost call how far the signal handler is.
+    fn set_signal(&mut self, signal: Option<Signal>) {
+        if let Some(last) = self.open.last_mut() {
+            last.signal = signal;
         }
     }
 
@@ -262,6 +272,7 @@ impl<L: Listener> Course<'_, L> {
         );
         if let Some(last) = self.open.last_mut() {
             last.call.depth = depth;
+            last.signal = frame.signal;
         }
         self.note_change(kind, frame.call.returns_to);
     }
@@ -288,6 +299,7 @@ impl<L: Listener> Course<'_, L> {
             node,
             joined: false,
             context_id: None,
+            signal: None,
         });
         self.function = function.0;
         self.node = node;
