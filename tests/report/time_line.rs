@@ -101,6 +101,31 @@ fn a_click_on_a_block_leads_to_its_instruction() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// Wherever a line is drawn, also at the right edge, its label is not cut.
+#[test]
+fn the_labels_of_the_axis_are_whole() {
+    let Some((_report, mut browser)) = open() else {
+        return;
+    };
+    let cut = "(() => { \
+        const ruler = document.getElementById('ruler'); \
+        const text = CanvasRenderingContext2D.prototype.fillText; \
+        const cut = []; \
+        let drawn = 0; \
+        CanvasRenderingContext2D.prototype.fillText = function (label, x, y) { \
+            if (this.canvas !== ruler) return text.call(this, label, x, y); \
+            drawn += 1; \
+            const end = x + this.measureText(label).width; \
+            if (x < 0 || end > ruler.clientWidth) cut.push([label, x, end]); \
+        }; \
+        for (let to = 1000; to < 1100; to += 1) { page.view.show(0, to); page.drawRuler(); } \
+        CanvasRenderingContext2D.prototype.fillText = text; \
+        return { cut, enough: drawn > 500 }; })()";
+    let expected = json!({ "cut": [], "enough": true });
+    assert_eq!(browser.evaluate(cut), expected);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 #[test]
 fn the_keyboard_reaches_everything() {
     let Some((_report, mut browser)) = open() else {

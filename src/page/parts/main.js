@@ -392,7 +392,10 @@ class Page {
       context.fillStyle = this.colours.line;
       context.fillRect(x, 12, 1, 10);
       context.fillStyle = this.colours.quiet;
-      context.fillText((axis === "time" ? "+" : "") + tick(value), x + 3, 14);
+      const label = (axis === "time" ? "+" : "") + tick(value);
+      const length = context.measureText(label).width;
+      // At the right edge, before its line.
+      context.fillText(label, x + 3 + length <= ruler.clientWidth ? x + 3 : x - 3 - length, 14);
     }
     const base = axis === "time" ? `, from timestamp ${this.data.time_base}` : "";
     byId("range").textContent = `${tick(from)} to ${tick(to)} ${AXES[axis].title}${base}`;
