@@ -10,6 +10,7 @@ use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::{DeviceClass, Severity};
 use armsnap::timeline::{Direction, Entry, PointKind, Position, Timeline, TracedCore};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::num::NonZero;
@@ -23,7 +24,7 @@ pub struct AnalysisArguments {
     pub snapshot: SnapshotArguments,
 
     /// This core only, or this trace source without a core (repeatable)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub core: Vec<String>,
 
     /// The core that GDB shows as this thread (repeatable)
@@ -32,11 +33,11 @@ pub struct AnalysisArguments {
 
     /// Start here: a function, an address (*0x8000), a timestamp (time:N), a number of executed
     /// instructions (instruction:N), or a position of one core (0+71)
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub from: Option<String>,
 
     /// End here, in the same forms, when it is reached first after the start
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub to: Option<String>,
 
     /// A program of the cores (repeatable). Default: an ELF file of the snapshot's directory

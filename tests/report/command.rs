@@ -64,6 +64,18 @@ fn the_summary_alone_writes_no_page() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), whole.summary);
 }
 
+/// An empty name is a mistake of the caller, such as an unset variable.
+#[test]
+fn empty_names_are_refused() {
+    for option in ["--from", "--to", "--core"] {
+        let refused = report(&recorded("ptm"), &["--summary", option, ""]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let message = String::from_utf8(refused.stderr).unwrap();
+        let expected = format!("error: a value is required for '{option} ");
+        assert!(message.starts_with(&expected), "{message}");
+    }
+}
+
 /// A part keeps its place on the axis.
 #[test]
 fn a_part_of_the_trace() {
