@@ -2,8 +2,10 @@
 //!
 //! Independent of the contents of memory.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -24,25 +26,43 @@ pub struct Mapping {
 
 /// The mappings of a process, by address.
 pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    Ok(text.lines().filter_map(mapping).collect())
+    let text = fs::read(format!("/proc/{pid}/maps"))?;
+    let lines = text.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(mapping).collect())
 }
 
-/// `start-end perms offset device inode file`.
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let permissions = fields.next()?;
-    let offset = fields.next()?;
-    let file = fields.nth(2).unwrap_or_default().trim();
+/// `start-end perms offset device inode file`. Names of files are any bytes.
+fn mapping(line: &[u8]) -> Option<Mapping> {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let mut text = || str::from_utf8(fields.next()?).ok();
+    let (start, end) = text()?.split_once('-')?;
+    let permissions = text()?;
+    let offset = text()?;
+    let file = fields.nth(2).unwrap_or_default().trim_ascii_start();
     let hex = |text| u64::from_str_radix(text, 16).ok();
     Some(Mapping {
         start: hex(start)?,
         end: hex(end)?,
         readable: permissions.starts_with('r'),
         offset: hex(offset)?,
-        file: file.starts_with('/').then(|| file.into()),
+        file: file.starts_with(b"/").then(|| path(file)),
     })
+}
+
+/// A line break in a name is written as `\012`, and nothing else is changed.
+fn path(written: &[u8]) -> PathBuf {
+    const LINE_BREAK: &[u8] = b"\\012";
+    let mut name = Vec::with_capacity(written.len());
+    let mut rest = written;
+    while let Some((first, others)) = rest.split_first() {
+        let (byte, after) = match rest.strip_prefix(LINE_BREAK) {
+            Some(after) => (b'\n', after),
+            None => (*first, others),
+        };
+        name.push(byte);
+        rest = after;
+    }
+    OsString::from_vec(name).into()
 }
 
 /// The memory of a child process.
@@ -83,7 +103,7 @@ mod tests {
     #[test]
     fn a_line_of_maps() {
         assert_eq!(
-            mapping("00400000-00470000 r--p 00001000 fe:01 1234    /tmp/a b"),
+            mapping(b"00400000-00470000 r--p 00001000 fe:01 1234    /tmp/a b"),
             Some(Mapping {
                 start: 0x40_0000,
                 end: 0x47_0000,
@@ -92,9 +112,12 @@ mod tests {
                 file: Some("/tmp/a b".into()),
             })
         );
+        let odd = mapping(b"1000-2000 r--p 0 fe:01 1  /tmp/\xff\\012 b ").unwrap();
+        let name = OsString::from_vec(b"/tmp/\xff\n b ".to_vec());
+        assert_eq!(odd.file, Some(name.into()));
         let own = mappings(std::process::id()).unwrap();
         assert!(own.len() > 5 && own.iter().all(|mapping| mapping.start < mapping.end));
         assert!(own.iter().any(|mapping| mapping.file.is_none()));
-        assert_eq!(mapping("nonsense"), None);
+        assert_eq!(mapping(b"nonsense"), None);
     }
 }
