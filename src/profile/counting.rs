@@ -81,7 +81,6 @@ pub(super) fn count<L: Listener>(
             return Ok(totals);
         }
     }
-    let mut packets = vec![0; made.len()];
     let (mut done, mut decoders) = (0, decoding(make()));
     let totals = decode_buffer(buffer, &mut decoders, PIECE, |index, tally| {
         give(index, &tally.take(0));
@@ -91,11 +90,8 @@ pub(super) fn count<L: Listener>(
         }
         mapped::whole()
     })?;
-    for (packets, (_, decoder)) in packets.iter_mut().zip(&decoders) {
-        *packets = decoder.packets();
-    }
-    for ((_, running), packets) in sources.iter_mut().zip(packets) {
-        running.packets += packets;
+    for ((_, running), (_, decoder)) in sources.iter_mut().zip(&decoders) {
+        running.packets += decoder.packets();
     }
     Ok(Some(totals))
 }

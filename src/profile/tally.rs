@@ -5,7 +5,7 @@
 use super::shards::{Piece, Recorder};
 use crate::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use crate::element::{Element, ElementSink, Exception, Mark};
-use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range, Run};
+use crate::flow::{BlockId, Blocks, Executed, FlowSink, Gap, QRange, Range, Run};
 use crate::quantity::BufferOffset;
 
 /// A run that was executed in the piece.
@@ -59,15 +59,6 @@ impl<'a> Tally<'a> {
         self.steps.clear();
     }
 
-    /// A run is executed after a gap or an exception: its first block is a step.
-    #[cold]
-    #[inline(never)]
-    fn each(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
-        for (id, taken) in run.blocks() {
-            self.recorder.block(at, blocks, id, taken, None);
-        }
-    }
-
     /// A run is executed for the first time in the piece.
     #[cold]
     #[inline(never)]
@@ -95,6 +86,9 @@ impl<'a> Tally<'a> {
 }
 
 impl FlowSink for Tally<'_> {
+    const COUNTS: bool = true;
+    const COUNTS_BLOCKS: bool = true;
+
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
         self.recorder.range(at, range, cycles);
     }
@@ -110,17 +104,34 @@ impl FlowSink for Tally<'_> {
         self.recorder.block(at, blocks, id, taken, cycles);
     }
 
-    #[inline(always)]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
-        if self.recorder.is_armed() {
-            return self.each(at, blocks, run);
+        for (id, taken) in run.blocks() {
+            self.recorder.block(at, blocks, id, taken, None);
         }
+    }
+
+    #[inline(always)]
+    fn count_run(&mut self, blocks: &Blocks, run: Run<'_>) {
         let (number, generation) = run.number();
         match self.hits.get_mut(number) {
             Some(hits) if *hits > 0 && generation == self.generation => *hits += 1,
             _ => self.touch(blocks, run),
         }
-        self.recorder.pass(at, run.instructions());
+    }
+
+    #[inline(always)]
+    fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
+        self.recorder.count_block(blocks, id, taken);
+    }
+
+    #[inline]
+    fn executed(&mut self, executed: Executed) {
+        self.recorder.pass(executed.instructions as u64);
+    }
+
+    #[inline]
+    fn wants_next(&self) -> bool {
+        self.recorder.is_armed()
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {

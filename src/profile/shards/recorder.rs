@@ -87,20 +87,32 @@ impl<'a> Recorder<'a> {
         self.armed
     }
 
-    /// A number of instructions is executed in blocks whose number comes later ([`Self::count`]).
+    /// A number of instructions is executed in blocks that are counted by [`Self::count`] and
+    /// [`Self::count_block`].
     #[inline]
-    pub fn pass(&mut self, at: BufferOffset, instructions: u32) {
-        self.moment.at = at;
-        self.moment.instructions += u64::from(instructions);
-        self.since.instructions += u64::from(instructions);
+    pub fn pass(&mut self, instructions: u64) {
+        self.moment.instructions += instructions;
+        self.since.instructions += instructions;
+    }
+
+    /// Counts one execution of a block.
+    #[inline]
+    pub fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
+        let place = match self.known.get(id.index()) {
+            Some(Some(known)) if known.piece == self.number => known.place,
+            _ => self.place(blocks, id),
+        };
+        self.count(place, taken, 1);
     }
 
     /// Returns the place of a block in the piece, for [`Self::count`].
+    #[inline(never)]
     pub fn place(&mut self, blocks: &Blocks, id: BlockId) -> u32 {
         self.enter(blocks, id).0.place
     }
 
     /// Counts executions of a block of the piece.
+    #[inline]
     pub fn count(&mut self, place: u32, taken: bool, count: u64) {
         self.piece.lines += count;
         let block = &mut self.piece.blocks[place as usize];
