@@ -175,6 +175,35 @@ fn tracks_without_anything_do_not_widen_the_time_line() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// A core without timestamps is not on their axis, nor for the keyboard.
+#[test]
+fn keys_select_nothing_on_an_axis_that_the_core_lacks() {
+    if !browser::is_available() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.html");
+    let mut data = page("function", 1000);
+    let mut other = page("function", 1000).tracks.remove(0);
+    other.time = String::new();
+    data.tracks.push(other);
+    write(&data, &path);
+    let mut browser = Browser::open(&path, (1200, 900));
+    // Selected on one axis, and not moved to on the other.
+    browser.evaluate("page.canvases[1].canvas.focus()");
+    browser.press("ArrowRight", None);
+    browser.evaluate("document.querySelector('#axis [value=time]').click()");
+    let view = "[page.view.from, page.view.to]";
+    let before = browser.evaluate(view);
+    browser.evaluate("page.canvases[1].canvas.focus()");
+    for key in ["z", "ArrowRight", "m", "Enter"] {
+        browser.press(key, None);
+    }
+    assert_eq!(browser.evaluate(view), before);
+    assert_eq!(browser.evaluate("location.hash"), "");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// A call each 3 instructions, 3e6 calls: merged where a pixel cannot show them.
 #[test]
 fn a_full_page_is_bounded_and_moves_smoothly() {

@@ -18,6 +18,7 @@ class CodeView {
   show({ file, line, fn, address }) {
     const called = fn === null ? null : this.data.functions[fn];
     byId("code-hint").hidden = true;
+    byId("code-shown").hidden = false;
     const title = called?.name ?? this.data.files[file]?.name ?? "";
     byId("code-name").textContent = title;
     const { files } = this.data;
@@ -74,11 +75,16 @@ class CodeView {
     const rows = code.map(([offset, times, text, line, file]) => {
       const at = `0x${(start + BigInt(offset)).toString(16)}`;
       const known = line !== null && file !== null;
+      const toLine = () => {
+        const button = link(String(line), () => go({ file, line, fn, address: offset }));
+        button.setAttribute("aria-label", `Line ${line}`);
+        return button;
+      };
       const row = make("tr", { tabIndex: -1, className: times > 0 ? "run" : "missed", "data-offset": offset },
         make("td", { className: "at", textContent: at }),
         make("td", { className: "count", textContent: count(times) }),
         make("td", { className: "text", textContent: text }),
-        make("td", { className: "at" }, known ? link(String(line), () => go({ file, line, fn, address: offset })) : ""));
+        make("td", { className: "at" }, known ? toLine() : ""));
       return row;
     });
     const head = ["Address", "Times", "Instruction", "Line"];
@@ -111,7 +117,8 @@ function mark(side, selector) {
   }
   row.classList.add("here");
   row.setAttribute("aria-current", "true");
-  side.scrollTop = row.offsetTop - side.offsetTop - side.clientHeight / 3;
+  const top = (element) => element.getBoundingClientRect().top;
+  side.scrollTop += top(row) - top(side) - side.clientHeight / 3;
   return row;
 }
 

@@ -43,7 +43,8 @@ const SHOWN_AT_ONCE = 100;
 
 /**
  * A table that can be sorted by its columns, filtered by the text of the first, and shows more
- * rows on request. `columns`: { title, value(row), show(row)?, number? }.
+ * rows on request. `columns`: { title, label?, value(row), show(row)?, number? }; `label` is
+ * the title for those who do not see the columns beside it.
  */
 class DataTable {
   constructor(place, caption, columns, rows, { sort = null, filter = false, empty = "None." } = {}) {
@@ -67,8 +68,12 @@ class DataTable {
     place.append(make("div", { className: "scroll" }, table));
     this.more = make("button", { type: "button" });
     this.more.addEventListener("click", () => {
+      const first = this.shown;
       this.shown *= 10;
       this.fill();
+      // The button moves away, or is no longer there.
+      this.body.rows[first].tabIndex = -1;
+      this.body.rows[first].focus();
     });
     place.append(this.more);
     this.fill();
@@ -80,11 +85,14 @@ class DataTable {
       this.wanted = input.value.toLowerCase();
       this.fill();
     });
-    return make("p", { className: "filter" }, make("label", {}, `Filter ${caption.toLowerCase()}: `, input));
+    this.found = make("output");
+    const label = make("label", {}, `Filter ${caption.toLowerCase()}: `, input);
+    return make("p", { className: "filter" }, label, " ", this.found);
   }
 
   head(column, index) {
     const button = make("button", { type: "button", textContent: column.title });
+    if (column.label) button.setAttribute("aria-label", column.label);
     button.addEventListener("click", () => {
       const again = this.sort !== null && this.sort.column === index;
       this.sort = { column: index, down: again ? !this.sort.down : Boolean(column.number) };
@@ -99,6 +107,7 @@ class DataTable {
       const first = this.columns[0];
       rows = rows.filter((row) => String(first.value(row)).toLowerCase().includes(this.wanted));
     }
+    if (this.found) this.found.textContent = this.wanted === "" ? "" : `${inGroups(rows.length)} found`;
     if (this.sort !== null) {
       const { column, down } = this.sort;
       const { value } = this.columns[column];

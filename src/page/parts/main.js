@@ -69,8 +69,8 @@ class Page {
     ], this.functions.filter((f) => f.self > 0 || f.total > 0), { sort: { column: 1, down: true }, filter: true });
     const part = (title, covered, known) => [
       { title, value: covered, number: true },
-      { title: "of", value: known, number: true },
-      { title: "%", value: (row) => (known(row) ? covered(row) / known(row) : null),
+      { title: "of", label: `${title}: of`, value: known, number: true },
+      { title: "%", label: `${title}: %`, value: (row) => (known(row) ? covered(row) / known(row) : null),
         show: (row) => percent(covered(row), known(row)), number: true },
       { title: "Part", value: (row) => (known(row) ? covered(row) / known(row) : null),
         show: (row) => bar(covered(row), known(row)) },
@@ -86,7 +86,8 @@ class Page {
       ...part("Instructions", (f) => f.executed, (f) => f.size),
     ], this.functions.filter((f) => f.size > 0), { filter: true });
     const spread = (title, of) => ["Minimum", "median", "maximum"].map((name, index) => ({
-      title: index === 0 ? `${title}: minimum` : name, value: (e) => of(e)?.[index] ?? null, number: true }));
+      title: index === 0 ? `${title}: minimum` : name, label: `${title}: ${name.toLowerCase()}`,
+      value: (e) => of(e)?.[index] ?? null, number: true }));
     new DataTable(byId("exceptions-table"), "Exceptions, with the latency from entry to return", [
       { title: "Exception", value: (e) => e.name },
       { title: "On", value: (e) => e.track },
@@ -192,13 +193,18 @@ class Page {
   /** Returns whether the key means something here. */
   key(canvas, event) {
     const { view } = this;
-    const { selected } = canvas;
+    const selected = canvas.drawn ? canvas.selected : null;
     switch (event.key) {
       case "+": case "=": view.zoom(0.5, this.middle(canvas)); return true;
       case "-": case "_": view.zoom(2, this.middle(canvas)); return true;
       case "0": view.whole(); return true;
       case "Home": view.show(view.first, view.first + view.to - view.from); return true;
       case "End": view.show(view.last - (view.to - view.from), view.last); return true;
+      case "m": case "M": {
+        const found = canvas.stepMark(event.shiftKey ? -1 : 1);
+        if (found !== null) this.select(canvas, found);
+        return true;
+      }
       case "ArrowLeft": case "ArrowRight": case "ArrowUp": case "ArrowDown": {
         if (event.shiftKey) {
           if (event.key === "ArrowLeft") view.pan(-0.2);
@@ -210,24 +216,20 @@ class Page {
         return true;
       }
       case "z":
-        if (selected !== null) {
-          const row = canvas.track.rows[selected.row];
-          view.around(view.at(canvas.track, row.starts[selected.slice]), view.at(canvas.track, row.ends[selected.slice]));
-        }
+        if (selected !== null) view.around(...canvas.stretch(selected));
         return true;
       case "Enter":
-        if (selected !== null) this.open(canvas, selected);
+        if (selected !== null && selected.mark === undefined) this.open(canvas, selected);
         return true;
       default: return false;
     }
   }
 
-  /** Zooming keeps the selected slice in view. */
+  /** Zooming keeps what is selected in view. */
   middle(canvas) {
     const { view } = this;
     if (canvas.selected !== null) {
-      const row = canvas.track.rows[canvas.selected.row];
-      const at = view.at(canvas.track, row.starts[canvas.selected.slice]);
+      const [at] = canvas.stretch(canvas.selected);
       if (at >= view.from && at <= view.to) return at;
     }
     return (view.from + view.to) / 2;
@@ -236,18 +238,14 @@ class Page {
   click(canvas, event) {
     const found = canvas.under(event.offsetX, event.offsetY);
     if (found === null) return;
-    if (found.mark !== undefined) {
-      byId("selected").textContent = this.markText(canvas.track, found.mark);
-      return;
-    }
     this.select(canvas, found);
-    this.open(canvas, found);
+    if (found.mark === undefined) this.open(canvas, found);
   }
 
   select(canvas, found) {
     for (const other of this.canvases) if (other !== canvas) other.selected = null;
     canvas.select(found);
-    byId("selected").textContent = this.describe(canvas.track, found).replaceAll("\n", ", ");
+    byId("selected").textContent = this.text(canvas.track, found).replaceAll("\n", ", ");
     this.redraw();
   }
 
@@ -263,9 +261,7 @@ class Page {
     const found = canvas.under(event.offsetX, event.offsetY);
     this.tip.hidden = found === null;
     if (found === null) return;
-    this.tip.textContent = found.mark === undefined
-      ? this.describe(canvas.track, found)
-      : this.markText(canvas.track, found.mark);
+    this.tip.textContent = this.text(canvas.track, found);
     const { width, height } = this.tip.getBoundingClientRect();
     this.tip.style.left = `${Math.max(Math.min(event.clientX + 14, innerWidth - width - 8), 0)}px`;
     this.tip.style.top = `${Math.max(Math.min(event.clientY + 16, innerHeight - height - 8), 0)}px`;
@@ -294,6 +290,11 @@ class Page {
     const address = this.data.blocks[row.blocks[slice]][0];
     const known = row.what[slice] >= 0 && this.functions[row.what[slice]].size > 0;
     return `block at ${address}${known ? ` in ${name}` : ""}${more}`;
+  }
+
+  /** A slice or a mark in words. */
+  text(track, found) {
+    return found.mark === undefined ? this.describe(track, found) : this.markText(track, found.mark);
   }
 
   /** A slice in words. */

@@ -146,6 +146,11 @@ class TrackCanvas {
     this.scale = scale;
   }
 
+  /** Whether the track is on the axis of the view. */
+  get drawn() {
+    return this.view.has(this.track);
+  }
+
   x(place) {
     const { from, to } = this.view;
     return ((this.view.at(this.track, place) - from) / (to - from)) * this.width;
@@ -175,7 +180,7 @@ class TrackCanvas {
     context.fillRect(0, 0, this.width, this.shown);
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
-    if (!this.view.has(this.track)) {
+    if (!this.drawn) {
       context.fillStyle = colours.quiet;
       context.fillText(`No ${AXES[this.view.axis].title} in this trace.`, 4, MARKS / 2 + 4);
       return;
@@ -187,6 +192,11 @@ class TrackCanvas {
       this.drawRow(context, row, MARKS + row * ROW - top);
     }
     this.drawMarks(context);
+    if (this.selected?.mark !== undefined) {
+      context.strokeStyle = colours.text;
+      context.lineWidth = 2;
+      context.strokeRect(this.x(this.track.marks.places[this.selected.mark]) - 6, 1 - top, 12, MARKS - 2);
+    }
   }
 
   drawRow(context, number, y) {
@@ -274,7 +284,7 @@ class TrackCanvas {
 
   /** What is drawn at a point of the canvas: a slice, a mark, or nothing. */
   under(x, y) {
-    if (!this.view.has(this.track)) return null;
+    if (!this.drawn) return null;
     const down = y + this.rows.scrollTop;
     if (down < MARKS) return this.markAt(x);
     const number = Math.floor((down - MARKS) / ROW);
@@ -302,13 +312,40 @@ class TrackCanvas {
     return best;
   }
 
-  /** Selects the slice that an arrow key leads to. */
+  /** Where on the axis a slice or a mark is, from and to. */
+  stretch({ mark, row, slice }) {
+    const { rows, marks } = this.track;
+    const ends = mark === undefined
+      ? [rows[row].starts[slice], rows[row].ends[slice]]
+      : [marks.places[mark], marks.places[mark]];
+    return ends.map((place) => this.view.at(this.track, place));
+  }
+
+  /** The next mark (1) or the previous one (-1): of the selected one, slice or view. */
+  stepMark(by) {
+    if (!this.drawn) return null;
+    const { places } = this.track.marks;
+    const mark = this.selected?.mark !== undefined
+      ? this.selected.mark + by
+      : after(places, Math.ceil(this.here()) - 1) - (by < 0 ? 1 : 0);
+    return mark >= 0 && mark < places.length ? { mark } : null;
+  }
+
+  /** The place that is selected, or else the start of the view. */
+  here() {
+    if (this.selected === null) return this.view.place(this.track, this.view.from);
+    const { mark, row, slice } = this.selected;
+    return mark === undefined ? this.track.rows[row].starts[slice] : this.track.marks.places[mark];
+  }
+
+  /** The slice that an arrow key leads to. */
   step(key) {
     const { rows } = this.track;
-    if (this.selected === null) {
+    if (!this.drawn) return null;
+    if (this.selected === null || this.selected.mark !== undefined) {
       const row = rows.findIndex((row) => row.starts.length > 0);
       if (row < 0) return null;
-      const from = this.view.place(this.track, this.view.from);
+      const from = this.here();
       return { row, slice: Math.min(after(rows[row].ends, from), rows[row].starts.length - 1) };
     }
     const { row, slice } = this.selected;
@@ -333,10 +370,11 @@ class TrackCanvas {
 
   select(found) {
     this.selected = found;
-    const row = this.track.rows[found.row];
-    this.view.reveal(
-      this.view.at(this.track, row.starts[found.slice]),
-      this.view.at(this.track, row.ends[found.slice]));
+    this.view.reveal(...this.stretch(found));
+    if (found.mark !== undefined) {
+      this.rows.scrollTop = 0;
+      return;
+    }
     const top = found.row * ROW;
     if (top < this.rows.scrollTop || top + MARKS + ROW > this.rows.scrollTop + this.shown) {
       this.rows.scrollTop = Math.max(top - this.shown / 2, 0);
