@@ -141,24 +141,44 @@ dap_server.read_json = read_message
 # Moving back.
 
 
+def check_thread(number):
+    """Answers a request for a thread that does not exist with an error."""
+    if number not in [thread.global_num for each in gdb.inferiors() for thread in each.threads()]:
+        raise DAPException(f"there is no thread {number}")
+
+
 def move(thread, alone, command):
-    set_thread(thread)
-    lock = "on" if alone else "off"
-    gdb.execute(f"set scheduler-locking {lock}", to_string=True)
-    gdb.newest_frame().select()
-    dap_events.exec_and_expect_stop(command)
+    def select():
+        check_thread(thread)
+        set_thread(thread)
+        lock = "on" if alone else "off"
+        gdb.execute(f"set scheduler-locking {lock}", to_string=True)
+        gdb.newest_frame().select()
+
+    # Errors are in the response; the move ends with an event.
+    dap_server.send_gdb_with_response(select)
+    dap_server.send_gdb(lambda: dap_events.exec_and_expect_stop(command))
 
 
 @dap_server.capability("supportsStepBack")
-@dap_server.request("stepBack", response=False)
+@dap_server.request("stepBack", on_dap_thread=True)
 def step_back(*, threadId: int, singleThread: bool = False, granularity: str = "statement", **extra):
     command = "reverse-stepi" if granularity == "instruction" else "reverse-next"
     move(threadId, singleThread, command)
 
 
-@dap_server.request("reverseContinue", response=False)
+@dap_server.request("reverseContinue", on_dap_thread=True)
 def reverse_continue(*, threadId: int, singleThread: bool = False, **extra):
     move(threadId, singleThread, "reverse-continue")
+
+
+gdbs_stack_trace = replace("stackTrace")
+
+
+@dap_server.request("stackTrace", on_dap_thread=True)
+def stack_trace(*, threadId: int, **extra):
+    dap_server.send_gdb_with_response(lambda: check_thread(threadId))
+    return gdbs_stack_trace(threadId=threadId, **extra)
 
 
 # Positions.
@@ -377,7 +397,9 @@ def set_data_breakpoints(*, breakpoints, **extra):
             try:
                 made = watch(*key)
                 made.condition = wanted.get("condition")
-                made.ignore_count = int(wanted.get("hitCondition") or 0)
+                # An expression, as of GDB's other breakpoints.
+                hits = gdb.parse_and_eval(wanted.get("hitCondition") or "0", global_context=True)
+                made.ignore_count = int(hits)
                 kept.add(key)
                 results.append({"id": made.number, "verified": True})
             except (DAPException, ValueError, gdb.error) as error:
