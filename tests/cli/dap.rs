@@ -275,6 +275,14 @@ fn several_threads_and_a_disconnection_in_the_middle() {
         editor.go("stepBack", own);
         assert_eq!(editor.fact(threads[0], "position"), first);
         assert_ne!(editor.fact(threads[1], "position"), before);
+        // Answered with success, no stop would follow.
+        for command in ["stepBack", "reverseContinue"] {
+            for arguments in [json!({"threadId": 99}), json!({"threadId": "1"}), json!({})] {
+                let sequence = editor.send(command, arguments.clone());
+                let answer = editor.response(sequence);
+                assert_eq!(answer["success"], false, "{command} {arguments}: {answer}");
+            }
+        }
         // Without waiting for the end of the move.
         editor.send("reverseContinue", json!({"threadId": threads[0]}));
         let sequence = editor.send("disconnect", json!({}));
