@@ -304,7 +304,8 @@ fn write(
     let tracks = match arguments.format {
         Format::Folded if arguments.inline => listen(analysis, |_| LinesOfCalls)?.0,
         Format::Folded | Format::Callgrind => listen(analysis, |_| Nothing)?.0,
-        Format::Lcov | Format::Drcov => listen(analysis, |_| BlocksOnly)?.0,
+        // LCOV needs edges: a function's own branches to its start are no entries.
+        Format::Drcov => listen(analysis, |_| BlocksOnly)?.0,
         _ => listen(analysis, |_| CodeOnly)?.0,
     };
     let tracks = &tracks;

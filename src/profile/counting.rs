@@ -20,7 +20,7 @@ use std::io;
 const PIECE: usize = 256 << 10;
 /// The fewest and the most bytes of trace in a part.
 const PART: (u64, u64) = (64 << 10, 4 << 20);
-/// The number of parts for each thread, at least, so that all have work to the end.
+/// The number of parts for each thread, if the buffer is long enough: so all have work to the end.
 const PARTS: u64 = 8;
 /// The number of pieces in a part, at least.
 const PIECES: u64 = 8;
@@ -56,6 +56,7 @@ pub(super) fn count<L: Listener>(
         running.packets += piece.packets;
         running.course.replay(&mut replayed[index], piece);
     };
+    let jobs = jobs.min((buffer.bytes() / PART.0) as usize);
     if jobs > 1 {
         let part = (buffer.bytes() / (PARTS * jobs as u64)).clamp(PART.0, PART.1);
         let sizes = Sizes {

@@ -21,7 +21,7 @@ pub struct Piece {
     pub(in super::super) steps: Vec<Step>,
     /// What is executed after the last step.
     pub(in super::super) after: Advance,
-    /// The offset of the last packet.
+    /// The offset of the last packet; if runs are counted, of the last one that was not.
     pub(in super::super) last_at: BufferOffset,
     /// Elements that are not among the steps.
     pub(in super::super) elements: u64,

@@ -36,8 +36,7 @@ pub(in super::super) struct Recorder<'a> {
     symbols: Option<&'a Symbols>,
     /// Whether straight lines are wanted.
     lines: bool,
-    /// Whether neither calls nor edges are wanted: a step is recorded after a gap or an exception
-    /// only.
+    /// Whether neither calls nor edges are wanted: calls, returns and other functions are no steps.
     blocks_only: bool,
     context: Option<Context>,
     piece: Piece,
