@@ -15,7 +15,7 @@ use armsnap::export::{
     Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto,
 };
 use armsnap::leftovers::Leftover;
-use armsnap::profile::{BlocksOnly, CodeOnly, LinesOfCalls, Listener, Nothing, Profile, Track};
+use armsnap::profile::{CodeOnly, LinesOfCalls, Listener, Nothing, Profile, Track};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::io::{BufWriter, Write};
@@ -304,8 +304,6 @@ fn write(
     let tracks = match arguments.format {
         Format::Folded if arguments.inline => listen(analysis, |_| LinesOfCalls)?.0,
         Format::Folded | Format::Callgrind => listen(analysis, |_| Nothing)?.0,
-        // LCOV needs edges: a function's own branches to its start are no entries.
-        Format::Drcov => listen(analysis, |_| BlocksOnly)?.0,
         _ => listen(analysis, |_| CodeOnly)?.0,
     };
     let tracks = &tracks;

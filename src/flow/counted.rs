@@ -3,7 +3,7 @@
 //! Instruction atoms (ETMv3) of several packets are looked up in the memo at once. Waypoint atoms are
 //! not: paths that differ behind the first packet would be remembered apart.
 
-use super::blocks::{AWAIT, AWAIT_AND_PUSH, BlockId, NOWHERE, PUSH, SLOW, leads_on};
+use super::blocks::{AWAIT, AWAIT_AND_PUSH, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::instructions::MAX_PACKETS;
@@ -83,15 +83,9 @@ impl<C: CodeImage> Flow<C> {
         let content = |index: usize| waypoints(*bytes.get(index)?);
         let mut done = 0;
         loop {
-            let rest = match content(done) {
-                Some(atoms) if sink.wants_next() => Some(atoms),
-                _ => {
-                    let mut executed = Executed::default();
-                    let rest = self.follow_known(&mut done, content, &mut executed, sink);
-                    sink.executed(executed);
-                    rest
-                }
-            };
+            let mut executed = Executed::default();
+            let rest = self.follow_known(&mut done, content, &mut executed);
+            sink.executed(executed);
             let Some(atoms) = rest else {
                 return done;
             };
@@ -108,7 +102,6 @@ impl<C: CodeImage> Flow<C> {
         done: &mut usize,
         content: impl Fn(usize) -> Option<Atoms>,
         executed: &mut Executed,
-        sink: &mut impl FlowSink,
     ) -> Option<Atoms> {
         let hot = self.blocks.hot.as_slice();
         let (mut current, mut left) = (self.current, self.left);
@@ -132,7 +125,6 @@ impl<C: CodeImage> Flow<C> {
                     }
                     executed.blocks += 1;
                     executed.instructions += block.instructions as usize;
-                    sink.count_block(&self.blocks, BlockId(current), atoms.bits & 1 == 1);
                     if link == AWAIT_AND_PUSH {
                         self.linking = Some(current);
                     } else if link & PUSH != 0 {
@@ -147,7 +139,6 @@ impl<C: CodeImage> Flow<C> {
                 };
                 executed.blocks += usize::from(entry.count);
                 executed.instructions += usize::from(entry.instructions);
-                sink.count_run(&self.blocks, self.memo.run(entry));
                 for &caller in &entry.pushed[..usize::from(entry.pushes).min(MAX_PUSHES)] {
                     self.stack.push(caller);
                 }

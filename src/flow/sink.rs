@@ -142,10 +142,6 @@ pub trait FlowSink {
     /// [`executed`](Self::executed), because passing on each takes time.
     const COUNTS: bool = false;
 
-    /// Whether a sink that [counts](Self::COUNTS) counts each run and block, too
-    /// ([`count_run`](Self::count_run), [`count_block`](Self::count_block)).
-    const COUNTS_BLOCKS: bool = false;
-
     /// Instructions were executed in a straight line: a whole block, or part of one up to an
     /// exception, missing memory, or a traced address. `cycles` is the number of cycles they took,
     /// if counted.
@@ -198,25 +194,6 @@ pub trait FlowSink {
     #[inline]
     fn executed(&mut self, executed: Executed) {
         let _ = executed;
-    }
-
-    /// A run is part of what the next call of [`executed`](Self::executed) reports.
-    #[inline]
-    fn count_run(&mut self, blocks: &Blocks, run: Run<'_>) {
-        let _ = (blocks, run);
-    }
-
-    /// A block is part of what the next call of [`executed`](Self::executed) reports.
-    #[inline]
-    fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
-        let _ = (blocks, id, taken);
-    }
-
-    /// Returns whether the next block must come with its offset: through [`block`](Self::block) or
-    /// [`run`](Self::run).
-    #[inline]
-    fn wants_next(&self) -> bool {
-        false
     }
 
     /// Instructions were executed on an unknown path.

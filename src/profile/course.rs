@@ -51,7 +51,7 @@ struct Info {
     owner: u32,
     el: Option<ExceptionLevel>,
     /// With an E atom it ends in a call, a return or another indirect branch. Without interest in
-    /// calls: in an indirect branch; without interest in edges either: never.
+    /// calls: in an indirect branch.
     leaves: bool,
     known: bool,
     /// The branch at its end with an E atom, if it leaves and that was seen.
@@ -194,13 +194,6 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// Whether only blocks are to be counted, all of them.
-    pub(super) fn counts_blocks(&self) -> bool {
-        !(L::CALLS || L::EDGES || L::STRAIGHT || L::RUNS || L::LINES)
-            && self.active
-            && !self.waiting
-    }
-
     /// The buffer with this index among those of the core starts.
     pub fn start_buffer(&mut self, buffer: usize) {
         self.now.buffer = buffer;
@@ -259,7 +252,7 @@ impl<'a, L: Listener> Course<'a, L> {
             function: function.map_or(0, |function| function.0),
             owner: 0,
             el: self.el(),
-            leaves: leaves(&range) && (L::CALLS || L::EDGES && is_indirect(&range)),
+            leaves: leaves(&range) && (L::CALLS || is_indirect(&range)),
             known: true,
             tail: Tail::NONE,
         };
@@ -474,10 +467,9 @@ impl<'a, L: Listener> Course<'a, L> {
             self.reach(range.start, function, transition);
         }
         let leaves = range.last.taken && leaves(range);
-        self.armed = leaves && (L::CALLS || L::EDGES && is_indirect(range));
+        self.armed = leaves && (L::CALLS || is_indirect(range));
         if leaves {
-            if L::EDGES
-                && is_indirect(range)
+            if is_indirect(range)
                 && let Some(kind) = EdgeKind::of(&range.last)
             {
                 let view = self.view;
@@ -547,8 +539,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             part.count += 1;
             self.counted.ranges += 1;
             // The next instruction says whether its last one branched.
-            if L::EDGES
-                && range.last.taken
+            if range.last.taken
                 && let Some(kind) = EdgeKind::of(&range.last)
             {
                 self.edge = Some((part.last_at, kind));

@@ -9,7 +9,6 @@
 
 mod clock;
 mod code;
-mod counting;
 mod course;
 mod functions;
 mod latency;
@@ -22,7 +21,6 @@ mod run;
 mod runs;
 pub mod shards;
 mod stack;
-mod tally;
 mod tree;
 mod window;
 
@@ -37,8 +35,6 @@ pub use latency::{ExceptionStatistics, Exceptions, Spread};
 pub use lines::{BranchCoverage, Coverage, FileCoverage, FunctionCoverage, coverage};
 pub use note::Note;
 pub use run::{Options, Profile, Totals, Track, profile, tracks};
-pub use stack::{
-    BlocksOnly, Call, CallKind, CodeOnly, Ended, GapSeen, LinesOfCalls, Listener, Nothing,
-};
+pub use stack::{Call, CallKind, CodeOnly, Ended, GapSeen, LinesOfCalls, Listener, Nothing};
 pub use tree::{LineKey, Node, NodeId, Tree};
 pub use window::{Bound, Window};

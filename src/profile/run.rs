@@ -1,7 +1,6 @@
 //! Decodes the trace of a snapshot once, for all its cores.
 
 use super::code::ExecutedCode;
-use super::counting;
 use super::course::{Counted, Course};
 use super::functions::Functions;
 use super::latency::Exceptions;
@@ -288,12 +287,15 @@ pub fn profile<L: Listener + Send>(
                 in_buffer.push((source, one));
             }
         }
-        let jobs = options.jobs;
-        let mut progress = |bytes| progress(done + bytes);
-        let totals = match in_buffer.iter().all(|(_, one)| one.course.counts_blocks()) {
-            true => counting::count(buffer, &mut in_buffer, programs, jobs, progress)?,
-            false => decode(buffer, &mut in_buffer, programs, jobs, &mut progress)?,
-        };
+        let totals = decode(
+            buffer,
+            &mut in_buffer,
+            programs,
+            options.jobs,
+            &mut |bytes| {
+                progress(done + bytes);
+            },
+        )?;
         finished(index, totals.as_ref());
         for part in &buffer.parts {
             part.release(0..part.len());

@@ -126,10 +126,6 @@ pub trait Listener {
     /// code without symbols belongs to no function; counting takes a fraction of the time.
     const CALLS: bool = true;
 
-    /// Whether the edges that blocks do not contain ([`ExecutedCode::edges`](super::ExecutedCode::edges))
-    /// are wanted: from where indirect branches went to where.
-    const EDGES: bool = true;
-
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
@@ -224,15 +220,6 @@ pub struct CodeOnly;
 
 impl Listener for CodeOnly {
     const CALLS: bool = false;
-}
-
-/// Listens to nothing, and wants neither calls nor the edges of indirect branches: blocks are counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlocksOnly;
-
-impl Listener for BlocksOnly {
-    const CALLS: bool = false;
-    const EDGES: bool = false;
 }
 
 /// Listens to nothing, and wants the blocks that were executed by each chain of callers.

@@ -4,7 +4,6 @@
 mod support;
 
 mod agreement;
-mod blocks;
 mod common;
 mod inlined;
 mod lcov;

@@ -21,4 +21,3 @@ pub(super) use piece::Step;
 pub(super) use piece::{Advance, What};
 pub use piece::{Line, Piece, Straight};
 pub use plan::{Plan, Planned, decode_shard};
-pub(super) use recorder::Recorder;

@@ -2,7 +2,6 @@
 
 use super::super::clock::Moment;
 use super::super::code::BlockCount;
-use crate::decode::parts::Output;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::{Gap, QRange, Range};
 use crate::quantity::BufferOffset;
@@ -21,7 +20,7 @@ pub struct Piece {
     pub(in super::super) steps: Vec<Step>,
     /// What is executed after the last step.
     pub(in super::super) after: Advance,
-    /// The offset of the last packet; if runs are counted, of the last one that was not.
+    /// The offset of the last packet.
     pub(in super::super) last_at: BufferOffset,
     /// Elements that are not among the steps.
     pub(in super::super) elements: u64,
@@ -35,12 +34,6 @@ pub struct Piece {
     /// was decoded where the shards are joined.
     #[serde(skip)]
     pub from: Option<(u32, u64)>,
-}
-
-impl Output for Piece {
-    fn bytes(&self) -> usize {
-        self.blocks.len() * size_of::<BlockCount>() + self.steps.len() * size_of::<Step>()
-    }
 }
 
 /// What is executed between two steps.

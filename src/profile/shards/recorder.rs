@@ -31,13 +31,11 @@ struct Known {
 /// from the one before it: its own function. So a step is recorded for each block up to
 /// such a one, and again from the next call, return, exception, gap or other function on. More steps than
 /// a course needs change nothing.
-pub(in super::super) struct Recorder<'a> {
+pub(super) struct Recorder<'a> {
     image: Image<'a>,
     symbols: Option<&'a Symbols>,
     /// Whether straight lines are wanted.
     lines: bool,
-    /// Whether neither calls nor edges are wanted: calls, returns and other functions are no steps.
-    blocks_only: bool,
     context: Option<Context>,
     piece: Piece,
     /// The number of the piece.
@@ -60,7 +58,6 @@ impl<'a> Recorder<'a> {
             image,
             symbols,
             lines,
-            blocks_only: false,
             context: None,
             piece: Piece::default(),
             number: 1,
@@ -69,55 +66,6 @@ impl<'a> Recorder<'a> {
             since: Advance::default(),
             armed: true,
             function: 0,
-        }
-    }
-
-    /// Same as [`Self::new`], for courses that want neither calls nor edges.
-    pub fn of_blocks(image: Image<'a>, symbols: Option<&'a Symbols>) -> Self {
-        Self {
-            blocks_only: true,
-            ..Self::new(image, symbols, false)
-        }
-    }
-
-    /// Whether the next block is a step, whatever it is.
-    #[inline]
-    pub fn is_armed(&self) -> bool {
-        self.armed
-    }
-
-    /// A number of instructions is executed in blocks that are counted by [`Self::count`] and
-    /// [`Self::count_block`].
-    #[inline]
-    pub fn pass(&mut self, instructions: u64) {
-        self.moment.instructions += instructions;
-        self.since.instructions += instructions;
-    }
-
-    /// Counts one execution of a block.
-    #[inline]
-    pub fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
-        let place = match self.known.get(id.index()) {
-            Some(Some(known)) if known.piece == self.number => known.place,
-            _ => self.place(blocks, id),
-        };
-        self.count(place, taken, 1);
-    }
-
-    /// Returns the place of a block in the piece, for [`Self::count`].
-    #[inline(never)]
-    pub fn place(&mut self, blocks: &Blocks, id: BlockId) -> u32 {
-        self.enter(blocks, id).0.place
-    }
-
-    /// Counts executions of a block of the piece.
-    #[inline]
-    pub fn count(&mut self, place: u32, taken: bool, count: u64) {
-        self.piece.lines += count;
-        let block = &mut self.piece.blocks[place as usize];
-        match taken {
-            true => block.taken += count,
-            false => block.not_taken += count,
         }
     }
 
@@ -235,14 +183,14 @@ impl FlowSink for Recorder<'_> {
             true => count.taken += 1,
             false => count.not_taken += 1,
         }
-        let leaves = !self.blocks_only && taken && known.leaves;
+        let leaves = taken && known.leaves;
         let elsewhere = known.function != 0 && known.function != self.function;
         // The function of code without symbols is that which executes it first.
         let owned = new && known.function == 0;
         let instructions = u64::from(known.count.instructions);
         self.moment.instructions += instructions;
         add(&mut self.moment.cycles, cycles);
-        if !(self.armed || leaves || !self.blocks_only && (elsewhere || owned)) {
+        if !(self.armed || leaves || elsewhere || owned) {
             self.since.instructions += instructions;
             add(&mut self.since.cycles, cycles);
             return;
