@@ -5,7 +5,7 @@
 use super::Format;
 use super::job::{Decoded, Job, PAGE, Stopped};
 use armsnap::capture::CaptureBuffer;
-use armsnap::decode::parts::{Output, PartError, Sizes, decode_in_parts};
+use armsnap::decode::parts::{Output, PartError, Role, Sizes, decode_in_parts};
 use armsnap::mapped;
 use armsnap::report::listing::{Counts, Listed, Unfollowed};
 use std::io::{self, Write};
@@ -89,7 +89,7 @@ impl Job<'_> {
         out: &mut impl Write,
         mut progress: impl FnMut(u64),
     ) -> Result<Option<Decoded>, Stopped> {
-        let make = || {
+        let make = |_: Role| {
             let sources = buffer.sources.iter();
             let decoders = sources.map(|source| {
                 let decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
@@ -115,7 +115,7 @@ impl Job<'_> {
         let mut unfollowed = vec![None; buffer.sources.len()];
         let mut waiting: Vec<Waiting> = Vec::new();
         waiting.resize_with(buffer.sources.len(), Waiting::default);
-        let give = |outputs: Vec<Taken>, done| {
+        let mut give = |outputs: Vec<Taken>, done| {
             if mapped::is_cut() {
                 mapped::whole()?;
             }
@@ -134,7 +134,7 @@ impl Job<'_> {
             Ok::<(), Stopped>(())
         };
         let sizes = self.sizes(buffer.bytes());
-        let totals = decode_in_parts(buffer, sizes, self.jobs, &make, &take, give)?;
+        let totals = decode_in_parts(buffer, sizes, self.jobs, &make, &take, &mut give)?;
         if totals.is_none() {
             return Ok(None);
         }

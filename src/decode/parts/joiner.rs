@@ -1,6 +1,7 @@
 //! Puts the pages of parts together: each is taken where its part's decoders are in the state of
 //! those that decoded everything before, and decoded again where they are not.
 
+use super::Receiver;
 use super::layout::{piece_end, release};
 use super::runner::{Decoders, Runner};
 use super::state::{Page, PartError, PartState, SourceState, grown};
@@ -102,28 +103,28 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
     ///
     /// # Errors
     ///
-    /// If the part before it has not ended, or that of `give`.
+    /// If the part before it has not ended, or that of the receiver.
     pub fn begin<X: From<PartError>>(
         &mut self,
         start: u64,
-        give: &mut impl FnMut(Vec<T>, u64) -> Result<(), X>,
+        receiver: &mut impl Receiver<T, X>,
     ) -> Result<(), X> {
-        self.decode(start, give)?;
+        self.decode(start, receiver)?;
         if self.at != start {
             return Err(PartError::Misplaced.into());
         }
         Ok(())
     }
 
-    /// Takes the next page of the part. `give` gets the output of each source for each piece.
+    /// Takes the next page of the part, as far as the receiver accepts it.
     ///
     /// # Errors
     ///
-    /// If it is not the next page of this buffer, or that of `give`.
+    /// If it is not the next page of this buffer, or that of the receiver.
     pub fn page<X: From<PartError>>(
         &mut self,
         page: Page<T>,
-        give: &mut impl FnMut(Vec<T>, u64) -> Result<(), X>,
+        receiver: &mut impl Receiver<T, X>,
     ) -> Result<(), X> {
         let count = self.truths.len();
         let fits = page.range.start == self.at
@@ -146,7 +147,9 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
             let empty = page.totals[usize::from(self.runner.id(index).0 & 0x7f)] == 0;
             self.following |= !empty && self.followed[index].is_some();
             match self.followed[index].take() {
-                Some(followed) if !page.missed[index] => {
+                Some(followed)
+                    if !page.missed[index] && receiver.accepts(index, &page.outputs[index]) =>
+                {
                     self.followed[index] = Some(followed);
                     self.taken += u64::from(!empty);
                 }
@@ -165,15 +168,14 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         if self.frames_followed {
             add(&mut self.totals, &page.totals);
         }
-        if needed {
-            self.again(page.range.end, &again, &mut outputs)?;
-        } else {
-            self.at = page.range.end;
-            for index in (0..count).filter(|&index| again[index]) {
-                outputs[index] = T::default();
-            }
+        for index in (0..count).filter(|&index| again[index]) {
+            outputs[index] = T::default();
         }
-        self.give(outputs, give)
+        if needed {
+            return self.again(page.range.end, &again, outputs, receiver);
+        }
+        self.at = page.range.end;
+        self.give(outputs, receiver)
     }
 
     /// The part is at its end, in the state `exit`.
@@ -201,11 +203,11 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
     ///
     /// # Errors
     ///
-    /// If a part has not ended, or that of `give`.
+    /// If a part has not ended, or that of the receiver.
     pub fn decode<X: From<PartError>>(
         &mut self,
         end: u64,
-        give: &mut impl FnMut(Vec<T>, u64) -> Result<(), X>,
+        receiver: &mut impl Receiver<T, X>,
     ) -> Result<(), X> {
         if self.frames_followed {
             return Err(PartError::Misplaced.into());
@@ -215,24 +217,39 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         while self.at < end {
             stop::check();
             let piece = piece_end(self.runner.buffer, self.at, self.piece);
-            let mut outputs = Vec::new();
-            outputs.resize_with(all.len(), T::default);
-            self.again(piece, &all, &mut outputs)?;
-            self.give(outputs, give)?;
+            let outputs = all.iter().map(|_| T::default()).collect();
+            self.again(piece, &all, outputs, receiver)?;
         }
         Ok(())
     }
 
-    fn give<X>(
+    /// Decodes up to `end` with some of the sources; `outputs` has what is known of the others.
+    fn again<X: From<PartError>, R: Receiver<T, X>>(
         &mut self,
-        outputs: Vec<T>,
-        give: &mut impl FnMut(Vec<T>, u64) -> Result<(), X>,
+        end: u64,
+        chosen: &[bool],
+        mut outputs: Vec<T>,
+        receiver: &mut R,
     ) -> Result<(), X> {
+        let cut = self.piece / R::CUTS;
+        while self.at < end {
+            let next = piece_end(self.runner.buffer, self.at, cut).min(end);
+            let mut cut: Vec<T> = match next == end {
+                true => std::mem::take(&mut outputs),
+                false => outputs.iter().map(|_| T::default()).collect(),
+            };
+            self.run(next, chosen, &mut cut)?;
+            self.give(cut, receiver)?;
+        }
+        Ok(())
+    }
+
+    fn give<X>(&mut self, outputs: Vec<T>, receiver: &mut impl Receiver<T, X>) -> Result<(), X> {
         if self.at - self.released >= RELEASED {
             release(self.runner.buffer, self.released..self.at);
             self.released = self.at;
         }
-        give(outputs, self.at)
+        receiver.receive(outputs, self.at)
     }
 
     /// Finds the sources that are in the same state in the part as here.
@@ -261,8 +278,8 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         }
     }
 
-    /// Decodes up to `end` with some of the sources.
-    fn again(&mut self, end: u64, chosen: &[bool], outputs: &mut [T]) -> Result<(), PartError> {
+    /// Same as [`Self::again`], at once.
+    fn run(&mut self, end: u64, chosen: &[bool], outputs: &mut [T]) -> Result<(), PartError> {
         for index in (0..chosen.len()).filter(|&index| chosen[index]) {
             if let Truth::State(state) = &self.truths[index] {
                 self.runner.resume(index, state)?;
@@ -273,8 +290,8 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         let (before, _) = self.runner.counts();
         self.runner.run(self.at..end, |index| chosen[index]);
         let (after, _) = self.runner.counts();
+        self.frames.clone_from(&self.runner.deformatter);
         if !self.frames_followed {
-            self.frames.clone_from(&self.runner.deformatter);
             add(&mut self.totals, &grown(&before, &after));
         }
         for index in (0..chosen.len()).filter(|&index| chosen[index]) {

@@ -24,6 +24,7 @@ pub use runner::Decoders;
 pub use state::{Page, Part, PartError, PartState};
 
 use super::silence::Totals;
+use super::state::Unsaved;
 use crate::capture::CaptureBuffer;
 use board::{Board, Event};
 use decoder::SHORTEST_LEAD;
@@ -39,6 +40,41 @@ const MAX_FAILED: u64 = 4;
 pub trait Output: Default + Send {
     /// Returns its approximate size in bytes.
     fn bytes(&self) -> usize;
+}
+
+/// Gets what is decoded, in order.
+pub trait Receiver<T, X> {
+    /// How many pieces one is cut into where the joiner decodes it.
+    const CUTS: usize = 1;
+
+    /// Returns whether the output of a source for the next piece can be taken as it was decoded in its
+    /// part. If not, the joiner's decoder decodes the piece.
+    fn accepts(&mut self, source: usize, output: &T) -> bool {
+        let _ = (source, output);
+        true
+    }
+
+    /// Gets the output of all sources for the next piece, and the offset after it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot go on.
+    fn receive(&mut self, outputs: Vec<T>, at: u64) -> Result<(), X>;
+}
+
+impl<T, X, F: FnMut(Vec<T>, u64) -> Result<(), X>> Receiver<T, X> for F {
+    fn receive(&mut self, outputs: Vec<T>, at: u64) -> Result<(), X> {
+        self(outputs, at)
+    }
+}
+
+/// Whose decoders are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Those of a thread that decodes parts.
+    Part,
+    /// Those of the joiner.
+    Joiner,
 }
 
 /// Ends the work of the threads, whatever happens to the one that joins.
@@ -60,8 +96,7 @@ impl<T> Drop for Leave<'_, '_, T> {
 }
 
 /// Decodes a buffer in parts on `jobs` threads. `make` makes the decoders of its sources, and `take`
-/// takes the output of one of them after a piece, with its number of packets. `give` gets the output
-/// of all of them for each piece, in order, and the offset after the piece.
+/// takes the output of one of them after a piece, with its number of packets.
 ///
 /// The output is that of [`decode_buffer`](super::decode_buffer) with pieces of the same size. Returns
 /// the number of bytes of each trace ID, or `None` without any output if parts are not worth while:
@@ -69,25 +104,25 @@ impl<T> Drop for Leave<'_, '_, T> {
 ///
 /// # Errors
 ///
-/// Those of `make` and `give`, and if a state cannot be restored.
+/// Those of `make` and of the receiver, and if a state cannot be restored.
 pub fn decode_in_parts<'a, O: ?Sized, T: Output, X: From<PartError>>(
     buffer: &'a CaptureBuffer,
     sizes: Sizes,
     jobs: usize,
-    make: &(impl Fn() -> Result<Decoders<'a, O>, X> + Sync),
+    make: &(impl Fn(Role) -> Result<Decoders<'a, O>, X> + Sync),
     take: &(impl Fn(&mut O, u64) -> T + Sync),
-    mut give: impl FnMut(Vec<T>, u64) -> Result<(), X>,
+    receiver: &mut impl Receiver<T, X>,
 ) -> Result<Option<Totals>, X> {
     let total = buffer.bytes();
     if total < 4 * sizes.piece as u64 || buffer.parts.len() > MAX_FILES {
         return Ok(None);
     }
-    let Ok(mut joiner) = Joiner::new(buffer, make()?, sizes.piece, take) else {
+    let Ok(mut joiner) = Joiner::new(buffer, make(Role::Joiner)?, sizes.piece, take) else {
         return Ok(None);
     };
     let lead = match sizes.lead_in {
         Some(lead) => Some(lead),
-        None => lead_in(buffer, sizes, make()?, take),
+        None => lead_in(buffer, sizes, make(Role::Part)?, take),
     };
     let Some(lead) = lead else {
         return Ok(None);
@@ -101,11 +136,46 @@ pub fn decode_in_parts<'a, O: ?Sized, T: Output, X: From<PartError>>(
                 work(&board, buffer, sizes, make, take);
             });
         }
-        join(&board, &mut joiner, &mut give)?;
+        join(&board, &mut joiner, receiver)?;
         board.close();
-        joiner.decode(total, &mut give)?;
+        joiner.decode(total, receiver)?;
         Ok(Some(joiner.totals()))
     })
+}
+
+/// Decodes a buffer on one thread, page by page, like [`decode_in_parts`].
+///
+/// # Errors
+///
+/// Those of `make` and of the receiver, and if a state cannot be restored.
+pub fn decode_in_pages<'a, O: ?Sized, T: Output, X: From<PartError>>(
+    buffer: &'a CaptureBuffer,
+    piece: usize,
+    make: &(impl Fn(Role) -> Result<Decoders<'a, O>, X> + Sync),
+    take: &(impl Fn(&mut O, u64) -> T + Sync),
+    receiver: &mut impl Receiver<T, X>,
+) -> Result<Totals, X> {
+    let state = |error: Unsaved| X::from(PartError::from(error));
+    let mut joiner = Joiner::new(buffer, make(Role::Joiner)?, piece, take).map_err(state)?;
+    let decoders = make(Role::Part)?;
+    let mut decoder = PartDecoder::new(buffer, decoders, piece, take).map_err(state)?;
+    let whole = Part {
+        lead_in: 0,
+        start: 0,
+        end: buffer.bytes(),
+    };
+    joiner.begin(0, receiver)?;
+    let mut result = Ok(());
+    let exit = decoder.decode(&whole, |page| {
+        result = joiner.page(page, receiver);
+        result.is_ok()
+    });
+    result?;
+    if let Ok(exit) = exit {
+        joiner.end(&exit)?;
+    }
+    joiner.decode(buffer.bytes(), receiver)?;
+    Ok(joiner.totals())
 }
 
 /// Decodes one part after another.
@@ -113,11 +183,13 @@ fn work<'a, O: ?Sized, T: Output, X>(
     board: &Board<'a, T>,
     buffer: &'a CaptureBuffer,
     sizes: Sizes,
-    make: &(impl Fn() -> Result<Decoders<'a, O>, X> + Sync),
+    make: &(impl Fn(Role) -> Result<Decoders<'a, O>, X> + Sync),
     take: &(impl Fn(&mut O, u64) -> T + Sync),
 ) {
     // The joiner made the same decoders: if these fail, it goes on alone.
-    let Ok(decoders) = make() else { return };
+    let Ok(decoders) = make(Role::Part) else {
+        return;
+    };
     let Ok(mut decoder) = PartDecoder::new(buffer, decoders, sizes.piece, take) else {
         return;
     };
@@ -134,18 +206,18 @@ fn work<'a, O: ?Sized, T: Output, X>(
 fn join<O: ?Sized, T: Output, X: From<PartError>>(
     board: &Board<'_, T>,
     joiner: &mut Joiner<'_, '_, O, T>,
-    give: &mut impl FnMut(Vec<T>, u64) -> Result<(), X>,
+    receiver: &mut impl Receiver<T, X>,
 ) -> Result<(), X> {
     let (mut parts, mut failed) = (0, 0);
     let (mut taken, mut first) = (0, true);
     loop {
         match board.next() {
             Event::Begin(start) => {
-                joiner.begin(start, give)?;
+                joiner.begin(start, receiver)?;
                 (taken, first) = (joiner.taken(), true);
             }
             Event::Page(page) => {
-                joiner.page(*page, give)?;
+                joiner.page(*page, receiver)?;
                 if std::mem::take(&mut first) && !joiner.is_following() {
                     board.lengthen();
                 }
@@ -154,7 +226,7 @@ fn join<O: ?Sized, T: Output, X: From<PartError>>(
                 if let Some(exit) = exit {
                     joiner.end(&exit)?;
                 }
-                joiner.decode(end, give)?;
+                joiner.decode(end, receiver)?;
                 parts += 1;
                 failed += u64::from(joiner.taken() == taken);
                 if failed >= MAX_FAILED && failed > parts / 2 {

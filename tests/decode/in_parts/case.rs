@@ -224,12 +224,12 @@ impl Case<'_> {
     /// Decodes on several threads; `None` if that is not worth while.
     pub(super) fn on_threads(&self, sizes: Sizes, jobs: usize) -> Option<Decoded> {
         let mut pieces = Vec::new();
-        let make = || Ok::<_, PartError>(self.decoders());
-        let give = |outputs, _| {
+        let make = |_| Ok::<_, PartError>(self.decoders());
+        let mut give = |outputs, _| {
             pieces.push(outputs);
             Ok::<(), PartError>(())
         };
-        let totals = decode_in_parts(&self.buffer, sizes, jobs, &make, &take, give).unwrap();
+        let totals = decode_in_parts(&self.buffer, sizes, jobs, &make, &take, &mut give).unwrap();
         Some((counted_at_end(pieces), totals?))
     }
 
