@@ -5,7 +5,9 @@
 //! block;
 //! [`Flow::atom`] handles everything else. Instruction atoms are in [`super::instructions`].
 
-use super::blocks::{AWAIT, AWAIT_AND_PUSH, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
+use super::blocks::{
+    AWAIT, AWAIT_AND_PUSH, BlockId, End, NOWHERE, PUSH, SLOW, WATCHED, leads_on, target_of,
+};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::memo::{Draft, Entry, MAX_PUSHES};
@@ -155,7 +157,7 @@ impl<C: CodeImage> Flow<C> {
         sink.block(at, &self.blocks, BlockId(block), taken, None);
         self.stack_caller(block, link);
         self.left = block;
-        link & !PUSH
+        target_of(link)
     }
 
     /// Pushes a block on the return stack, now or after the next pop, if its link says so.
@@ -176,7 +178,7 @@ impl<C: CodeImage> Flow<C> {
             self.stack.push(caller);
         }
         self.left = entry.left;
-        entry.next
+        target_of(entry.next)
     }
 
     /// Follows waypoint atoms that lead through links that are not resolved yet or paths that the
@@ -211,12 +213,22 @@ impl<C: CodeImage> Flow<C> {
         self.bound(sink);
     }
 
-    /// Follows atoms from link to link up to a return or a link that is not resolved. Remembers the path
-    /// if the atoms come the second time. Returns the number of atoms consumed.
+    /// Makes room for a run in the memo.
+    pub(super) fn make_room(&mut self, sink: &mut impl FlowSink) {
+        if self.memo.is_full() {
+            self.memo.clear();
+            sink.forget_runs();
+        }
+    }
+
+    /// Follows atoms from link to link up to a return, a watched step or a link that is not resolved.
+    /// Remembers the path if the atoms come the second time. Returns the number of atoms consumed.
     fn learn(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) -> u8 {
+        self.make_room(sink);
         let mut draft = self.memo.begin(self.current, atoms);
         let mut done = 0;
-        while done < atoms.count {
+        let mut watched = 0;
+        while done < atoms.count && watched == 0 {
             let (block, taken) = (self.current, atoms.is_e(done));
             let link = self.blocks.link(block, taken);
             let is_full = link & PUSH != 0 && draft.as_ref().is_some_and(Draft::is_full);
@@ -231,10 +243,11 @@ impl<C: CodeImage> Flow<C> {
                     draft.push(block);
                 }
             }
+            watched = link & WATCHED;
             done += 1;
         }
         if let Some(draft) = draft {
-            self.memo.finish(draft, self.current);
+            self.memo.finish(draft, self.current | watched);
         }
         done
     }
@@ -289,7 +302,7 @@ impl<C: CodeImage> Flow<C> {
                 self.left = current;
                 self.executed(at, current, taken, cycles, sink);
                 self.stack_caller(current, link);
-                return link & !PUSH;
+                return target_of(link);
             }
             match self.blocks.cold[current as usize].stop {
                 End::Waypoint => {

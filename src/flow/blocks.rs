@@ -34,10 +34,19 @@ pub(super) const PUSH: u32 = 1 << 31;
 /// needed, and the block is pushed after that.
 pub(super) const AWAIT_AND_PUSH: u32 = PUSH | AWAIT;
 
+/// Bit of a link, for images that [watch](CodeImage::WATCHES) steps: this one is watched.
+pub(super) const WATCHED: u32 = 1 << 30;
+
 /// Returns whether a link only leads to a block.
 #[inline]
 pub(super) fn leads_on(link: u32) -> bool {
-    link.wrapping_sub(1) < PUSH - 1
+    link.wrapping_sub(1) < WATCHED - 1
+}
+
+/// Returns the block that a link leads to.
+#[inline]
+pub(super) fn target_of(link: u32) -> u32 {
+    link & !(PUSH | WATCHED)
 }
 
 /// A block with this many instructions ends at the next multiple of this many words. Long lines

@@ -1,5 +1,6 @@
 //! The code image: where the flow reads instructions.
 
+use super::sink::LastInstruction;
 use crate::arch::branch::{self, Instruction};
 use crate::element::Context;
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
@@ -45,6 +46,18 @@ pub trait CodeImage {
     /// block, not each time it is executed.
     fn slice(&self, view: View, address: Address) -> &[u8];
 
+    /// Whether some steps from one block to another are [watched](Self::watches).
+    const WATCHES: bool = false;
+
+    /// Whether a step is watched: from a block that starts at `from` and ends with `last`, to one that
+    /// starts at `to`. A sink that counts blocks gets it ([`FlowSink::arrives`]). Steps behind indirect
+    /// branches always are. Called once for a step, not each time it is made.
+    ///
+    /// [`FlowSink::arrives`]: super::FlowSink::arrives
+    fn watches(&self, _from: Address, _last: &LastInstruction, _to: Address) -> bool {
+        false
+    }
+
     /// Whether the instruction of A64 or A32 at `address`, whose bytes are not known, is known not to
     /// change the flow: it is no waypoint, and execution continues behind it.
     fn is_straight(&self, _view: View, _address: Address) -> bool {
@@ -52,7 +65,13 @@ pub trait CodeImage {
     }
 }
 
-impl<C: CodeImage + ?Sized> CodeImage for &C {
+impl<C: CodeImage> CodeImage for &C {
+    const WATCHES: bool = C::WATCHES;
+
+    fn watches(&self, from: Address, last: &LastInstruction, to: Address) -> bool {
+        (**self).watches(from, last, to)
+    }
+
     fn view(&self, context: &ContextKey) -> View {
         (**self).view(context)
     }

@@ -3,7 +3,9 @@
 //! Instruction atoms (ETMv3) of several packets are looked up in the memo at once. Waypoint atoms are
 //! not: paths that differ behind the first packet would be remembered apart.
 
-use super::blocks::{AWAIT, AWAIT_AND_PUSH, NOWHERE, PUSH, SLOW, leads_on};
+use super::blocks::{
+    AWAIT, AWAIT_AND_PUSH, BlockId, NOWHERE, PUSH, SLOW, WATCHED, leads_on, target_of,
+};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::instructions::MAX_PACKETS;
@@ -82,32 +84,40 @@ impl<C: CodeImage> Flow<C> {
         }
         let content = |index: usize| waypoints(*bytes.get(index)?);
         let mut done = 0;
-        loop {
-            let mut executed = Executed::default();
-            let rest = self.follow_known(&mut done, content, &mut executed);
-            sink.executed(executed);
-            let Some(atoms) = rest else {
-                return done;
+        while let Some(atoms) = content(done) {
+            let next = (self.current != AWAIT).then_some(BlockId(self.current));
+            let stuck = match atoms.count > 0 && sink.only_counts(&self.blocks, next) {
+                true => self.follow_known(&mut done, content, sink),
+                false => Some(atoms),
             };
-            self.packet_of_atoms(locate(done), atoms, sink);
-            done += 1;
+            if let Some(atoms) = stuck {
+                self.packet_of_atoms(locate(done), atoms, sink);
+                done += 1;
+            }
         }
+        done
     }
 
     /// Follows packets of waypoint atoms from index `done` on along links and as remembered. Returns the
-    /// rest of the first packet for which that does not suffice.
+    /// rest of the first packet for which that does not suffice, or from which a path is to be remembered.
     #[inline(always)]
-    fn follow_known(
+    fn follow_known<S: FlowSink>(
         &mut self,
         done: &mut usize,
         content: impl Fn(usize) -> Option<Atoms>,
-        executed: &mut Executed,
+        sink: &mut S,
     ) -> Option<Atoms> {
         let hot = self.blocks.hot.as_slice();
         let (mut current, mut left) = (self.current, self.left);
+        let mut executed = Executed::default();
         let mut stuck = None;
+        // The current block was reached in a step that the sink is to get: after this atom.
+        let mut arrives = None;
+        let mut awaited_before = current == AWAIT;
         'packets: while let Some(packet) = content(*done) {
             let mut atoms = packet;
+            // The number of atoms to follow one by one: they come for the first time.
+            let mut alone = 0;
             while atoms.count > 0 {
                 if current == AWAIT
                     && let Some(next) =
@@ -115,8 +125,20 @@ impl<C: CodeImage> Flow<C> {
                             .pop_linked(hot, self.space, self.linking.is_some())
                 {
                     current = next;
+                    awaited_before = false;
+                    arrives = Some(true);
                 }
-                if atoms.count == 1 {
+                if S::COUNTS_BLOCKS
+                    && let Some(taken) = arrives.take()
+                {
+                    let since = std::mem::take(&mut executed);
+                    let from = (BlockId(left), taken);
+                    if !sink.arrives(&self.blocks, from, BlockId(current), since) {
+                        stuck = Some(atoms);
+                        break 'packets;
+                    }
+                }
+                if atoms.count == 1 || alone > 0 {
                     let block = &hot[current as usize];
                     let link = block.links[(atoms.bits & 1) as usize];
                     if link == SLOW {
@@ -125,29 +147,58 @@ impl<C: CodeImage> Flow<C> {
                     }
                     executed.blocks += 1;
                     executed.instructions += block.instructions as usize;
+                    if S::COUNTS_BLOCKS {
+                        let taken = atoms.is_e(0);
+                        sink.count_block(&self.blocks, BlockId(current), taken);
+                        if C::WATCHES && link & WATCHED != 0 {
+                            arrives = Some(taken);
+                        }
+                    }
                     if link == AWAIT_AND_PUSH {
                         self.linking = Some(current);
                     } else if link & PUSH != 0 {
                         self.stack.push(current);
                     }
-                    (left, current) = (current, link & !PUSH);
-                    break;
+                    (left, current) = (current, target_of(link));
+                    if atoms.count == 1 {
+                        break;
+                    }
+                    alone = if leads_on(link) { alone - 1 } else { 0 };
+                    atoms = atoms.skip(1);
+                    continue;
                 }
                 let Some(entry) = self.memo.find(current, atoms) else {
-                    stuck = Some(atoms);
-                    break 'packets;
+                    if self.memo.came(current, atoms) {
+                        stuck = Some(atoms);
+                        break 'packets;
+                    }
+                    alone = atoms.count;
+                    continue;
                 };
                 executed.blocks += usize::from(entry.count);
                 executed.instructions += usize::from(entry.instructions);
+                let mut next = entry.next;
+                if S::COUNTS_BLOCKS {
+                    let run = || self.memo.run(entry);
+                    sink.count_run(&self.blocks, entry.number(), run);
+                    if C::WATCHES && next & WATCHED != 0 {
+                        arrives = Some(atoms.is_e(entry.count - 1));
+                        next = target_of(next);
+                    }
+                }
                 for &caller in &entry.pushed[..usize::from(entry.pushes).min(MAX_PUSHES)] {
                     self.stack.push(caller);
                 }
-                (left, current) = (entry.left, entry.next);
+                (left, current) = (entry.left, next);
                 atoms = atoms.skip(entry.count);
             }
             *done += 1;
         }
         (self.current, self.left) = (current, left);
+        sink.executed(executed);
+        if S::COUNTS_BLOCKS && (arrives == Some(true) || current == AWAIT && !awaited_before) {
+            sink.leaves(BlockId(left));
+        }
         stuck
     }
 
@@ -240,6 +291,10 @@ impl<C: CodeImage> Flow<C> {
     /// number of atoms consumed.
     #[inline(never)]
     fn learn_links(&mut self, path: Atoms) -> u8 {
+        // Nobody gets these runs.
+        if self.memo.is_full() {
+            self.memo.clear();
+        }
         let mut draft = self.memo.begin(self.current, path);
         let mut done = 0;
         while done < path.count {

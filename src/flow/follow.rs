@@ -347,10 +347,10 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
         match (flow.space.unit, S::COUNTS) {
             (AtomUnit::Waypoint, false) => flow.packets_of_atoms(bytes, atoms, locate, sink),
             (AtomUnit::Waypoint, true) => flow.counted_atoms(bytes, atoms, locate, sink),
-            (AtomUnit::Instruction, false) => {
-                flow.packets_of_instructions(bytes, atoms, locate, sink)
+            (AtomUnit::Instruction, true) if !S::COUNTS_BLOCKS => {
+                flow.counted_instructions(bytes, atoms, locate, sink)
             }
-            (AtomUnit::Instruction, true) => flow.counted_instructions(bytes, atoms, locate, sink),
+            (AtomUnit::Instruction, _) => flow.packets_of_instructions(bytes, atoms, locate, sink),
         }
     }
 }

@@ -91,6 +91,14 @@ pub(super) struct Entry {
     pub pushes: u8,
 }
 
+impl Entry {
+    /// The number of the run, as in [`Run::number`].
+    #[inline(always)]
+    pub fn number(&self) -> usize {
+        self.first as usize
+    }
+}
+
 /// Bit of a key: the entry only records that its atoms came once. Most sequences do not come again, and
 /// remembering costs more than following.
 const SEEN: u64 = 1 << 63;
@@ -154,20 +162,27 @@ impl Memo {
         }
     }
 
+    /// Whether it is to be emptied before a run is added.
+    pub fn is_full(&self) -> bool {
+        self.steps.len() >= MAX_STEPS
+    }
+
+    /// Notes that `atoms`, which are not remembered, came from `block` on; returns whether they came before.
+    pub fn came(&mut self, block: u32, atoms: Atoms) -> bool {
+        if atoms.count > MAX_ATOMS {
+            return false;
+        }
+        let seen = key(block, atoms) | SEEN;
+        let entry = &mut self.entries[place(block, atoms)];
+        std::mem::replace(&mut entry.key, seen) == seen
+    }
+
     /// Starts an entry for `atoms` from `block` on; `None` the first time.
     pub fn begin(&mut self, block: u32, atoms: Atoms) -> Option<Draft> {
-        if atoms.count > MAX_ATOMS {
+        if !self.came(block, atoms) {
             return None;
-        }
-        if self.steps.len() >= MAX_STEPS {
-            self.clear();
         }
         let (place, key) = (place(block, atoms), key(block, atoms));
-        let entry = &mut self.entries[place];
-        if entry.key != key | SEEN {
-            entry.key = key | SEEN;
-            return None;
-        }
         Some(Draft {
             place,
             entry: Entry {
@@ -204,7 +219,7 @@ impl Memo {
         }
     }
 
-    /// Removes all entries, because the table of blocks is emptied.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.fill(Entry::default());
         self.steps.clear();

@@ -4,7 +4,7 @@
 //! A trace unit may have fewer entries and may empty its stack more often. It then traces a target,
 //! and nothing is popped here. The top entries are the same in both.
 
-use super::blocks::{Hot, SLOW, Space};
+use super::blocks::{Hot, SLOW, Space, target_of};
 
 /// More entries than any trace unit has.
 pub(super) const DEPTH: usize = 16;
@@ -98,7 +98,7 @@ impl ReturnStack {
             return None;
         }
         self.pop();
-        Some(next)
+        Some(target_of(next))
     }
 
     pub(super) fn clear(&mut self) {

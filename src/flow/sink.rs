@@ -142,6 +142,10 @@ pub trait FlowSink {
     /// [`executed`](Self::executed), because passing on each takes time.
     const COUNTS: bool = false;
 
+    /// Whether a sink that [counts](Self::COUNTS) also counts each run and each block
+    /// ([`count_run`](Self::count_run), [`count_block`](Self::count_block)).
+    const COUNTS_BLOCKS: bool = false;
+
     /// Instructions were executed in a straight line: a whole block, or part of one up to an
     /// exception, missing memory, or a traced address. `cycles` is the number of cycles they took,
     /// if counted.
@@ -194,6 +198,51 @@ pub trait FlowSink {
     #[inline]
     fn executed(&mut self, executed: Executed) {
         let _ = executed;
+    }
+
+    /// A run was executed, which the next call of [`executed`](Self::executed) or
+    /// [`arrives`](Self::arrives) reports too. `number` is its [number](Run::number).
+    #[inline]
+    fn count_run<'a>(&mut self, blocks: &Blocks, number: usize, run: impl FnOnce() -> Run<'a>) {
+        let _ = (blocks, number, run);
+    }
+
+    /// Runs are numbered anew from here on. So they are after [`forget`](Self::forget).
+    fn forget_runs(&mut self) {}
+
+    /// A block was executed, likewise.
+    #[inline]
+    fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
+        let _ = (blocks, id, taken);
+    }
+
+    /// Execution arrives at the block `to` from the one before it, which had an E atom or not, in a step that
+    /// is [watched](super::CodeImage::WATCHES) or after an indirect branch. `executed` is what was
+    /// executed since the last report. Returns whether what follows may be only counted.
+    #[inline]
+    fn arrives(
+        &mut self,
+        blocks: &Blocks,
+        from: (BlockId, bool),
+        to: BlockId,
+        executed: Executed,
+    ) -> bool {
+        let _ = (blocks, from, to, executed);
+        true
+    }
+
+    /// The block counted last, with an E atom, is followed by such a step that is not reported by
+    /// [`arrives`](Self::arrives): its target is not known yet, or the next block comes with its offset.
+    fn leaves(&mut self, id: BlockId) {
+        let _ = id;
+    }
+
+    /// Returns whether what follows may be only counted. If not, the next block comes with its offset, through
+    /// [`block`](Self::block) or [`run`](Self::run). `next` is that block, if it is known yet.
+    #[inline]
+    fn only_counts(&mut self, blocks: &Blocks, next: Option<BlockId>) -> bool {
+        let _ = (blocks, next);
+        true
     }
 
     /// Instructions were executed on an unknown path.

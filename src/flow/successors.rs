@@ -1,10 +1,12 @@
 //! Finds the block after another one: by links, by the return stack, by an address.
 
-use super::blocks::{AWAIT, AWAIT_AND_PUSH, AtomUnit, End, NOWHERE, PUSH, SLOW, Space};
+use super::blocks::{
+    AWAIT, AWAIT_AND_PUSH, AtomUnit, End, NOWHERE, PUSH, SLOW, Space, WATCHED, target_of,
+};
 use super::code::CodeImage;
 use super::follow::{Arrival, Flow};
 use super::output::LostAt;
-use super::sink::{FlowSink, Gap, InstructionKind};
+use super::sink::{FlowSink, Gap, InstructionKind, LastInstruction};
 use crate::quantity::{Address, BufferOffset, Isa};
 
 impl<C: CodeImage> Flow<C> {
@@ -16,7 +18,8 @@ impl<C: CodeImage> Flow<C> {
         match cold.last.kind {
             InstructionKind::Branch if taken => {
                 let next = self.find(cold.space, cold.target_isa, cold.target);
-                self.blocks.hot[index].links[1] = next | if stacked { PUSH } else { 0 };
+                let flags = if stacked { PUSH } else { 0 } | self.watched(current, true, next);
+                self.blocks.hot[index].links[1] = next | flags;
                 if stacked {
                     self.stack.push(current);
                 }
@@ -33,9 +36,24 @@ impl<C: CodeImage> Flow<C> {
             }
             _ => {
                 let next = self.fall_through(current);
-                self.blocks.hot[index].links[usize::from(taken)] = next;
+                let flags = self.watched(current, taken, next);
+                self.blocks.hot[index].links[usize::from(taken)] = next | flags;
                 next
             }
+        }
+    }
+
+    /// Returns the flag of a link, if its step is watched.
+    fn watched(&self, block: u32, taken: bool, next: u32) -> u32 {
+        let (from, to) = (
+            &self.blocks.cold[block as usize],
+            &self.blocks.cold[next as usize],
+        );
+        let last = LastInstruction { taken, ..from.last };
+        let several = from.space.unit == AtomUnit::Waypoint;
+        match C::WATCHES && several && self.code.watches(from.start, &last, to.start) {
+            true => WATCHED,
+            false => 0,
         }
     }
 
@@ -48,12 +66,12 @@ impl<C: CodeImage> Flow<C> {
     pub(super) fn fall_through(&mut self, block: u32) -> u32 {
         let linked = self.blocks.link(block, false);
         if linked != SLOW {
-            return linked;
+            return target_of(linked);
         }
         let cold = self.blocks.cold[block as usize];
         let next = self.find(cold.space, cold.isa, cold.end);
         if cold.stop == End::Waypoint {
-            self.blocks.hot[block as usize].links[0] = next;
+            self.blocks.hot[block as usize].links[0] = next | self.watched(block, false, next);
         }
         next
     }
