@@ -10,7 +10,7 @@ mod calls;
 mod marks;
 mod replay;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use marks::gap_name;
 pub(super) use replay::Replayed;

@@ -3,6 +3,7 @@
 //! A function is identified by its first instruction. Code that no symbol names belongs to the
 //! function that was entered last.
 
+use super::code::FastMap;
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, ExceptionLevel};
 use std::collections::HashMap;
@@ -56,7 +57,7 @@ pub struct Function {
 #[derive(Clone, Debug)]
 pub struct Functions {
     rows: Vec<Function>,
-    starts: HashMap<u64, FunctionId>,
+    starts: FastMap<u64, FunctionId>,
     exceptions: HashMap<&'static str, FunctionId>,
 }
 
@@ -64,7 +65,7 @@ impl Default for Functions {
     fn default() -> Self {
         let mut functions = Self {
             rows: Vec::new(),
-            starts: HashMap::new(),
+            starts: FastMap::default(),
             exceptions: HashMap::new(),
         };
         functions.add(FunctionKind::Unknown, "[unknown]".to_owned(), None, None);
@@ -109,9 +110,10 @@ impl Functions {
 
     /// Returns the function that a symbol names at an address, or that was entered there.
     pub(super) fn at(&mut self, symbols: Option<&Symbols>, address: Address) -> Option<FunctionId> {
-        let Some(extent) = symbols.and_then(|symbols| symbols.extent(address.0)) else {
-            return self.starts.get(&address.0).copied();
-        };
+        if let Some(&known) = self.starts.get(&address.0) {
+            return Some(known);
+        }
+        let extent = symbols.and_then(|symbols| symbols.extent(address.0))?;
         if let Some(&known) = self.starts.get(&extent.start)
             && self.get(known).kind == FunctionKind::Symbol
         {

@@ -16,6 +16,8 @@ mod lines;
 mod memo;
 mod note;
 mod owners;
+mod parts;
+mod pieces;
 mod rules;
 mod run;
 mod runs;

@@ -8,6 +8,8 @@ use super::stack::{CallKind, Frame, Signal};
 use crate::quantity::Address;
 use crate::timeline::{How, Taken};
 
+/// The most open calls. Beyond them all are forgotten.
+pub(super) const MAX_OPEN: usize = 1 << 18;
 /// How many open calls are searched for the one that an address belongs to.
 pub(super) const SEARCHED: usize = 1024;
 

@@ -5,6 +5,7 @@ use super::course::{Counted, Course};
 use super::functions::Functions;
 use super::latency::Exceptions;
 use super::note::Note;
+use super::parts::{sizes, sum};
 use super::stack::Listener;
 use super::tree::{self, Tree};
 use super::window::Window;
@@ -287,15 +288,17 @@ pub fn profile<L: Listener + Send>(
                 in_buffer.push((source, one));
             }
         }
-        let totals = decode(
-            buffer,
-            &mut in_buffer,
-            programs,
-            options.jobs,
-            &mut |bytes| {
-                progress(done + bytes);
-            },
-        )?;
+        let jobs = options.jobs;
+        let mut progress = |bytes| progress(done + bytes);
+        let whole = |(_, one): &(_, &mut Running<'_, L>)| one.course.is_whole();
+        let totals = match &mut *in_buffer {
+            [] => None,
+            sources if L::SUMS && sources.iter().all(whole) => {
+                let threads = (jobs, sizes(buffer.bytes(), jobs));
+                Some(sum(buffer, sources, programs, threads, &mut progress)?)
+            }
+            sources => Some(decode(buffer, sources, programs, jobs, &mut progress)?),
+        };
         finished(index, totals.as_ref());
         for part in &buffer.parts {
             part.release(0..part.len());
@@ -306,16 +309,13 @@ pub fn profile<L: Listener + Send>(
 }
 
 /// Decodes a buffer on several threads, each with some of its sources.
-fn decode<L: Listener + Send>(
+pub(super) fn decode<L: Listener + Send>(
     buffer: &CaptureBuffer,
     sources: &mut [(&CaptureSource, &mut Running<'_, L>)],
     programs: &Programs,
     jobs: usize,
     progress: &mut (dyn FnMut(u64) + Send),
-) -> io::Result<Option<BufferTotals>> {
-    if sources.is_empty() {
-        return Ok(None);
-    }
+) -> io::Result<BufferTotals> {
     let size = sources.len().div_ceil(jobs.max(1));
     let mut groups = sources.chunks_mut(size);
     let first = groups.next().unwrap_or_default();
@@ -330,7 +330,7 @@ fn decode<L: Listener + Send>(
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             all = all.and_then(|totals| result.map(|_| totals));
         }
-        all.map(Some)
+        all
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
-use super::shards::Piece;
+use super::pieces::Piece;
 use super::tree::NodeId;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::Range;
@@ -126,6 +126,9 @@ pub trait Listener {
     /// code without symbols belongs to no function; counting takes a fraction of the time.
     const CALLS: bool = true;
 
+    /// Whether only sums are wanted: nothing is received, and calls are counted on several threads.
+    const SUMS: bool = false;
+
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
@@ -212,7 +215,9 @@ pub trait Listener {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nothing;
 
-impl Listener for Nothing {}
+impl Listener for Nothing {
+    const SUMS: bool = true;
+}
 
 /// Listens to nothing, and wants no calls: executed code is counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -220,6 +225,7 @@ pub struct CodeOnly;
 
 impl Listener for CodeOnly {
     const CALLS: bool = false;
+    const SUMS: bool = true;
 }
 
 /// Listens to nothing, and wants the blocks that were executed by each chain of callers.

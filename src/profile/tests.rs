@@ -1,7 +1,7 @@
 //! The rules for open calls: functions entered and left in every way.
 
 use super::course::{Course, Replayed};
-use super::shards::{Advance, Piece, Step as PieceStep, What};
+use super::pieces::{Advance, Piece, Step as PieceStep, What};
 use super::stack::{Call, CallKind, Ended, GapSeen, Listener};
 use super::{BlockCount, Bound, FunctionId, Functions, Moment, NodeId, Note, Profile, Window};
 use crate::decode::Image;

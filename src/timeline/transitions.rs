@@ -120,6 +120,15 @@ impl Transitions {
         }
     }
 
+    /// Returns where the call or exception returns to, if that is what the last event was.
+    pub(crate) fn returns_to(&self) -> Option<Address> {
+        let calls = |range: &Range| range.last.taken && range.last.link;
+        match self.exception {
+            Some((_, returns_to)) => returns_to,
+            None => self.pending.filter(calls).map(|range| range.end),
+        }
+    }
+
     /// Forgets the last straight line: execution went on behind it, or within its function.
     pub fn pass(&mut self) {
         self.pending = None;

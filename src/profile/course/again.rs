@@ -6,11 +6,10 @@
 
 use super::super::code::EdgeKind;
 use super::super::memo::{Change, Effect, Entry, Key, Step, Tail};
-use super::super::rules::{self, Decision};
+use super::super::rules::{self, Decision, MAX_OPEN};
 use super::super::runs::RunState;
 use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
 use super::super::tree::{LineKey, NodeId};
-use super::calls::MAX_OPEN;
 use super::{Course, FunctionId};
 use crate::flow::{BlockId, Blocks, Range, Run, View};
 use crate::quantity::{Address, BufferOffset};

@@ -1,15 +1,13 @@
 //! The open calls of a course: carries out what the rules decide.
 
 use super::super::functions::{FunctionId, FunctionKind};
-use super::super::rules::{self, Decision, Place};
+use super::super::rules::{self, Decision, MAX_OPEN, Place};
 use super::super::stack::{Call, CallKind, Ended, Frame, Listener, Signal};
 use super::super::tree::NodeId;
 use super::Course;
 use crate::quantity::Address;
 use crate::timeline::{How, Transition};
 
-/// The most open calls. Beyond them all are forgotten.
-pub(super) const MAX_OPEN: usize = 1 << 18;
 /// The most contexts whose open calls are kept while others are executed.
 const MAX_PARKED: usize = 64;
 
@@ -176,6 +174,7 @@ impl<L: Listener> Course<'_, L> {
         });
         self.function = function.0;
         self.node = node;
+        self.note_entered(function);
         if self.active {
             if kind.is_counted() {
                 self.draft.calls(function);
@@ -183,6 +182,14 @@ impl<L: Listener> Course<'_, L> {
                 self.counted.functions.get_mut(function).calls += 1;
             }
             self.listener.begin(&call, &self.counted.functions);
+        }
+    }
+
+    /// A function is entered.
+    pub(super) fn note_entered(&mut self, function: FunctionId) {
+        let kind = self.counted.functions.get(function).kind;
+        if matches!(kind, FunctionKind::Symbol | FunctionKind::Target) {
+            self.note_level(Some(function), self.el());
         }
     }
 

@@ -13,6 +13,8 @@ use crate::quantity::{Address, BufferOffset, Isa};
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
 
+pub(in super::super) mod sums;
+
 /// Where code starts, and its length in instructions: functions, and code without a symbol.
 const CODE: u64 = 0x1000;
 const LENGTH: u64 = 240;
@@ -228,6 +230,25 @@ struct Case {
     symbols: bool,
 }
 
+impl Case {
+    fn code(&self) -> Pieces {
+        let mut code = Pieces::default();
+        let bytes = self.program.iter().flat_map(|word| word.to_le_bytes());
+        code.add(Address(CODE), bytes.collect());
+        code
+    }
+}
+
+/// The last functions have no symbols.
+fn symbols() -> Symbols {
+    let names = ["main", "f", "g", "h", "i", "j", "k"];
+    let named = names.iter().zip(0..).map(|(name, index)| {
+        let start = CODE + index * FUNCTION * 4;
+        (start, start + FUNCTION * 4, *name)
+    });
+    Symbols::of(&named.collect::<Vec<_>>())
+}
+
 /// How often runs came again: without and with changes of the open calls.
 type Again = [u64; 2];
 
@@ -242,18 +263,9 @@ fn follow<const CALLS: bool, const STRAIGHT: bool>(
 
 /// Returns the listener, what was counted, and how often runs came again.
 fn listen<L: Listener>(case: &Case, forgetful: bool, listener: L) -> (L, String, Again) {
-    // The last functions have no symbols.
-    let names = ["main", "f", "g", "h", "i", "j", "k"];
-    let named = names.iter().zip(0..).map(|(name, index)| {
-        let start = CODE + index * FUNCTION * 4;
-        (start, start + FUNCTION * 4, *name)
-    });
-    let symbols = Symbols::of(&named.collect::<Vec<_>>());
+    let symbols = symbols();
     let symbols = case.symbols.then_some(&symbols);
-    let mut code = Pieces::default();
-    let bytes = case.program.iter().flat_map(|word| word.to_le_bytes());
-    code.add(Address(CODE), bytes.collect());
-    let mut flow = Flow::new(case.flow, code);
+    let mut flow = Flow::new(case.flow, case.code());
     let mut course = Course::new(
         Image::default(),
         symbols,

@@ -1,6 +1,6 @@
 //! The file of a shard: a header, then its records, each with its length.
 
-use super::piece::Piece;
+use super::Piece;
 use super::plan::Planned;
 use crate::decode::parts::{Page, PartState};
 use serde::{Deserialize, Serialize};

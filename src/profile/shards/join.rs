@@ -4,10 +4,9 @@ use super::super::course::Replayed;
 use super::super::run::{Profile, Running, Track};
 use super::super::stack::Listener;
 use super::super::window::Window;
+use super::Piece;
 use super::file::{FileError, Reader, Record};
-use super::piece::Piece;
-use super::plan::Plan;
-use super::recorder::Recorder;
+use super::plan::{Plan, take};
 use crate::capture::{Capture, CaptureBuffer};
 use crate::decode::parts::{Joiner, PartError};
 use crate::decode::{Programs, Totals, Unsaved};
@@ -161,7 +160,7 @@ fn join_buffer<L: Listener, R: Read>(
         progress(at);
         Ok::<_, JoinError>(mapped::whole()?)
     };
-    let mut joiner = Joiner::new(buffer, decoders, plan.page(), &Recorder::take)?;
+    let mut joiner = Joiner::new(buffer, decoders, plan.page(), &take)?;
     while let Some(Record::Begin(planned)) = files.peek()? {
         if planned.buffer != index {
             break;

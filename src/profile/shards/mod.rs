@@ -10,14 +10,9 @@
 
 mod file;
 mod join;
-mod piece;
 mod plan;
-mod recorder;
 
+pub use super::pieces::{Line, Piece, Straight};
 pub use file::{FileError, Header, Reader, Record, Writer};
 pub use join::{JoinError, join};
-#[cfg(test)]
-pub(super) use piece::Step;
-pub(super) use piece::{Advance, What};
-pub use piece::{Line, Piece, Straight};
 pub use plan::{Plan, Planned, decode_shard};

@@ -1,8 +1,8 @@
 //! Which part of the buffers belongs to which shard, and the decoding of one shard.
 
+use super::super::pieces::{Piece, Wanted};
 use super::super::run::{Track, tracks};
 use super::file::{Header, Record};
-use super::recorder::Recorder;
 use crate::capture::{Capture, CaptureBuffer, Saved, Visitor};
 use crate::decode::parts::{Decoders, Part, PartDecoder};
 use crate::decode::{Image, Programs, Resumable, Source};
@@ -19,6 +19,14 @@ const PAGE: (u64, u64) = (64, 64 << 10);
 const PAGES: u64 = 8;
 /// A lead-in is at most this part of a shard.
 const LEAD: u64 = 2;
+
+/// What records the pieces of a shard.
+pub(super) type Recorder<'a> = super::super::pieces::Recorder<'a, false>;
+
+/// Takes the piece of a source.
+pub(super) fn take(recorder: &mut Recorder<'_>, packets: u64) -> Piece {
+    recorder.take(packets)
+}
 
 /// How the trace of a snapshot is cut into shards.
 pub struct Plan<'a> {
@@ -101,7 +109,12 @@ impl<'a> Plan<'a> {
                 .find(|source| source.device == track.source)?;
             let image = Image(track.core.and_then(|core| self.programs.memory(core)));
             let symbols = track.core.and_then(|core| self.programs.symbols(core));
-            let recorder = Recorder::new(image, symbols, lines);
+            let wanted = Wanted {
+                lines,
+                calls: true,
+                each_call: true,
+            };
+            let recorder = Recorder::new(image, symbols, wanted);
             let made = source.visit(Make { image, recorder });
             Some((source.trace_id, made))
         });
@@ -128,8 +141,7 @@ impl<'a> Plan<'a> {
             }
             if at < buffer.bytes() {
                 let decoders = self.decoders(index, false);
-                let mut decoder =
-                    PartDecoder::new(buffer, decoders, self.page, &Recorder::take).ok()?;
+                let mut decoder = PartDecoder::new(buffer, decoders, self.page, &take).ok()?;
                 let longest = self.total / u64::from(self.shards) / LEAD;
                 let (lead_in, start) = decoder.seam(at, longest).ok()??;
                 return Some((index, lead_in, start));
@@ -205,7 +217,7 @@ pub fn decode_shard<X: From<io::Error>>(
         let buffer = &plan.capture.buffers[planned.buffer];
         let decoders = plan.decoders(planned.buffer, lines);
         each(Record::Begin(planned))?;
-        let Ok(mut decoder) = PartDecoder::new(buffer, decoders, plan.page, &Recorder::take) else {
+        let Ok(mut decoder) = PartDecoder::new(buffer, decoders, plan.page, &take) else {
             each(Record::End(None))?;
             continue;
         };

@@ -1,0 +1,20 @@
+//! Pieces of a trace, decoded without what came before, for a [`Course`](super::Course) that follows them
+//! in order.
+//!
+//! A [`Recorder`] is the last stage of the decoders of a part. What depends on earlier execution becomes a
+//! [`Step`] of its [`Piece`]: calls, returns, exceptions, gaps; everything else is only counted. For
+//! courses that want sums and no time line it also counts calls that begin and return in the piece.
+
+mod counts;
+mod facts;
+mod frames;
+mod names;
+mod piece;
+mod recorder;
+
+pub(super) use facts::Facts;
+#[cfg(test)]
+pub(super) use piece::Step;
+pub(super) use piece::{Advance, Calls, Target, What};
+pub use piece::{Line, Piece, Straight};
+pub(super) use recorder::{Recorder, Wanted};
