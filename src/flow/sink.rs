@@ -207,14 +207,14 @@ pub trait FlowSink {
         let _ = (blocks, number, run);
     }
 
-    /// Runs are numbered anew from here on. So they are after [`forget`](Self::forget).
-    fn forget_runs(&mut self) {}
-
     /// A block was executed, likewise.
     #[inline]
     fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
         let _ = (blocks, id, taken);
     }
+
+    /// Runs are numbered anew from here on. So they are after [`forget`](Self::forget).
+    fn forget_runs(&mut self) {}
 
     /// Execution arrives at the block `to` from the one before it, which had an E atom or not, in a step that
     /// is [watched](super::CodeImage::WATCHES) or after an indirect branch. `executed` is what was
@@ -231,8 +231,8 @@ pub trait FlowSink {
         true
     }
 
-    /// The block counted last, with an E atom, is followed by such a step that is not reported by
-    /// [`arrives`](Self::arrives): its target is not known yet, or the next block comes with its offset.
+    /// The block counted last, with an E atom, is followed by a step that [`arrives`](Self::arrives) does not
+    /// report: its target is not known yet, or the next block comes with its offset.
     fn leaves(&mut self, id: BlockId) {
         let _ = id;
     }

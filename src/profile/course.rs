@@ -138,6 +138,9 @@ pub struct Course<'a, L> {
     /// Nothing is remembered: what a test compares with.
     #[cfg(test)]
     pub(super) forgetful: bool,
+    /// The number of pieces that were taken as they were.
+    #[cfg(test)]
+    pub(super) accepted: u64,
     /// How often the memo was not needed.
     #[cfg(test)]
     pub(super) plain: u64,
@@ -189,6 +192,8 @@ impl<'a, L: Listener> Course<'a, L> {
             since: Moment::default(),
             #[cfg(test)]
             forgetful: false,
+            #[cfg(test)]
+            accepted: 0,
             #[cfg(test)]
             plain: 0,
         }

@@ -42,7 +42,7 @@ type Summing<'a> = Recorder<'a, true>;
 
 /// Sizes for a buffer that is decoded on a number of threads.
 pub(super) fn sizes(bytes: u64, jobs: usize) -> Sizes {
-    let part = (bytes / (PARTS * jobs as u64)).clamp(PART.0, PART.1);
+    let part = (bytes / (PARTS * jobs.max(1) as u64)).clamp(PART.0, PART.1);
     Sizes {
         piece: match jobs {
             0 | 1 => PIECE,
@@ -99,7 +99,7 @@ struct Courses<'r, 'a, 'd, L> {
 }
 
 impl<L: Listener> Receiver<Piece, JoinError> for Courses<'_, '_, '_, L> {
-    /// Each call is a step there, and memory is bounded.
+    /// These pieces have a step for each call and no bound, but their size.
     const CUTS: usize = 64;
 
     fn accepts(&mut self, source: usize, piece: &Piece) -> bool {
@@ -108,7 +108,13 @@ impl<L: Listener> Receiver<Piece, JoinError> for Courses<'_, '_, '_, L> {
         }
         let (running, _) = &mut self.tracks[source];
         match running.course.grants(piece) {
-            Ok(()) => true,
+            Ok(()) => {
+                #[cfg(test)]
+                {
+                    running.course.accepted += 1;
+                }
+                true
+            }
             Err(found) => {
                 let facts = self.facts.lock();
                 facts.unwrap_or_else(PoisonError::into_inner).extend(&found);

@@ -56,7 +56,8 @@ pub struct Options<'a> {
     pub window: &'a (dyn Fn(&Track) -> Option<Window> + 'a),
 }
 
-/// Sums over a track. They equal those of `armsnap decode --stats`, if all of it is wanted.
+/// Sums over a track. They equal those of `armsnap decode --stats`, if all of it is wanted, but that
+/// bytes without synchronisation are a packet in each piece that is decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of its buffers, of all sources in them.
@@ -293,7 +294,7 @@ pub fn profile<L: Listener + Send>(
         let whole = |(_, one): &(_, &mut Running<'_, L>)| one.course.is_whole();
         let totals = match &mut *in_buffer {
             [] => None,
-            sources if L::SUMS && sources.iter().all(whole) => {
+            sources if L::SUMS && buffer.bytes() > 0 && sources.iter().all(whole) => {
                 let threads = (jobs, sizes(buffer.bytes(), jobs));
                 Some(sum(buffer, sources, programs, threads, &mut progress)?)
             }

@@ -10,6 +10,9 @@ use super::Course;
 use crate::flow::{FlowSink, LastInstruction, Range};
 use std::collections::hash_map::Entry;
 
+/// The calls that what was executed before a piece may begin in it: an exception, and its handler.
+const PENDING: usize = 2;
+
 /// What is known of the blocks of a buffer that were executed in the pieces so far: the functions
 /// that they count for, where they are known.
 #[derive(Debug, Default)]
@@ -187,11 +190,12 @@ impl<L: Listener> Course<'_, L> {
     ///
     /// If that is not so. Returns what is so.
     pub(in super::super) fn grants(&mut self, piece: &Piece) -> Result<(), Facts> {
-        let mut granted = self.open.len() + piece.assumed.depth < MAX_OPEN;
+        let mut granted = self.open.len() + piece.assumed.depth + PENDING < MAX_OPEN;
         let mut facts = Facts::default();
         let pending = self.transitions.returns_to();
-        // A call before the piece leads to its first instruction.
-        let called = pending.and_then(|_| piece.first());
+        // A call or exception before the piece leads to its first instruction.
+        let leads = pending.is_some() || self.exception.is_some();
+        let called = leads.then(|| piece.first()).flatten();
         for &(place, target) in &piece.assumed.targets {
             let starts = |course: &mut Self| course.function_at(place).is_some();
             if self.return_places.contains_key(&place.0) || pending == Some(place) {

@@ -9,7 +9,7 @@ use crate::decode::Image;
 use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::flow::{Flow, FlowConfig, FlowSink, Pieces, Range};
 use crate::program::symbols::Symbols;
-use crate::quantity::{Address, BufferOffset, Isa};
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
 
@@ -59,10 +59,11 @@ impl Random {
     /// Elements in a loop, so that they come again, with others in between.
     fn elements(&mut self, rare: u64) -> Vec<Element> {
         let pattern: Vec<Element> = (0..6 + self.below(30)).map(|_| self.usual()).collect();
-        let mut all = vec![Element::Address {
+        let address = Element::Address {
             address: Address(CODE),
             isa: Isa::A64,
-        }];
+        };
+        let mut all = vec![self.context(), address];
         for _ in 0..60 {
             for element in &pattern {
                 all.push(*element);
@@ -72,6 +73,15 @@ impl Random {
             }
         }
         all
+    }
+
+    fn context(&mut self) -> Element {
+        Element::Mark(Mark::Context(Context {
+            isa: Isa::A64,
+            context_id: Some(self.below(2) as u32),
+            el: Some(ExceptionLevel(1)),
+            ..Context::default()
+        }))
     }
 
     fn address(&mut self) -> Element {
@@ -112,19 +122,18 @@ impl Random {
                 all.push(Element::Exception(Exception {
                     number: 14,
                     name: "IRQ",
-                    return_address: Some(returns_to),
+                    return_address: (self.below(4) > 0).then_some(returns_to),
                 }));
+                if self.below(4) == 0 {
+                    all.push(Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter)));
+                }
                 all.push(self.address());
             }
             1 => {
                 all.push(Element::Mark(Mark::NoSync(NoSyncReason::Overflow)));
                 all.push(self.address());
             }
-            2 => all.push(Element::Mark(Mark::Context(Context {
-                isa: Isa::A64,
-                context_id: Some(self.below(2) as u32),
-                ..Context::default()
-            }))),
+            2 => all.push(self.context()),
             3 => {
                 all.push(Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter)));
                 all.push(self.address());

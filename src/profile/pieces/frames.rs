@@ -10,7 +10,7 @@
 
 use super::super::code::{FastMap, FastSet};
 use super::super::functions::FunctionId;
-use super::super::rules::MAX_OPEN;
+use super::super::rules::{MAX_OPEN, SEARCHED};
 use super::super::stack::CallKind;
 use super::super::tree::{NodeId, Tree};
 use super::facts::KnownFacts;
@@ -118,6 +118,15 @@ impl Frames {
         around.map_or(self.base, |index| self.open[index].function)
     }
 
+    /// The function of the innermost call, if the course does not know of it; otherwise that of the course's
+    /// innermost one, which stands for itself.
+    fn owner(&self) -> FunctionId {
+        match self.open.last() {
+            Some(frame) if self.open.len() > self.written => frame.function,
+            _ => FunctionId::UNKNOWN,
+        }
+    }
+
     #[inline]
     fn node(&self) -> NodeId {
         match self.open.last() {
@@ -128,7 +137,7 @@ impl Frames {
 
     /// The innermost call executed everything up to `now` that is not counted yet.
     #[inline]
-    fn count(&mut self, now: u64) {
+    pub fn count(&mut self, now: u64) {
         let node = self.node();
         self.tree.get_mut(node).instructions += now - self.counted;
         self.counted = now;
@@ -140,7 +149,7 @@ impl Frames {
         self.tree.get_mut(node).cycles += cycles;
     }
 
-    /// The course counts what was executed up to here, or takes back cycles.
+    /// The course counts what was executed up to here.
     pub fn skip_to(&mut self, now: u64) {
         self.counted = now;
     }
@@ -154,7 +163,7 @@ impl Frames {
 
     /// A block without a symbol is executed for the first time in the piece.
     pub fn owns(&mut self, place: u32) {
-        self.owners.push((place, self.here()));
+        self.owners.push((place, self.owner()));
     }
 
     /// Execution goes on from the end of a block, with an E atom, to another block. Returns false, and
@@ -187,10 +196,16 @@ impl Frames {
         if unknown || pending >= MOST_OPEN || self.tree.nodes().len() >= MOST_NODES {
             return false;
         }
+        let owner = self.owner();
+        let other = |known: &FunctionId| *known != owner;
+        if from.ends_unnamed && self.returns.get(&from.end.0).is_some_and(other) {
+            // The last one counts, and calls that are open are written last.
+            return false;
+        }
         self.count(now.instructions);
         self.note_call(from, to);
         if from.ends_unnamed {
-            self.returns.insert(from.end.0, self.here());
+            self.returns.insert(from.end.0, owner);
         }
         let node = self.node();
         let node = self.tree.child(node, to.entered, Some(returns_to));
@@ -279,7 +294,8 @@ impl Frames {
         let mut function = to.function;
         let mut begins = to.begins;
         if indirect {
-            let returns = self.open.iter().any(|frame| frame.returns_to == to.start);
+            let mut searched = self.open.iter().rev().take(SEARCHED);
+            let returns = searched.any(|frame| frame.returns_to == to.start);
             if returns
                 || self.facts.doubtful.contains(&to.start.0)
                 || self.places.contains(&to.start.0)
@@ -304,7 +320,8 @@ impl Frames {
         if function == FunctionId::UNKNOWN || function == self.here() {
             return true;
         }
-        if self.open.len() == self.written || indirect && !begins {
+        let is_full = self.tree.nodes().len() >= MOST_NODES;
+        if self.open.len() == self.written || indirect && !begins || is_full {
             return false;
         }
         // The innermost call becomes one of another function.
@@ -376,7 +393,7 @@ impl Frames {
         self.assumed.depth = self.assumed.depth.max(self.forgotten + self.open.len());
     }
 
-    /// Writes what the course does not know yet.
+    /// Writes what the course does not know yet; all that was executed is [counted](Self::count).
     pub fn flush(&mut self, names: &Names, write: &mut impl FnMut(Clocks, What)) {
         let root = &self.tree.nodes()[0];
         let some = root.instructions > 0 || root.cycles > 0 || self.tree.nodes().len() > 1;
@@ -418,11 +435,6 @@ impl Frames {
             returns,
             owners: owners.collect(),
         }
-    }
-
-    /// Completes the tree, before [`Self::flush`].
-    pub fn complete(&mut self, now: u64) {
-        self.count(now);
     }
 
     /// Ends the piece; returns what it assumed.

@@ -174,7 +174,11 @@ impl Piece {
 
     /// The approximate size in bytes.
     pub(in super::super) fn size(&self) -> usize {
-        self.held + size_of_val(&*self.blocks) + size_of_val(&*self.edges) + size_of::<Self>()
+        self.held
+            + size_of_val(&*self.blocks)
+            + size_of_val(&*self.edges)
+            + size_of_val(&*self.assumed.targets)
+            + size_of::<Self>()
     }
 
     /// The first instruction, if something is executed.
@@ -197,7 +201,11 @@ impl Piece {
             return;
         }
         let calls = match &step.what {
-            What::Calls(calls) => size_of_val(&*calls.nodes),
+            What::Calls(calls) => {
+                size_of_val(&*calls.nodes)
+                    + size_of_val(&*calls.returns)
+                    + size_of_val(&*calls.owners)
+            }
             _ => 0,
         };
         self.held += calls + size_of::<Step>();

@@ -67,10 +67,11 @@ pub(in super::super) struct Recorder<'a, const SUMS: bool> {
     armed: bool,
     /// The block that arms, if it is one.
     armed_by: Option<usize>,
-    /// Something in the piece armed that is no block.
+    /// Something in the piece armed that is no block: what armed blocks after it lead to is in doubt.
     rearmed: bool,
     left: Option<Left>,
-    /// The function of the innermost call is known after the next block.
+    /// The course may still be in another function than that of the last step's block: the next block
+    /// tells.
     unsure: bool,
 }
 
@@ -192,10 +193,10 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
 
     /// Writes what the course does not know of the open calls.
     fn flush(&mut self) {
-        if !self.sums_calls() {
+        if !self.sums_calls() || self.piece.is_full() {
             return;
         }
-        self.frames.complete(self.moment.instructions);
+        self.frames.count(self.moment.instructions);
         let at = self.moment.at;
         let (piece, told) = (&mut self.piece, &mut self.told);
         self.frames.flush(&self.names, &mut |now, what| {

@@ -209,6 +209,7 @@ pub(in super::super::super) fn text(counted: &Counted) -> String {
         &counted.gaps,
         &(counted.ranges, counted.instructions, counted.elements),
         &(counted.cycles, counted.last_time, counted.events),
+        &(counted.unknown_path, counted.kernel_and_user),
     ] {
         let _ = writeln!(text, "{all:#?}");
     }
