@@ -4,7 +4,7 @@
 //! [`Cold`] only the first time, and for listings. Independent of atoms and the return stack.
 
 use super::code::{CodeImage, View};
-use super::sink::{InstructionKind, LastInstruction, Range};
+use super::range::{InstructionKind, LastInstruction, Range};
 use super::walk::{Stop, Walk, Waypoints};
 use crate::arch::branch::Kind;
 use crate::quantity::{Address, Isa};

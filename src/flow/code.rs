@@ -1,6 +1,6 @@
 //! The code image: where the flow reads instructions.
 
-use super::sink::LastInstruction;
+use super::range::LastInstruction;
 use crate::arch::branch::{self, Instruction};
 use crate::element::Context;
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};

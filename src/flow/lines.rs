@@ -4,7 +4,8 @@
 use super::blocks::{AWAIT, BlockId, End, NOWHERE};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::sink::{FlowSink, Gap, LastInstruction, QRange, Range};
+use super::range::{LastInstruction, Range};
+use super::sink::{FlowSink, Gap, QRange};
 use super::walk::{LONGEST, Walk};
 use crate::arch::branch::Kind;
 use crate::element::Exception;

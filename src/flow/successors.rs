@@ -6,7 +6,8 @@ use super::blocks::{
 use super::code::CodeImage;
 use super::follow::{Arrival, Flow};
 use super::output::LostAt;
-use super::sink::{FlowSink, Gap, InstructionKind, LastInstruction};
+use super::range::{InstructionKind, LastInstruction};
+use super::sink::{FlowSink, Gap};
 use crate::quantity::{Address, BufferOffset, Isa};
 
 impl<C: CodeImage> Flow<C> {

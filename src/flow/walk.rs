@@ -1,7 +1,7 @@
 //! Instructions in a straight line, decoded one by one.
 
 use super::code::{CodeImage, View, fetch};
-use super::sink::{InstructionKind, LastInstruction, Range};
+use super::range::{InstructionKind, LastInstruction, Range};
 use crate::arch::branch::{self, Instruction, ItBlock, Kind};
 use crate::quantity::{Address, Isa};
 
