@@ -1,22 +1,19 @@
 //! Decodes a capture of which sums are wanted: each buffer in parts, on several threads.
 
 use super::course::Replayed;
-use super::pieces::{Facts, Piece, Recorder, Wanted};
+use super::pieces::{Facts, Piece, Recorder, Wanted, decoder};
 use super::run::Running;
 use super::shards::JoinError;
 use super::stack::Listener;
-use crate::capture::{CaptureBuffer, CaptureSource, Saved, Visitor};
+use crate::capture::{CaptureBuffer, CaptureSource};
 use crate::decode::parts::{
     Decoders, Output, Receiver, Role, Sizes, decode_in_pages, decode_in_parts,
 };
-use crate::decode::{Image, Programs, Resumable, Source, Totals};
-use crate::flow::{
-    CodeImage, ContextKey, Flow, FlowConfig, InstructionKind, LastInstruction, View,
-};
+use crate::decode::{Image, Programs, Totals};
+use crate::flow::{CodeImage, ContextKey, InstructionKind, LastInstruction, View};
 use crate::mapped;
 use crate::program::symbols::Symbols;
-use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::quantity::{Address, TraceId};
+use crate::quantity::Address;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -159,9 +156,7 @@ fn decoders<'a, L: Listener>(
             calls: L::CALLS,
         };
         let recorder = Recorder::new(image, symbols, wanted);
-        let made: (TraceId, Box<dyn Resumable<_>>) =
-            (source.trace_id, source.visit(Make { watched, recorder }));
-        made
+        (source.trace_id, decoder(source, watched, recorder))
     });
     decoders.collect()
 }
@@ -197,30 +192,6 @@ impl<C: CodeImage> CodeImage for Watched<'_, C> {
         };
         let calls = last.kind == InstructionKind::Branch && last.link && last.taken;
         self.calls && (calls || around(to).is_some_and(|to| around(from) != Some(to)))
-    }
-}
-
-/// Makes the decoder of a source.
-struct Make<'a> {
-    watched: Watched<'a, Image<'a>>,
-    recorder: Summing<'a>,
-}
-
-impl<'a> Visitor for Make<'a> {
-    type Output = Box<dyn Resumable<Summing<'a>> + 'a>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + Saved + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
-    {
-        match flow {
-            Some(flow) => {
-                let flow = Flow::new(flow, self.watched);
-                Box::new(Source::with_flow(packets, elements, flow, self.recorder))
-            }
-            None => Box::new(Source::with_elements(packets, elements, self.recorder)),
-        }
     }
 }
 

@@ -6,12 +6,14 @@
 //! courses that want sums and no time line it also counts calls that begin and return in the piece.
 
 mod counts;
+mod decoder;
 mod facts;
 mod frames;
 mod names;
 mod piece;
 mod recorder;
 
+pub(super) use decoder::decoder;
 pub(super) use facts::Facts;
 #[cfg(test)]
 pub(super) use piece::Step;

@@ -1,14 +1,12 @@
 //! Which part of the buffers belongs to which shard, and the decoding of one shard.
 
-use super::super::pieces::{Piece, Wanted};
+use super::super::pieces::{Piece, Wanted, decoder};
 use super::super::run::{Track, tracks};
 use super::file::{Header, Record};
-use crate::capture::{Capture, CaptureBuffer, Saved, Visitor};
+use crate::capture::{Capture, CaptureBuffer};
 use crate::decode::parts::{Decoders, Part, PartDecoder};
-use crate::decode::{Image, Programs, Resumable, Source};
-use crate::flow::{Flow, FlowConfig};
+use crate::decode::{Image, Programs};
 use crate::mapped;
-use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::snapshot::OpenSnapshot;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -115,8 +113,7 @@ impl<'a> Plan<'a> {
                 each_call: true,
             };
             let recorder = Recorder::new(image, symbols, wanted);
-            let made = source.visit(Make { image, recorder });
-            Some((source.trace_id, made))
+            Some((source.trace_id, decoder(source, image, recorder)))
         });
         decoders.collect()
     }
@@ -241,28 +238,4 @@ pub fn decode_shard<X: From<io::Error>>(
         each(Record::End(end.ok().map(Box::new)))?;
     }
     Ok(())
-}
-
-/// Makes the decoder of a source.
-struct Make<'a> {
-    image: Image<'a>,
-    recorder: Recorder<'a>,
-}
-
-impl<'a> Visitor for Make<'a> {
-    type Output = Box<dyn Resumable<Recorder<'a>> + 'a>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + Saved + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
-    {
-        match flow {
-            Some(flow) => {
-                let flow = Flow::new(flow, self.image);
-                Box::new(Source::with_flow(packets, elements, flow, self.recorder))
-            }
-            None => Box::new(Source::with_elements(packets, elements, self.recorder)),
-        }
-    }
 }
