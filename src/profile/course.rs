@@ -12,6 +12,7 @@ mod replay;
 #[cfg(test)]
 pub(super) mod tests;
 
+use marks::OpenGap;
 pub use marks::gap_name;
 pub(super) use replay::Replayed;
 
@@ -56,13 +57,6 @@ struct Info {
     known: bool,
     /// The branch at its end with an E atom, if it leaves and that was seen.
     tail: Tail,
-}
-
-/// A gap that has not ended.
-#[derive(Clone, Copy, Debug)]
-struct OpenGap {
-    gap: Gap,
-    from: Moment,
 }
 
 /// What was counted in some executions of a core.

@@ -14,7 +14,6 @@ use crate::flow::{CodeImage, ContextKey, InstructionKind, LastInstruction, View}
 use crate::mapped;
 use crate::program::symbols::Symbols;
 use crate::quantity::Address;
-use std::io;
 use std::sync::{Mutex, PoisonError};
 
 #[cfg(test)]
@@ -192,14 +191,5 @@ impl<C: CodeImage> CodeImage for Watched<'_, C> {
         };
         let calls = last.kind == InstructionKind::Branch && last.link && last.taken;
         self.calls && (calls || around(to).is_some_and(|to| around(from) != Some(to)))
-    }
-}
-
-impl From<JoinError> for io::Error {
-    fn from(error: JoinError) -> Self {
-        match error {
-            JoinError::Io(error) => error,
-            error => io::Error::other(error),
-        }
     }
 }

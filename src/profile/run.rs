@@ -56,8 +56,8 @@ pub struct Options<'a> {
     pub window: &'a (dyn Fn(&Track) -> Option<Window> + 'a),
 }
 
-/// Sums over a track. They equal those of `armsnap decode --stats`, if all of it is wanted, but that
-/// bytes without synchronisation are a packet in each piece that is decoded.
+/// Sums over a track. If all of it is wanted, they equal those of `armsnap decode --stats`, except for
+/// bytes without synchronisation: they count as one packet in each piece that is decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of its buffers, of all sources in them.

@@ -5,8 +5,8 @@
 //! state of the decoders before it. The [`Joiner`], which knows the true state where the output ends,
 //! takes a page of a source if both states are equal: equal states decode equal bytes to the same
 //! output. If they are not, or a return in the page goes to a caller from before the part, or the
-//! [`Receiver`] refuses the page, the joiner decodes the piece itself, and compares again at the next one. So a wrong guess costs time, and never
-//! changes the output.
+//! [`Receiver`] refuses the page, the joiner decodes the piece itself, and compares again at the next
+//! one. So a wrong guess costs time, and never changes the output.
 //!
 //! Parts, pages and states can be serialised: a part can be decoded on another machine.
 

@@ -1,12 +1,20 @@
 //! Gaps, exceptions, events and the window of a course.
 
+use super::super::clock::Moment;
 use super::super::stack::{Call, Ended, GapSeen, Listener};
 use super::super::window::Bound;
-use super::{Course, DEBUG_HALT, OpenGap};
+use super::{Course, DEBUG_HALT};
 use crate::element::{Context, Itm, Mark, NoSyncReason, TraceOnReason};
 use crate::flow::{self, CodeImage, ContextKey, Range};
 use crate::quantity::{Address, BufferOffset};
 use crate::timeline::{Entry, Event, Gap, Position};
+
+/// A gap that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenGap {
+    pub gap: Gap,
+    pub from: Moment,
+}
 
 impl<L: Listener> Course<'_, L> {
     /// Opens or closes the window before a straight line.

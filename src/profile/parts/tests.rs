@@ -13,13 +13,15 @@ use crate::snapshot::model::Snapshot;
 use crate::snapshot::{OpenOptions, OpenSnapshot};
 use std::path::{Path, PathBuf};
 
+fn captures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/snapshots")
+}
+
 /// The recorded snapshots, and the captures if they are there.
 fn snapshots() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let directories = ["testdata/recorded", "../shared/snapshots"];
-    let read = directories
-        .iter()
-        .filter_map(|directory| root.join(directory).read_dir().ok());
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/recorded");
+    let directories = [recorded, captures()].into_iter();
+    let read = directories.filter_map(|directory| directory.read_dir().ok());
     let paths = read.flatten().map(|entry| entry.unwrap().path());
     paths
         .filter(|path| path.join("snapshot.ini").exists())
@@ -101,7 +103,9 @@ fn captures_add_up_to_the_same() {
         some += usize::from(!capture.buffers.is_empty());
     }
     assert!(some > 2);
-    // Parts are too short for some captures.
+    if !captures().is_dir() {
+        return;
+    }
     let expected = [10, 500, 50, 50];
     let enough = accepted.iter().zip(expected).all(|(some, few)| *some > few);
     assert!(enough, "{accepted:?}");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The most bytes of code in a straight line: the flow follows no more than 0x4000 instructions.
 const LONGEST: u64 = 1 << 16;
-/// The most bytes of steps in a bounded piece. Only hostile traces have so many.
+/// The limit for the steps of a bounded piece, in bytes. Only hostile traces reach it.
 const FULL: usize = 64 << 20;
 /// A count that is not reached in a piece; far below it, so that sums of counts do not overflow.
 const ABSURD: u64 = 1 << 40;

@@ -319,12 +319,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
     /// Gives a block a place in the piece, if it has none.
     #[inline]
     fn enter(&mut self, blocks: &Blocks, id: BlockId) {
-        let index = id.index();
-        if self
-            .infos
-            .get(index)
-            .is_none_or(|info| info.piece != self.number)
-        {
+        if self.is_new(id) {
             self.place(blocks, id);
         }
     }

@@ -46,6 +46,15 @@ pub enum JoinError {
     State(#[from] Unsaved),
 }
 
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Io(error) => error,
+            error => io::Error::other(error),
+        }
+    }
+}
+
 /// The files of all shards, one after the other.
 struct Files<'f, R> {
     files: &'f mut [Reader<R>],
