@@ -232,7 +232,11 @@ class Callers(gdb.unwinder.Unwinder):
         if newest and not position and knows(pending, "sp"):
             self.stacks.pop(gdb.selected_thread().global_num, None)
             return None
-        pc = pending.read_register("pc")
+        try:
+            pc = pending.read_register("pc")
+        except gdb.error:
+            # The register that it is unwound from is not known.
+            return None
         if pc.is_optimized_out or not known(pc):
             # A trace frame without registers.
             return None
@@ -413,7 +417,11 @@ class Returned:
     @classmethod
     def mind(cls, _=None):
         """Called at each stop."""
-        known = knows_result(gdb.newest_frame())
+        try:
+            known = knows_result(gdb.newest_frame())
+        except gdb.error:
+            # A core without a program counter has no frame.
+            return
         shown = gdb.parameter("print finish")
         if known and cls.hides:
             gdb.execute("set print finish on")

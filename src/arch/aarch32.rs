@@ -62,24 +62,41 @@ pub(super) fn a_profile(kinds: &[&str], cores: &[&RegisterFile]) -> Vec<Feature>
     features
 }
 
+/// The stack pointers of M-profile cores: those in use, and those of each security state.
+const STACK_POINTERS: [&str; 6] = ["msp", "psp", "msp_ns", "psp_ns", "msp_s", "psp_s"];
+
 /// The features of M-profile cores.
 pub(super) fn m_profile(cores: &[&RegisterFile]) -> Vec<Feature> {
     let known = |name: &str| cores.iter().any(|core| core.core(name).is_some());
-    let stack_pointer = |n: u32, name: &str| {
-        RegisterDescription::core(FIRST_STACK_POINTER + n, name, 32, "data_ptr")
-    };
+    let pointers: Vec<_> = STACK_POINTERS
+        .iter()
+        .zip(FIRST_STACK_POINTER..)
+        .map(|(name, number)| RegisterDescription::core(number, name, 32, "data_ptr"))
+        .collect();
+    let (in_use, by_state) = pointers.split_at(2);
     let mut features = vec![feature("m-profile", general("xpsr"))];
-    if known("msp") || known("psp") {
-        features.push(feature(
-            "m-system",
-            vec![stack_pointer(0, "msp"), stack_pointer(1, "psp")],
-        ));
+    // GDB reads all registers of these features before it unwinds anything. Without one of them it finds
+    // no frame, and without the first feature the second one ends it.
+    let mut own = Vec::new();
+    match cores.iter().all(|core| selects_stack(core)) {
+        true => features.push(feature("m-system", in_use.to_vec())),
+        false => own.extend_from_slice(in_use),
     }
-    let banked = ["msp_ns", "psp_ns", "msp_s", "psp_s"];
-    if banked.iter().any(|name| known(name)) {
-        let registers = banked.iter().zip(2..);
-        let registers = registers.map(|(name, n)| stack_pointer(n, name)).collect();
-        features.push(feature("secext", registers));
+    match cores.iter().all(|core| selects_security_state(core)) {
+        true => features.push(feature("secext", by_state.to_vec())),
+        false => own.extend_from_slice(by_state),
+    }
+    own.retain(|register| known(&register.name));
+    for register in &mut own {
+        register.group = Some("banked");
+        register.general = false;
+    }
+    if !own.is_empty() {
+        features.push(Feature {
+            name: "org.armsnap.stacks".to_owned(),
+            types: String::new(),
+            registers: own,
+        });
     }
     let doubles = any_known(cores, (0..16).map(|n| format!("d{n}")));
     if doubles || known("fpscr") {
@@ -90,4 +107,20 @@ pub(super) fn m_profile(cores: &[&RegisterFile]) -> Vec<Feature> {
         features.push(feature("m-profile-mve", vec![register]));
     }
     features
+}
+
+/// Whether the stack pointer is one of the two of the core.
+fn selects_stack(core: &RegisterFile) -> bool {
+    let [sp, msp, psp] = ["sp", "msp", "psp"].map(|name| core.value(name));
+    sp.is_some() && msp.is_some() && psp.is_some() && (sp == msp || sp == psp)
+}
+
+/// Whether the two stack pointers of the core are those of its security states.
+fn selects_security_state(core: &RegisterFile) -> bool {
+    let values = STACK_POINTERS.map(|name| core.value(name));
+    let [msp, psp, msp_ns, psp_ns, msp_s, psp_s] = values;
+    selects_stack(core)
+        && values.iter().all(Option::is_some)
+        && (msp == msp_s || msp == msp_ns)
+        && (psp == psp_s || psp == psp_ns)
 }

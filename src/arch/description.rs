@@ -410,11 +410,46 @@ mod tests {
         let description = TargetDescription::new(Architecture::AArch32, &["Cortex-A15"], &[&core]);
         assert_eq!(find(&description, "cpsr").number, 25);
         assert_eq!(find(&description, "s0").group, Some("partial"));
-        let core = file(Architecture::MProfile, &[("MSP", 32, 1)]);
+        let core = file(
+            Architecture::MProfile,
+            &[("SP", 32, 1), ("MSP", 32, 1), ("PSP", 32, 2)],
+        );
         let description = TargetDescription::new(Architecture::MProfile, &["Cortex-M3"], &[&core]);
         assert_eq!(find(&description, "xpsr").number, 25);
         assert!(description.xml().contains("org.gnu.gdb.arm.m-system"));
         assert!(!description.xml().contains("org.gnu.gdb.arm.vfp"));
+    }
+
+    #[test]
+    fn stack_pointers_of_which_gdb_would_miss_some_are_in_an_own_feature() {
+        let of = |registers: &[(&str, u32, u64)]| {
+            let core = file(Architecture::MProfile, registers);
+            let description = TargetDescription::new(Architecture::MProfile, &[], &[&core]);
+            let features = description.features().iter();
+            let found = features.filter_map(|feature| {
+                let names = feature.registers.iter().map(|register| &*register.name);
+                let names: Vec<&str> = names.filter(|name| name.contains("sp_")).collect();
+                (!names.is_empty()).then(|| (feature.name.clone(), names.join(" ")))
+            });
+            found.collect::<Vec<_>>()
+        };
+        let pair = |feature: &str, names: &str| vec![(feature.to_owned(), names.to_owned())];
+        let banked = [
+            ("MSP_NS", 32, 1),
+            ("PSP_NS", 32, 2),
+            ("MSP_S", 32, 3),
+            ("PSP_S", 32, 4),
+        ];
+        let all = "msp_ns psp_ns msp_s psp_s";
+        let gdb = pair("org.gnu.gdb.arm.secext", all);
+        let own = pair("org.armsnap.stacks", all);
+        let with = |more: &[(&'static str, u32, u64)]| of(&[&banked, more].concat());
+        assert_eq!(with(&[]), own);
+        assert_eq!(with(&[("SP", 32, 9)]), own);
+        assert_eq!(with(&[("SP", 32, 2)]), gdb);
+        assert_eq!(with(&[("SP", 32, 1), ("MSP", 32, 1), ("PSP", 32, 2)]), gdb);
+        assert_eq!(with(&[("SP", 32, 1), ("MSP", 32, 1), ("PSP", 32, 7)]), own);
+        assert_eq!(of(&[("MSP_S", 32, 1)]), pair("org.armsnap.stacks", "msp_s"));
     }
 
     #[test]

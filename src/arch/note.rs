@@ -42,6 +42,16 @@ pub enum RegisterNote {
         /// The register of that stack: `msp` or `psp`.
         register: &'static str,
     },
+    /// LR of M-profile is shown under another name.
+    LinkRegister {
+        /// The name.
+        name: &'static str,
+    },
+    /// MSP and PSP of M-profile are those of the security state whose stack is in use.
+    StacksOfState {
+        /// The state: `secure` or `non-secure`.
+        state: &'static str,
+    },
 }
 
 impl fmt::Display for RegisterNote {
@@ -68,6 +78,14 @@ impl fmt::Display for RegisterNote {
             }
             Self::Xpsr => f.write_str("xpsr is combined from APSR, IPSR and EPSR"),
             Self::StackInUse { register } => write!(f, "sp is {register}, the stack in use"),
+            Self::LinkRegister { name } => write!(
+                f,
+                "pc is the code of a return and lr is none, at which GDB ends: lr is shown as {name}"
+            ),
+            Self::StacksOfState { state } => write!(
+                f,
+                "msp and psp are those of the {state} state, to which the stack in use belongs"
+            ),
         }
     }
 }

@@ -161,6 +161,30 @@ impl RegisterFile {
         }
     }
 
+    /// GDB ends at an M-profile core whose pc is the code of an exception return or of a return from
+    /// non-secure code, and whose lr is none. Such an lr is moved to a register of another name.
+    pub fn keep_unwinding_possible(&mut self) {
+        let code = |value: u64| value >> 24 == 0xff || value >> 24 == 0xfe;
+        // Those without the Security Extension, and without or with a frame of floating point (DDI 0403,
+        // B1.5.8).
+        let is_return = |value: u64| {
+            value >> 8 == 0xff_ffff
+                && [0xe1, 0xe9, 0xed, 0xf1, 0xf9, 0xfd].contains(&(value & 0xff))
+        };
+        if self.architecture != Architecture::MProfile
+            || !self.pc().is_some_and(code)
+            || self.value("lr").is_none_or(is_return)
+        {
+            return;
+        }
+        if let Some(bytes) = self.core.remove("lr") {
+            let name = "link_register";
+            self.other_index.insert(name.to_owned(), self.others.len());
+            self.others.push((name.to_owned(), bytes));
+            self.notes.push(RegisterNote::LinkRegister { name });
+        }
+    }
+
     /// Sets a register of the core.
     fn set_core(&mut self, register: &str, value: u64) {
         if let Some(bits) = views::core_register_bits(self.architecture, register) {
@@ -291,6 +315,30 @@ impl RegisterFile {
                 self.set_core("sp", sp);
                 self.notes.push(RegisterNote::StackInUse { register });
             }
+        }
+
+        self.complete_stack_pointers();
+    }
+
+    /// MSP and PSP of a core with the Security Extension are those of its security state (DDI 0553,
+    /// B3.8), which the stack in use determines.
+    fn complete_stack_pointers(&mut self) {
+        if self.core("msp").is_some() || self.core("psp").is_some() {
+            return;
+        }
+        let Some(sp) = self.value("sp") else {
+            return;
+        };
+        let states = [
+            ("secure", ["msp_s", "psp_s"]),
+            ("non-secure", ["msp_ns", "psp_ns"]),
+        ];
+        let pairs = states.map(|(state, names)| (state, names.map(|name| self.value(name))));
+        let mut fitting = pairs.iter().filter(|(_, pair)| pair.contains(&Some(sp)));
+        if let (Some((state, [Some(msp), Some(psp)])), None) = (fitting.next(), fitting.next()) {
+            self.set_core("msp", *msp);
+            self.set_core("psp", *psp);
+            self.notes.push(RegisterNote::StacksOfState { state });
         }
     }
 }

@@ -187,11 +187,15 @@ impl Endpoint {
     }
 
     /// Returns the thread reported to clients as stopped: the one that ended the recording, if that
-    /// is known, or else the first.
+    /// is known, or else the first with a known program counter.
     pub(super) fn stopped_thread(&self) -> Tid {
         let stopped = Recording::of(&self.loaded.snapshot).stopped;
-        let mut named = self.threads().zip(&self.cores);
-        let found = named.find(|(_, core)| Some(&core.name) == stopped.as_ref());
+        let mut threads = self.threads().zip(&self.cores);
+        let named = threads.find(|(_, core)| Some(&core.name) == stopped.as_ref());
+        let found = named.or_else(|| {
+            let mut threads = self.threads().zip(&self.cores);
+            threads.find(|(_, core)| core.rests || core.registers.pc().is_some())
+        });
         found.map_or(Tid::MIN, |(thread, _)| thread)
     }
 
@@ -358,6 +362,11 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
                 rest(&mut cores[traced]);
             }
         }
+        for core in &mut cores {
+            if !core.rests && core.registers.pc().is_none() {
+                core.notes.push(CoreNote::NoPc);
+            }
+        }
         let mut xml = description.xml();
         let history = traces.is_some() && options.history != HistoryMode::None;
         let history_registers = history
@@ -469,7 +478,8 @@ fn same_name(a: &str, b: &str) -> bool {
 fn core(loaded: &OpenSnapshot, index: usize, placeholders: &check::Placeholders) -> Core {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
-    let registers = RegisterFile::read(device, detected.architecture);
+    let mut registers = RegisterFile::read(device, detected.architecture);
+    registers.keep_unwinding_possible();
     let in_cluster =
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);

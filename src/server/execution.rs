@@ -358,10 +358,14 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
 
 /// Formats the stop reply of a thread that has not moved from the state of the snapshot.
 /// LLDB requires its name, and a stop reason only for the `current` thread.
-pub fn standing(thread: Tid, name: &str, current: bool) -> String {
+///
+/// GDB leaves a server whose stopped thread has no known program counter, unless the reason is that
+/// libraries were loaded (`without_pc`): then it does not ask for one.
+pub fn standing(thread: Tid, name: &str, current: bool, without_pc: bool) -> String {
     let signal = if current { 5 } else { 0 };
+    let reason = if without_pc { "library:;" } else { "" };
     format!(
-        "T{signal:02}thread:{thread:x};hexname:{};",
+        "T{signal:02}thread:{thread:x};hexname:{};{reason}",
         hex::encode(name)
     )
 }

@@ -91,6 +91,8 @@ pub enum CoreNote {
         /// Its file.
         file: String,
     },
+    /// Its program counter is not known.
+    NoPc,
     /// It has no halted state, and is at the end of its trace.
     NoHaltedState,
     /// A note on the trace file.
@@ -121,6 +123,9 @@ impl fmt::Display for CoreNote {
             Self::EmptyDump { section, file } => write!(
                 f,
                 "no memory from [{section}] {file}: it holds nothing there"
+            ),
+            Self::NoPc => f.write_str(
+                "its pc is not known: it has no frame, but its memory and other registers can be read",
             ),
             Self::NoHaltedState => f.write_str(
                 "there is no halted state: it is at the end of its trace, where no register but \

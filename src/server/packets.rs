@@ -81,7 +81,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         b"bs" | b"bc" if target.endpoint.history != HistoryMode::Replay => reply(UNSUPPORTED),
         b"?" => {
             let name = target.core(general).map_or("", |core| &core.name);
-            Answer::Reply(standing(general, name, true).into_bytes())
+            let without_pc = !target.takes_unknown_for_value && !target.knows_pc(general);
+            Answer::Reply(standing(general, name, true, without_pc).into_bytes())
         }
         [b'T', thread @ ..] if thread_id(thread).is_some_and(|tid| target.core(tid).is_some()) => {
             target
@@ -333,7 +334,7 @@ fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
 fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let tid = thread_id(thread)?;
     let core = target.core(tid)?;
-    Some(standing(tid, &core.name, tid == target.selection.read()).into_bytes())
+    Some(standing(tid, &core.name, tid == target.selection.read(), false).into_bytes())
 }
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.

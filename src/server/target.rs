@@ -185,6 +185,14 @@ impl SnapshotTarget {
             .register(&endpoint, positions, (thread, register), cancel)
     }
 
+    /// Returns whether the program counter at the position of a core is known.
+    pub(super) fn knows_pc(&self, thread: Tid) -> bool {
+        let mut registers = self.endpoint.description.registers();
+        let pc = registers.find(|register| register.name == "pc");
+        let bytes = pc.and_then(|pc| self.positions.register(thread, pc));
+        bytes.is_some_and(|bytes| bytes.iter().all(Option::is_some))
+    }
+
     /// Restores the positions of the cores after an interrupted request.
     pub(super) fn come_back(&mut self, past: Vec<Option<Past>>) {
         self.positions.come_back(past);

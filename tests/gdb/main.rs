@@ -13,6 +13,7 @@ mod hostile_client;
 mod hostile_names;
 mod hostile_scripts;
 mod hostile_terminal;
+mod incomplete;
 mod libraries;
 mod lldb;
 mod long_trace;

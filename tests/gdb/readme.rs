@@ -77,6 +77,24 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
+/// What GDB prints if a session failed, which no `…` stands for.
+const FAULTS: [&str; 6] = [
+    "is not available",
+    "No threads.",
+    "Python Exception",
+    "Remote connection closed",
+    "The program is not being run.",
+    "internal-error",
+];
+
+/// Fails if GDB's output has a fault that the transcript does not show.
+fn has_no_fault(command: &str, lines: &[String], found: &str) {
+    let shown = |fault: &str| lines.iter().any(|line| line.contains(fault));
+    for fault in FAULTS.into_iter().filter(|fault| !shown(fault)) {
+        assert!(!found.contains(fault), "{command}: {fault}: {found}");
+    }
+}
+
 /// Fails unless `found` starts with `lines`; `…` skips up to the next line.
 fn compare(command: &str, lines: &[String], found: &str) {
     let mut rest = found.lines().map(str::trim_end);
@@ -134,6 +152,9 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
             "{command}: {}",
             crate::support::gdb::text(&output)
         );
+        if through_us {
+            has_no_fault(command, &step.lines, &crate::support::gdb::text(&output));
+        }
         compare(
             command,
             &step.lines,
