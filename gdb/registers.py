@@ -94,6 +94,8 @@ def registers(architecture, frame):
             written = name.upper()
         elif name == "xpsr":
             written = "xPSR"
+        elif aarch64 and name in ("tpidr", "tpidr2"):
+            written = f"{name.upper()}_EL0"
         known.setdefault(written.upper(), (written, 8 * value.type.sizeof, bits))
     return list(known.values())
 

@@ -1,6 +1,6 @@
 """`armsnap save`: saves the target of GDB as a snapshot.
 
-Follows registers.py and memory.py.
+Follows registers.py, memory.py and signals.py.
 """
 
 import argparse
@@ -271,7 +271,8 @@ def save(directory, selected, asked, largest):
     for (thread, name, kind, known), own in zip(cores, stacks):
         thread.switch()
         with open(os.path.join(directory, f"{name}.ini"), "x", encoding="utf-8") as file:
-            file.write(f"[device]\nname={name}\nclass=core\ntype={kind}\n\n[regs]\n")
+            file.write(f"[device]\nname={name}\nclass=core\ntype={kind}\n")
+            file.write(f"{signal_lines()}\n[regs]\n")
             for register, bits, value in known:
                 size = "" if bits == 32 else f"(size:{bits})"
                 file.write(f"{register}{size}={value:#0{2 + bits // 4}x}\n")

@@ -99,6 +99,9 @@ impl TargetDescription {
             .map(|register| register.name.clone())
             .collect();
         features.extend(parts(architecture, cores, &described, &mut next));
+        if architecture == Architecture::AArch64 {
+            features.extend(aarch64::thread_pointers(cores, &mut next));
+        }
         let registers = features.iter().flat_map(|feature| &feature.registers);
         let in_use = registers.map(|register| &*register.name).chain(RESERVED);
         let mut names = Names::of(in_use);

@@ -98,6 +98,12 @@ impl RegisterFile {
             .map(|(name, bytes)| (name.as_str(), bytes.len()))
     }
 
+    /// Returns the bytes of a register outside the core's own set.
+    pub fn other(&self, name: &str) -> Option<&[Option<u8>]> {
+        let &index = self.other_index.get(&name.to_ascii_lowercase())?;
+        Some(&self.others[index].1)
+    }
+
     /// Returns the bytes of a register of the core, if any of them is known.
     pub fn core(&self, register: &str) -> Option<&[Option<u8>]> {
         self.core.get(register).map(Vec::as_slice)

@@ -46,10 +46,11 @@ pub struct Arguments {
 }
 
 /// The Python files that `armsnap gdb` loads in GDB.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
+    include_str!("../../gdb/signals.py"),
     include_str!("../../gdb/save.py"),
     include_str!("../../gdb/core.py"),
     include_str!("../../gdb/history.py"),

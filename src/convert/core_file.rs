@@ -1,5 +1,7 @@
 //! A snapshot's halted state as an ELF core file, in the layout of Linux, which GDB opens.
 
+mod thread_state;
+
 use super::Error;
 use super::note::{CoreNote, Note};
 use crate::arch::{Architecture, RegisterFile, Space, state};
@@ -10,6 +12,7 @@ use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{Device, DeviceClass};
 use crate::snapshot::program::{Program, Seen};
+use crate::snapshot::signals::{INFORMATION, Signal};
 use std::io::Write;
 
 const PT_LOAD: u32 = 1;
@@ -18,6 +21,7 @@ const NT_PRSTATUS: u32 = 1;
 const NT_FPREGSET: u32 = 2;
 const NT_AUXV: u32 = 6;
 const NT_ARM_VFP: u32 = 0x400;
+const NT_SIGINFO: u32 = 0x5349_4749;
 const AT_ENTRY: u64 = 9;
 const SIGTRAP: u16 = 5;
 /// The most parts of memory: the number of program headers has 16 bits.
@@ -66,9 +70,17 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
             continue;
         }
         number += 1;
-        let unknown = thread(number, registers, &mut contents);
+        let signal = Signal::of(device);
+        let unknown = thread(number, registers, signal.as_ref(), &mut contents);
         if !unknown.is_empty() {
             let note = CoreNote::ZeroInCoreFile { registers: unknown };
+            notes.push(Note::of_core(&device.name, note));
+        }
+        let left_out = thread_state::write(registers, &mut contents);
+        if !left_out.is_empty() {
+            let note = CoreNote::NoPlaceInCoreFile {
+                registers: left_out,
+            };
             notes.push(Note::of_core(&device.name, note));
         }
     }
@@ -223,11 +235,17 @@ fn note(owner: &[u8], kind: u32, contents: &[u8], out: &mut Vec<u8>) {
 
 /// The notes of a thread (`struct elf_prstatus`, `user_fpsimd_state`, `ARM_VFP`; the latter ones only if
 /// something is known in them). Returns the registers in them that are not known.
-fn thread(number: u32, registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
+fn thread(
+    number: u32,
+    registers: &RegisterFile,
+    signal: Option<&Signal>,
+    out: &mut Vec<u8>,
+) -> Vec<String> {
     let wide = registers.architecture() == Architecture::AArch64;
     let mut unknown = Vec::new();
     let mut status = vec![0; 12];
-    status.extend(SIGTRAP.to_le_bytes());
+    let received = signal.map_or(SIGTRAP, |signal| signal.number as u16);
+    status.extend(received.to_le_bytes());
     status.resize(if wide { 32 } else { 24 }, 0);
     status.extend(number.to_le_bytes());
     status.resize(if wide { 112 } else { 72 }, 0);
@@ -249,6 +267,11 @@ fn thread(number: u32, registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<Strin
     }
     status.extend([0; 8]);
     note(b"CORE", NT_PRSTATUS, &status, out);
+    if let Some(signal) = signal.filter(|signal| !signal.information.is_empty()) {
+        let mut information = signal.information.clone();
+        information.resize(INFORMATION, 0);
+        note(b"CORE", NT_SIGINFO, &information, out);
+    }
     let mut state = Vec::new();
     let mut zero = Vec::new();
     let mut is_known = false;

@@ -288,6 +288,11 @@ pub enum CoreNote {
         /// The core whose memory it is.
         core: String,
     },
+    /// Registers that a core file has no place for.
+    NoPlaceInCoreFile {
+        /// Their names.
+        registers: Vec<String>,
+    },
     /// Registers that are not known, and 0 in the core file.
     ZeroInCoreFile {
         /// Their names.
@@ -380,6 +385,11 @@ impl fmt::Display for CoreNote {
             Self::OtherMemoryInCoreFile { at, core } => write!(
                 f,
                 "its memory at {at} is not in the core file, which has that of {core}"
+            ),
+            Self::NoPlaceInCoreFile { registers } => write!(
+                f,
+                "left out, as a core file has no place for them: {}",
+                list(registers)
             ),
             Self::ZeroInCoreFile { registers } => {
                 write!(f, "unknown, 0 in the core file: {}", registers.join(", "))

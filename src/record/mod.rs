@@ -24,7 +24,6 @@ pub mod protocol;
 pub mod register_log;
 mod remote;
 mod settings;
-mod signals;
 mod snapshot_files;
 mod stop;
 pub mod stream;

@@ -1,11 +1,11 @@
 //! The reason for which a recording ends, and the registers there.
 
-use super::signals;
 use super::stream::{CoreState, StoppedCore};
 use crate::arch::Architecture;
 use crate::encode::CodeAddress;
 use crate::quantity::{Address, Isa};
 use crate::snapshot::model::{Register, RegisterValue};
+use crate::snapshot::signals;
 use std::fmt;
 
 /// Why a recording ended.

@@ -27,6 +27,7 @@ use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 use crate::snapshot::recording::Recording;
+use crate::snapshot::signals::Signal;
 use crate::text::is_plain;
 use crate::timeline;
 
@@ -197,6 +198,11 @@ impl Endpoint {
             threads.find(|(_, core)| core.rests || core.registers.pc().is_some())
         });
         found.map_or(Tid::MIN, |(thread, _)| thread)
+    }
+
+    /// Returns the signal that stopped a core's thread, if it is known.
+    pub(super) fn signal(&self, core: &Core) -> Option<Signal> {
+        Signal::of(&self.loaded.snapshot.devices[core.device])
     }
 
     /// Returns its threads.

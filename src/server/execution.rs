@@ -10,6 +10,7 @@ use std::ops::Range;
 use gdbstub::common::Tid;
 
 use super::breakpoints::Kind;
+use super::cores::Core;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
 use super::watched::{self, Search};
@@ -18,6 +19,7 @@ use crate::quantity::Address;
 use crate::remote_protocol::framing::write_packet;
 use crate::remote_protocol::hex::{self, write_hex};
 use crate::report::history as words;
+use crate::snapshot::signals::{self, Signal};
 use crate::stop::Cancel;
 use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position};
 
@@ -356,16 +358,26 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
     text
 }
 
-/// Formats the stop reply of a thread that has not moved from the state of the snapshot.
+/// Formats the stop reply of a thread that has not moved from the state of the snapshot. The `current`
+/// one stopped for a signal (GDB's number): that of its program, or else SIGTRAP.
 /// LLDB requires its name, and a stop reason only for the `current` thread.
 ///
 /// GDB leaves a server whose stopped thread has no known program counter, unless the reason is that
 /// libraries were loaded (`without_pc`): then it does not ask for one.
-pub fn standing(thread: Tid, name: &str, current: bool, without_pc: bool) -> String {
-    let signal = if current { 5 } else { 0 };
+pub fn standing(
+    thread: Tid,
+    core: Option<&Core>,
+    signal: Option<&Signal>,
+    current: bool,
+    without_pc: bool,
+) -> String {
+    let received = signal.filter(|_| !without_pc);
+    let received = received.map_or(5, |signal| signals::to_gdb(signal.number));
+    let signal = if current { received } else { 0 };
+    let name = core.map_or("", |core| &core.name);
     let reason = if without_pc { "library:;" } else { "" };
     format!(
-        "T{signal:02}thread:{thread:x};hexname:{};{reason}",
+        "T{signal:02x}thread:{thread:x};hexname:{};{reason}",
         hex::encode(name)
     )
 }

@@ -80,9 +80,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         [b'z', breakpoint @ ..] => Answer::Reply(change_breakpoint(target, false, breakpoint)),
         b"bs" | b"bc" if target.endpoint.history != HistoryMode::Replay => reply(UNSUPPORTED),
         b"?" => {
-            let name = target.core(general).map_or("", |core| &core.name);
             let without_pc = !target.takes_unknown_for_value && !target.knows_pc(general);
-            Answer::Reply(standing(general, name, true, without_pc).into_bytes())
+            Answer::Reply(stands(target, general, true, without_pc).into_bytes())
         }
         [b'T', thread @ ..] if thread_id(thread).is_some_and(|tid| target.core(tid).is_some()) => {
             target
@@ -142,6 +141,8 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
     } else if let Some(rest) = after("qXfer:libraries-svr4:read:") {
         let libraries = target.libraries()?;
         Some(transfer(libraries.as_bytes(), rest))
+    } else if let Some(rest) = after("qXfer:siginfo:read:") {
+        Some(siginfo(target, rest))
     } else if let Some(rest) = after("qThreadStopInfo") {
         Some(thread_stop(target, rest))
     } else {
@@ -193,6 +194,10 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
         }
     }
     features.push_str(";swbreak+;hwbreak+;qXfer:threads:read+");
+    let mut cores = endpoint.cores.iter();
+    if cores.any(|core| endpoint.signal(core).is_some()) {
+        features.push_str(";qXfer:siginfo:read+");
+    }
     if endpoint.programs().next().is_some() {
         features.push_str(libraries::FEATURE);
     }
@@ -333,8 +338,29 @@ fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
 /// `qThreadStopInfo` (LLDB): why a thread stopped.
 fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let tid = thread_id(thread)?;
-    let core = target.core(tid)?;
-    Some(standing(tid, &core.name, tid == target.selection.read(), false).into_bytes())
+    target.core(tid)?;
+    Some(stands(target, tid, tid == target.selection.read(), false).into_bytes())
+}
+
+/// The stop reply of a thread at the state of the snapshot.
+fn stands(target: &SnapshotTarget, thread: Tid, current: bool, without_pc: bool) -> String {
+    let core = target.core(thread);
+    let signal = core.and_then(|core| target.endpoint.signal(core));
+    standing(thread, core, signal.as_ref(), current, without_pc)
+}
+
+/// `qXfer:siginfo:read`: what the kernel said about the signal that stopped the selected thread. In the
+/// past it is not known.
+fn siginfo(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let thread = target.selection.read();
+    let halted = target.positions.past(thread).is_none();
+    let core = target.core(thread).filter(|_| halted);
+    let signal = core.and_then(|core| target.endpoint.signal(core));
+    let information = signal.map(|signal| signal.information);
+    match information.filter(|information| !information.is_empty()) {
+        Some(information) => transfer(&information, arguments),
+        None => Some(NO_MEMORY.to_vec()),
+    }
 }
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.

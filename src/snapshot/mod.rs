@@ -48,6 +48,7 @@ pub mod recorded;
 pub mod recording;
 pub mod registers;
 mod shared;
+pub mod signals;
 pub(crate) mod straight;
 pub mod topology;
 pub mod write;

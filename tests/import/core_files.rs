@@ -16,7 +16,7 @@ const NT_FILE: u32 = 0x4649_4C45;
 const DATA: u64 = 0x4010_1000;
 const CODE: u64 = 0x4010_0000;
 
-fn note(kind: u32, contents: &[u8]) -> Vec<u8> {
+pub fn note(kind: u32, contents: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = [5, contents.len() as u32, kind]
         .iter()
         .flat_map(|n| n.to_le_bytes())

@@ -17,6 +17,7 @@ mod perf_generated;
 mod perf_more;
 mod perf_threads;
 mod raw;
+mod signals;
 mod with_state;
 mod written_by_others;
 mod zephyr;

@@ -7,6 +7,7 @@ mod flattened;
 mod kernel_names;
 mod notes;
 mod sve;
+mod thread_notes;
 mod vmcore;
 
 use super::claims::Claims;
@@ -31,6 +32,7 @@ const PT_NOTE: u32 = 4;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const ET_CORE: u16 = 4;
+const SIGTRAP: u32 = 5;
 const EM_ARM: u16 = 40;
 const EM_AARCH64: u16 = 183;
 /// `e_phnum` if there are more headers than it can express: section header 0 has their number.
@@ -309,13 +311,22 @@ impl CoreFile<'_> {
             .enumerate()
             .map(|(index, thread)| {
                 let mut other = vec![("tid".to_owned(), thread.tid.to_string())];
-                if thread.signal != 0 {
-                    other.push(("signal".to_owned(), thread.signal.to_string()));
+                let name = names.unique(&format!("{name}-{}", thread.tid));
+                if let Some(signal) = thread.received() {
+                    other.extend(signal.entries());
+                    // GDB stops at SIGTRAP where nothing else is known. The others have the same one.
+                    if index == 0 && signal.number != SIGTRAP {
+                        let note = CoreFileNote::Ended {
+                            core: name.clone(),
+                            signal: signal.describe(self.layout.is_64bit),
+                        };
+                        self.out.notes.push(note.into());
+                    }
                 }
                 Device {
                     key: format!("device{index}"),
                     file: format!("cpu_{index}.ini"),
-                    name: names.unique(&format!("{name}-{}", thread.tid)),
+                    name,
                     class: DeviceClass::Core,
                     kind: if self.layout.is_64bit {
                         "ARMv8-A"

@@ -4,9 +4,12 @@
 //! `fill_files_note`), which QEMU follows.
 
 use super::sve;
+use super::thread_notes::{self, Kind};
 use crate::import::fields::Fields;
 use crate::import::note::{CoreFileNote, Note};
 use crate::snapshot::model::{Register, RegisterValue};
+use crate::snapshot::signals::{INFORMATION, Signal};
+use std::collections::BTreeSet;
 
 const PRSTATUS: u32 = 1;
 const FPREGSET: u32 = 2;
@@ -14,10 +17,7 @@ const PRPSINFO: u32 = 3;
 const AUXV: u32 = 6;
 const ARM_VFP: u32 = 0x400;
 const ARM_SVE: u32 = 0x405;
-const ARM_SSVE: u32 = 0x40b;
-const ARM_ZA: u32 = 0x40c;
-/// The size of `struct user_sve_header` and `user_za_header`.
-const SME_HEADER: usize = 16;
+const SIGINFO: u32 = 0x5349_4749;
 const FILE: u32 = 0x4649_4C45;
 
 /// The most threads and mappings that are read.
@@ -28,13 +28,23 @@ const MOST: usize = 1 << 16;
 pub struct Thread {
     /// Its number.
     pub tid: u32,
-    /// The signal that it had received.
+    /// The signal that stopped it; 0 for none.
     pub signal: u16,
+    /// What the kernel knows about the signal (`siginfo_t`).
+    pub information: Vec<u8>,
     /// Its registers.
     pub registers: Vec<Register>,
 }
 
 impl Thread {
+    /// The signal that stopped it.
+    pub fn received(&self) -> Option<Signal> {
+        (self.signal != 0).then(|| Signal {
+            number: self.signal.into(),
+            information: self.information.clone(),
+        })
+    }
+
     /// Adds registers; those that are known already stay.
     fn add(&mut self, registers: Vec<Register>) {
         for register in registers {
@@ -77,6 +87,8 @@ pub struct Notes {
     pub vmcoreinfo: Option<Vec<u8>>,
     /// Whether registers of SME (streaming mode, ZA) are left out.
     pub sme: bool,
+    /// Kinds of notes with state of threads that are left out.
+    pub unread: BTreeSet<u32>,
     /// Notes that could not be read.
     pub faulty: usize,
     /// Threads beyond the limit.
@@ -120,6 +132,10 @@ impl Notes {
         if self.sme {
             out.push(CoreFileNote::NoSme.into());
         }
+        if !self.unread.is_empty() {
+            let kinds = self.unread.iter().copied().collect();
+            out.push(CoreFileNote::UnreadNotes { kinds }.into());
+        }
         if self.more_threads > 0 || self.more_files > 0 {
             let note = CoreFileNote::ManyNotes {
                 threads: self.more_threads,
@@ -136,7 +152,11 @@ impl Notes {
             PRSTATUS if self.threads.len() >= MOST => self.more_threads += 1,
             PRSTATUS => self.threads.push(thread(fields, is_64bit)?),
             // Registers of a thread that is left out.
-            FPREGSET | ARM_VFP | ARM_SVE if self.more_threads > 0 => {}
+            FPREGSET | ARM_VFP | SIGINFO | 0x400..=0x4ff if self.more_threads > 0 => {}
+            SIGINFO => {
+                let length = fields.rest().len().min(INFORMATION);
+                self.threads.last_mut()?.information = fields.bytes(length)?.to_vec();
+            }
             FPREGSET if is_64bit => {
                 let found = sve::fpsimd(fields)?;
                 self.threads.last_mut()?.add(found);
@@ -144,10 +164,6 @@ impl Notes {
             ARM_SVE if is_64bit => {
                 let found = sve::registers(fields)?;
                 self.threads.last_mut()?.add(found);
-            }
-            // Only the header, if the thread does not use them.
-            ARM_SSVE | ARM_ZA if is_64bit && fields.rest().len() > SME_HEADER => {
-                self.sme = true;
             }
             ARM_VFP if !is_64bit => {
                 let thread = self.threads.last_mut()?;
@@ -160,6 +176,12 @@ impl Notes {
                 let value = fields.bytes(4)?;
                 thread.registers.push(register("FPSCR", value, &fields));
             }
+            0x401..=0x4ff => match thread_notes::read(kind, fields, is_64bit)? {
+                Kind::Registers(found) => self.threads.last_mut()?.add(found),
+                Kind::Sme => self.sme = true,
+                Kind::Empty => {}
+                Kind::Unread => drop(self.unread.insert(kind)),
+            },
             PRPSINFO => {
                 fields.bytes(if is_64bit { 40 } else { 28 })?;
                 let name = fields.bytes(16)?;
@@ -242,6 +264,7 @@ fn thread(mut fields: Fields<'_>, is_64bit: bool) -> Option<Thread> {
     Some(Thread {
         tid,
         signal,
+        information: Vec::new(),
         registers,
     })
 }

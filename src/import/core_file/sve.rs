@@ -27,10 +27,15 @@ pub fn registers(mut fields: Fields<'_>) -> Option<Vec<Register>> {
     if fields.rest().is_empty() {
         return Some(Vec::new());
     }
+    let is_possible = LENGTHS.contains(&length) && length.is_multiple_of(QUAD);
     if flags & SVE == 0 {
-        return fpsimd(fields);
+        let mut out = fpsimd(fields.again(fields.rest()))?;
+        if is_possible {
+            extend(length, &mut out);
+        }
+        return Some(out);
     }
-    if !LENGTHS.contains(&length) || !length.is_multiple_of(QUAD) {
+    if !is_possible {
         return None;
     }
     // These names are those that debuggers use. The bytes of vectors are least significant first, in both byte orders.
@@ -50,10 +55,31 @@ pub fn registers(mut fields: Fields<'_>) -> Option<Vec<Register>> {
     vectors.bytes(read.next_multiple_of(QUAD) - read)?;
     let mut rest = fields.again(vectors.rest());
     status(&mut rest, &mut out)?;
-    // In units of 64 bits.
-    let granules = (length as u64 / 8).to_le_bytes();
-    out.push(register("vg", &granules, &vectors));
+    out.push(granules(length));
     Some(out)
+}
+
+/// The length of vectors in units of 64 bits.
+fn granules(length: usize) -> Register {
+    let granules = (length as u64 / 8).to_le_bytes();
+    register("vg", &granules, &Fields::new(&[], false))
+}
+
+/// Adds the registers of a thread whose SVE state is not live: the kernel clears all but the lower
+/// 128 bits of the vectors before the thread can read them.
+fn extend(length: usize, out: &mut Vec<Register>) {
+    let none = Fields::new(&[], false);
+    for number in 0..VECTORS {
+        let mut value = out[number].value.0.clone();
+        value.resize(length, 0);
+        out.push(register(&format!("z{number}"), &value, &none));
+    }
+    let zero = vec![0; length / 8];
+    let predicates = (0..16).map(|number| format!("p{number}"));
+    for name in predicates.chain(["ffr".to_owned()]) {
+        out.push(register(&name, &zero, &none));
+    }
+    out.push(granules(length));
 }
 
 /// The registers of a thread without SVE, as in NT_FPREGSET.
@@ -129,7 +155,11 @@ mod tests {
         let found = note(32, 0, &payload);
         let found = registers(Fields::new(&found, false)).unwrap();
         assert_eq!(value(&found, "V7"), Some(vec![7; 16]));
-        assert_eq!(value(&found, "z7"), None);
+        let mut extended = vec![7; 16];
+        extended.resize(32, 0);
+        assert_eq!(value(&found, "z7"), Some(extended));
+        assert_eq!(value(&found, "p3"), Some(vec![0; 4]));
+        assert_eq!(value(&found, "vg").unwrap()[0], 4);
         assert_eq!(
             registers(Fields::new(&note(32, 0, &[]), false)),
             Some(Vec::new())

@@ -45,6 +45,18 @@ pub enum CoreFileNote {
     },
     /// Registers of SME are left out.
     NoSme,
+    /// Notes with state of threads are left out.
+    UnreadNotes {
+        /// Their kinds.
+        kinds: Vec<u32>,
+    },
+    /// The signal that ended the program.
+    Ended {
+        /// The core of the thread.
+        core: String,
+        /// The signal, and its cause.
+        signal: String,
+    },
     /// Parts of the memory are cut off.
     CutMemory {
         /// Their number.
@@ -148,6 +160,15 @@ impl fmt::Display for CoreFileNote {
             Self::NoSme => f.write_str(
                 "registers of SME in the core file (streaming vectors, ZA) are left out",
             ),
+            Self::UnreadNotes { kinds } => {
+                let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:#x}")).collect();
+                write!(
+                    f,
+                    "state of threads in notes of these kinds is left out: {}",
+                    kinds.join(", ")
+                )
+            }
+            Self::Ended { core, signal } => write!(f, "{core}: stopped by {signal}"),
             Self::CutMemory { parts } => write!(
                 f,
                 "{} of the memory cut off: the core file is not whole",

@@ -13,6 +13,7 @@ use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
 use crate::snapshot::program::Program;
+use crate::snapshot::signals::Signal;
 use crate::snapshot::topology::{self, PlacedSource};
 use std::collections::{HashMap, HashSet};
 
@@ -148,6 +149,8 @@ fn core_info(
         pc: core::value(&file, "pc"),
         sp: core::value(&file, "sp"),
         status: core::status(device, &file),
+        signal: Signal::of(device)
+            .map(|signal| signal.describe(detected.architecture == Architecture::AArch64)),
         placeholder: placeholders.why(index),
         current_space: SpaceInfo {
             name: space.name,

@@ -90,6 +90,9 @@ pub struct CoreInfo {
     pub sp: Option<Hex>,
     /// CPSR, or xPSR of an M-profile core.
     pub status: Option<StatusInfo>,
+    /// The signal that stopped its thread, and the cause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
     /// Why the registers are not machine state.
     pub placeholder: Option<String>,
     /// The address space in which the core sees memory now, and why.

@@ -116,6 +116,9 @@ fn core(names: &str, core: &CoreInfo, out: &mut impl Write) -> fmt::Result {
             "    the registers are placeholders, not machine state: {why}"
         )?;
     }
+    if let Some(signal) = &core.signal {
+        writeln!(out, "    stopped by {signal}")?;
+    }
     for (name, value) in [("PC", core.pc), ("SP", core.sp)] {
         if let Some(value) = value {
             writeln!(out, "    {name:5} {value}")?;

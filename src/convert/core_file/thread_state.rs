@@ -1,0 +1,104 @@
+//! Notes of a core file with state of a thread that only some systems have, as Linux writes them
+//! (include/uapi/linux/elf.h, arch/arm64/include/uapi/asm/ptrace.h).
+
+use super::note;
+use crate::arch::{Architecture, RegisterFile};
+use std::collections::BTreeSet;
+
+const NT_ARM_TLS: u32 = 0x401;
+const NT_ARM_SYSTEM_CALL: u32 = 0x404;
+const NT_ARM_SVE: u32 = 0x405;
+const NT_ARM_TAGGED_ADDR_CTRL: u32 = 0x409;
+const NT_ARM_FPMR: u32 = 0x40e;
+const NT_ARM_POE: u32 = 0x40f;
+const NT_ARM_GCS: u32 = 0x410;
+/// Kind, registers with their sizes in bytes.
+const KINDS: [(u32, &[(&str, usize)]); 7] = [
+    // With SME, or without.
+    (NT_ARM_TLS, &[("TPIDR_EL0", 8), ("TPIDR2_EL0", 8)]),
+    (NT_ARM_TLS, &[("TPIDR_EL0", 8)]),
+    (NT_ARM_SYSTEM_CALL, &[("syscall_number", 4)]),
+    (NT_ARM_TAGGED_ADDR_CTRL, &[("tag_ctl", 8)]),
+    (NT_ARM_FPMR, &[("FPMR", 8)]),
+    (NT_ARM_POE, &[("POR_EL0", 8)]),
+    (
+        NT_ARM_GCS,
+        &[
+            ("gcs_features_enabled", 8),
+            ("gcs_features_locked", 8),
+            ("GCSPR_EL0", 8),
+        ],
+    ),
+];
+/// SVE_PT_REGS_SVE: the registers have the format of SVE.
+const SVE: u16 = 1;
+/// The unit of lengths and offsets in the note of SVE.
+const QUAD: usize = 16;
+
+/// Appends the notes of a thread. Returns the registers outside the core's own set that a core file
+/// has no place for, or that are not completely known.
+pub fn write(registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
+    let mut written = BTreeSet::new();
+    if registers.architecture() == Architecture::AArch64 {
+        let mut kinds = BTreeSet::new();
+        for (kind, names) in KINDS {
+            let values = names.iter().map(|(name, _)| registers.value(name));
+            let values: Option<Vec<u64>> = values.collect();
+            let Some(values) = values.filter(|_| kinds.insert(kind)) else {
+                continue;
+            };
+            let mut contents = Vec::new();
+            for ((name, size), value) in names.iter().zip(values) {
+                contents.extend(&value.to_le_bytes()[..*size]);
+                written.insert(name.to_ascii_lowercase());
+            }
+            note(b"LINUX", kind, &contents, out);
+        }
+        if let Some((names, contents)) = scalable(registers) {
+            note(b"LINUX", NT_ARM_SVE, &contents, out);
+            written.extend(names);
+        }
+    }
+    let others = registers.others().map(|(name, _)| name);
+    let left = others.filter(|name| !written.contains(&name.to_ascii_lowercase()));
+    left.map(str::to_owned).collect()
+}
+
+/// The registers of SVE, and `struct user_sve_header` with them; `None` if they are not all known.
+fn scalable(registers: &RegisterFile) -> Option<(Vec<String>, Vec<u8>)> {
+    let length = usize::try_from(registers.value("vg")?)
+        .ok()?
+        .checked_mul(8)?;
+    if !(QUAD..=256).contains(&length) || !length.is_multiple_of(QUAD) {
+        return None;
+    }
+    let predicates = (0..16).map(|number| format!("p{number}"));
+    let names: Vec<String> = (0..32)
+        .map(|number| format!("z{number}"))
+        .chain(predicates)
+        .chain(["ffr".to_owned()])
+        .collect();
+    let mut contents = Vec::new();
+    for name in &names {
+        let size = match name.starts_with('z') {
+            true => length,
+            false => length / 8,
+        };
+        let bytes = registers.other(name).filter(|bytes| bytes.len() == size)?;
+        contents.extend(bytes.iter().copied().collect::<Option<Vec<u8>>>()?);
+    }
+    const HEADER: usize = 16;
+    contents.resize((HEADER + contents.len()).next_multiple_of(QUAD) - HEADER, 0);
+    for name in ["fpsr", "fpcr"] {
+        let value = registers.value(name)?;
+        contents.extend((value as u32).to_le_bytes());
+    }
+    contents.resize(contents.len().next_multiple_of(QUAD), 0);
+    let size = (HEADER + contents.len()) as u32;
+    let mut out = [size, size].map(u32::to_le_bytes).concat();
+    let halves = [length as u16, length as u16, SVE, 0];
+    out.extend(halves.map(u16::to_le_bytes).concat());
+    out.extend(contents);
+    let known = names.into_iter().chain(["vg".to_owned()]);
+    Some((known.collect(), out))
+}
