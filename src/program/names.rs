@@ -1,7 +1,9 @@
 //! Demangling and matching of function names.
 //!
 //! No other module demangles C++ and Rust symbols. Names come from untrusted files: a short one can
-//! expand to gigabytes.
+//! expand to gigabytes, or take years to read.
+
+mod work;
 
 use std::fmt::{self, Write};
 
@@ -51,6 +53,9 @@ fn demangle(name: &str, form: NameForm) -> Option<String> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         write!(out, "{rust:#}").ok()?;
     } else {
+        if !work::is_affordable(name) {
+            return None;
+        }
         let mut options = cpp_demangle::DemangleOptions::new().no_return_type();
         if form == NameForm::WithoutParameters {
             options = options.no_params();
@@ -150,6 +155,68 @@ mod tests {
         let start = std::time::Instant::now();
         assert_eq!(demangled(&name), None);
         assert!(start.elapsed().as_secs() < 5);
+    }
+
+    /// Each of these takes longer than anybody waits: alternatives that fail at their end, in each other.
+    #[test]
+    fn a_name_that_takes_years_to_read_is_not_demangled() {
+        let start = std::time::Instant::now();
+        for part in [
+            "cvDv",
+            "nw",
+            "na",
+            "dl",
+            "gsnw",
+            "UlUl",
+            "cv",
+            "CI1",
+            "srNDT",
+            "srDT",
+            "LDT",
+            "LZ",
+            "DU",
+            "DvDB",
+            "XL",
+            "DOnw",
+            "on",
+            "1acv",
+            "N1aIX",
+            "fLpl",
+            "soDv",
+            "dtnw",
+            "TdlgsdaDv",
+        ] {
+            for begin in ["_Z", "_Z1fI", "_ZcvDv", "_Z1fDt", "_Z1fIX"] {
+                for end in ["E", "_", "1a", "i", "_E"] {
+                    let name = format!("{begin}{}{}", part.repeat(40), end.repeat(40));
+                    let _ = demangled(&name);
+                    let _ = matches("a", &name);
+                }
+            }
+        }
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    }
+
+    /// The walk through a name takes the same way as the demangler: it can tell for the names that
+    /// compilers write.
+    #[test]
+    fn names_that_compilers_write_are_affordable() {
+        for name in [
+            "_ZNKSt8functionIFvRKN5boost3log16v2_mt_posix6recordEEEclES6_",
+            "_ZSt16__do_uninit_copyIPKSt4pairINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES6_EPS7_ET0_T_SC_SB_",
+            "_ZZN3foo3barEvENKUlT_E_clIiEEDaS1_",
+            "_ZN5clang13ASTNodeImporter9importSeqIJN4llvm9ArrayRefIPNS_4DeclEEEPS4_EEENS2_8ExpectedISt5tupleIJDpT_EEEEDpRKSB_",
+            "_ZN1AcvT_IiEEv",
+            "_Z1fIiEDTcl1gfp_EET_",
+            "_Z3fooILb1EEvNSt9enable_ifIXsr3stdE7is_sameIiiEE5valueEE4typeE",
+        ] {
+            assert!(work::is_affordable(name), "{name}");
+            assert_eq!(
+                work::reads(name),
+                cpp_demangle::Symbol::new(name).is_ok(),
+                "{name}"
+            );
+        }
     }
 
     fn base36(mut number: u32) -> String {

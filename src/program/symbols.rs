@@ -60,12 +60,14 @@ struct Function {
 
 impl Function {
     fn shown(&self) -> &str {
-        let name = &self.name;
-        self.shown.get_or_init(|| {
-            let shown = names::demangled(name).unwrap_or_else(|| name.to_string());
-            one_line(&shown).into()
-        })
+        self.shown.get_or_init(|| shown(&self.name).into())
     }
+}
+
+/// The name of a symbol in the source. What is not mangled, and what takes too long to read, stays as it is.
+pub fn shown(name: &str) -> String {
+    let shown = names::demangled(name).unwrap_or_else(|| name.to_owned());
+    one_line(&shown).into_owned()
 }
 
 /// The source location of an address.
@@ -281,8 +283,7 @@ impl Symbols {
             {
                 let name = std::mem::replace(&mut frame, outer).function?;
                 let name = name.raw_name().ok()?;
-                let shown = names::demangled(&name).unwrap_or_else(|| name.to_string());
-                all.push(one_line(&shown).into_owned());
+                all.push(shown(&name));
             }
             all.reverse();
             Some(all)
