@@ -4,9 +4,9 @@ use super::Failure;
 use super::convert::is_trace_file;
 use super::quote;
 use armsnap::import::{self, Kind};
+use armsnap::mapped;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -75,11 +75,7 @@ impl Input {
 /// Whether an ELF file is an executable for Arm: header, machine (System V ABI, chapter 4). `None`: it
 /// is no ELF file.
 pub fn elf(path: &Path) -> Option<bool> {
-    let mut head = [0; 20];
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
-    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    let head: [u8; 20] = mapped::head(path, 20).ok()?.try_into().ok()?;
     if !head.starts_with(b"\x7fELF") {
         return None;
     }

@@ -10,6 +10,7 @@ use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{self, core_file, perf_data, snapshot, with_trace};
 use armsnap::decode;
+use armsnap::mapped;
 use armsnap::program::elf::Elf;
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::recover::Level;
@@ -19,8 +20,7 @@ use armsnap::text;
 use armsnap::tfile::MAGIC;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -244,11 +244,7 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
         return Ok(false);
     }
     let cannot = |error: std::io::Error| Failure::Input(format!("{}: {error}", input.display()));
-    let mut head = Vec::new();
-    let file = File::open(input).map_err(cannot)?;
-    file.take(MAGIC.len() as u64)
-        .read_to_end(&mut head)
-        .map_err(cannot)?;
+    let head = mapped::head(input, MAGIC.len() as u64).map_err(cannot)?;
     // A trace file cut or damaged in its first line is reported as a trace file; ELF files start with
     // the same byte.
     let first = &head[..head.len().min(2)];

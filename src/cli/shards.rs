@@ -12,6 +12,7 @@ use armsnap::export::images::Images;
 use armsnap::export::parquet::{self, Layouts, Sheets};
 #[cfg(feature = "parquet")]
 use armsnap::export::tables::ShardRows;
+use armsnap::mapped;
 use armsnap::profile::shards::{FileError, Planned, Reader};
 #[cfg(feature = "parquet")]
 use armsnap::profile::shards::{Record, Writer, decode_shard};
@@ -211,7 +212,7 @@ pub fn open(directories: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Reader<Unpacke
         let path = directory.join(COURSE);
         let named =
             |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
-        let file = File::open(&path).map_err(|error| named(&error))?;
+        let file = mapped::open(&path).map_err(|error| named(&error))?;
         let file = BufReader::with_capacity(1 << 16, file);
         let reader = Reader::new(BufReader::new(GzDecoder::new(file)));
         let reader = reader.map_err(|error| named(&error))?;

@@ -34,8 +34,8 @@ pub use options::{NamedProgram, Options};
 pub use raw::import as import_raw;
 pub use wanted::Wanted;
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use crate::mapped;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// A kind of input, by its first bytes.
@@ -56,15 +56,7 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     let recorded = path.join(perf::DATA);
     let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
     let first = if is_directory { &recorded } else { path };
-    if !first.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut head = Vec::new();
-    File::open(first)
-        .ok()?
-        .take(64)
-        .read_to_end(&mut head)
-        .ok()?;
+    let head = mapped::head(first, 64).ok()?;
     if perf::is_perf_data(&head) {
         return Some(Kind::PerfData);
     }
@@ -115,7 +107,7 @@ pub fn readable(path: &Path) -> io::Result<()> {
         return std::fs::read_dir(path).map(|_| ());
     }
     match there.is_file() {
-        true => File::open(path).map(|_| ()),
+        true => mapped::open(path).map(|_| ()),
         false => Ok(()),
     }
 }

@@ -237,13 +237,47 @@ impl From<Vec<u8>> for Mapped {
     }
 }
 
+/// Opens a file to read it: each input is opened here. The directory that it is in may come from a stranger:
+/// what is no regular file, such as a pipe, which would have to be waited for, is refused.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be opened, or is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Opening some devices changes them.
+    if !path.metadata()?.is_file() {
+        return Err(not_a_file());
+    }
+    let mut options = File::options();
+    // It may be replaced by a pipe in between: that is not waited for.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        libc::O_NONBLOCK | libc::O_NOCTTY,
+    );
+    let file = options.read(true).open(path)?;
+    regular(&file)?;
+    Ok(file)
+}
+
+/// Reads the first bytes of a file, at most `most`.
+///
+/// # Errors
+///
+/// The same as for [`open`], and if it cannot be read.
+pub fn head(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Maps a file. Empty files, which cannot be mapped, are empty bytes.
 ///
 /// # Errors
 ///
 /// Returns an error if it cannot be opened or mapped, or is not a regular file.
 pub fn map(path: &Path) -> io::Result<Mapped> {
-    let file = File::open(path)?;
+    let file = open(path)?;
     if regular(&file)?.len() == 0 {
         return Ok(Vec::new().into());
     }
@@ -280,8 +314,7 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
 ///
 /// Returns an error if it cannot be read, or is not a regular file.
 pub fn read(path: &Path) -> io::Result<Mapped> {
-    let mut file = File::open(path)?;
-    regular(&file)?;
+    let mut file = open(path)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes.into())
@@ -293,8 +326,12 @@ fn regular(file: &File) -> io::Result<Metadata> {
     if metadata.is_file() {
         Ok(metadata)
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"))
+        Err(not_a_file())
     }
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "not a file")
 }
 
 /// Whether all bytes are zero, so that a file may have a hole for them.
@@ -331,6 +368,24 @@ mod tests {
         assert!(map(directory.path()).is_err());
         assert!(read(directory.path()).is_err());
         assert!(map(&directory.path().join("none")).is_err());
+        assert!(open(Path::new("/dev/zero")).is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn pipes_are_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for path in [&path, &link] {
+            let found = [map(path).err(), read(path).err(), head(path, 4).err()];
+            for error in found {
+                assert_eq!(error.unwrap().to_string(), "not a file");
+            }
+        }
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! directories that the user names, or that hold the snapshot, are read.
 
 use super::data::FileRow;
+use crate::mapped;
 use crate::profile::{Coverage, FileCoverage};
 use crate::text::one_line;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read.
@@ -191,9 +191,7 @@ fn read(root: &Path, relative: &Path) -> io::Result<Option<String>> {
     if !path.starts_with(root) || !path.metadata()?.is_file() {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    let file = File::open(&path)?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    let bytes = mapped::head(&path, LARGEST + 1)?;
     if bytes.len() as u64 > LARGEST {
         return Err(io::Error::other("it is larger than 8 MiB"));
     }

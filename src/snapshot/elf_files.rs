@@ -1,10 +1,9 @@
 //! The ELF files in a snapshot's directory.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use crate::mapped;
 use crate::program::elf::{Elf, is_elf};
 use crate::text;
 
@@ -64,8 +63,5 @@ pub fn is_plain_path(path: &Path) -> bool {
 }
 
 fn begins_as_elf(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    File::open(path)
-        .and_then(|mut file| file.read_exact(&mut magic))
-        .is_ok_and(|()| is_elf(&magic))
+    mapped::head(path, 4).is_ok_and(|magic| is_elf(&magic))
 }

@@ -6,8 +6,6 @@ use super::paths::{self, PathError};
 use crate::mapped::{self, Mapped};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -112,11 +110,7 @@ impl Files for Directory {
 
     fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
         let path = paths::resolve(&self.root, written, self.allow_outside)?;
-        let mut head = Vec::new();
-        File::open(path)?
-            .take(with.len() as u64)
-            .read_to_end(&mut head)?;
-        Ok(head == with)
+        Ok(mapped::head(&path, with.len() as u64)? == with)
     }
 
     fn libraries(&self) -> Vec<String> {

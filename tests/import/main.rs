@@ -18,6 +18,7 @@ mod perf_more;
 mod perf_threads;
 mod raw;
 mod signals;
+mod strangers;
 mod with_state;
 mod written_by_others;
 mod zephyr;

@@ -148,8 +148,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "page",
         &[
-            "capture", "decode", "element", "flow", "profile", "program", "quantity", "report",
-            "snapshot", "text", "timeline",
+            "capture", "decode", "element", "flow", "mapped", "profile", "program", "quantity",
+            "report", "snapshot", "text", "timeline",
         ],
     ),
     (
@@ -363,6 +363,36 @@ fn imports_point_one_way() {
             );
         }
     }
+}
+
+/// Input is opened in one place, which refuses what is no regular file. Exceptions: that place, files of
+/// armsnap's own, and those of the system.
+#[test]
+fn input_is_opened_by_mapped() {
+    const EXCEPT: &[&str] = &[
+        "mapped/",
+        "leftovers.rs",
+        "cache.rs",
+        "record/process.rs",
+        "cli/signals.rs",
+    ];
+    let mut wrong = Vec::new();
+    for (file, text) in source_files() {
+        let code = code(&text);
+        let of_system = code.contains("fs::File")
+            || code.contains("fs::{self, File")
+            || code.contains("fs::{File");
+        let reads = ["fs::read(", "fs::read_to_string(", "fs::File::open("];
+        let opens = of_system && code.contains(" File::open(")
+            || reads.iter().any(|read| code.contains(read));
+        if opens && !EXCEPT.iter().any(|except| file.starts_with(except)) {
+            wrong.push(file);
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "use mapped::open, head, read or map: {wrong:?}"
+    );
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub use file::is_perf_data;
 use super::{ImportError, Imported, Options, imported};
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
+use crate::snapshot::paths::{self, PathError};
 use bytes::Bytes;
 use file::PerfFile;
 use recording::Recording;
@@ -45,21 +46,37 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     if !path.is_dir() {
         return import_bytes(path, imported::map(path)?, options);
     }
-    let main = path.join(DATA);
-    let mut files = vec![(main.clone(), imported::map(&main)?)];
-    for number in 0..MAX_FILES {
-        let file = path.join(format!("{DATA}.{number}"));
-        if !file.exists() {
+    let mut files = Vec::new();
+    let others = (0..MAX_FILES).map(|number| format!("{DATA}.{number}"));
+    for name in std::iter::once(DATA.to_owned()).chain(others) {
+        let Some(file) = within(path, &name)? else {
             break;
-        }
+        };
         files.push((file.clone(), imported::map(&file)?));
     }
-    let kcore = path.join(KCORE);
-    let kcore = match kcore.exists() {
-        true => Some(Elf::open(&kcore)?),
-        false => None,
-    };
+    if files.is_empty() {
+        imported::map(&path.join(DATA))?;
+    }
+    let kcore = within(path, KCORE)?;
+    let kcore = kcore.map(|kcore| Elf::open(&kcore)).transpose()?;
     import_files(path, files, kcore, options)
+}
+
+/// The file of this name in the directory of a recording, if there is one. perf makes no links; one that
+/// leads out of the directory would bring any file of the user into the snapshot.
+fn within(directory: &Path, name: &str) -> Result<Option<PathBuf>, ImportError> {
+    let path = directory.join(name);
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    match paths::resolve(directory, name, false) {
+        Ok(_) => Ok(Some(path)),
+        Err(PathError::Outside) => Err(ImportError::input(
+            &path,
+            "is a link that leads out of the recording's directory: replace it with a copy of that file if you trust it",
+        )),
+        Err(error) => Err(ImportError::input(&path, error)),
+    }
 }
 
 /// Reads the bytes of a `perf.data` file named `path`.

@@ -22,7 +22,7 @@ use super::stop::Reason;
 use super::until::Until;
 use crate::arch::Architecture;
 use crate::element::Context;
-use crate::mapped::Mapped;
+use crate::mapped::{self, Mapped};
 use crate::quantity::{ExceptionLevel, Isa, Security};
 use crate::record::note::Note;
 use crate::snapshot::changed::Carrier;
@@ -144,7 +144,7 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
         return Err(Error::Usage(text.to_owned()));
     }
     if let Some(initrd) = &request.initrd {
-        std::fs::File::open(initrd).map_err(|error| Error::of_file(initrd, error))?;
+        mapped::open(initrd).map_err(|error| Error::of_file(initrd, error))?;
     }
     let unpacked = image.kernel.as_ref().filter(|kernel| kernel.packed);
     let file = match unpacked {

@@ -6,8 +6,8 @@ use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::read::LARGEST_INI;
 use crate::snapshot::{ini, paths};
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The first file in a snapshot's directory that the snapshot does not name, or that is being read.
@@ -38,9 +38,7 @@ fn is_library(within: &Path, path: &Path) -> io::Result<bool> {
     if within.parent() != Some(Path::new(LIBRARIES)) || !path.is_file() {
         return Ok(false);
     }
-    let mut magic = Vec::new();
-    File::open(path)?.take(4).read_to_end(&mut magic)?;
-    Ok(magic == b"\x7fELF")
+    Ok(mapped::head(path, 4)? == b"\x7fELF")
 }
 
 /// The files named in the .ini files of a snapshot, starting with snapshot.ini: every value of any
@@ -50,12 +48,9 @@ fn named(dir: &Path) -> BTreeSet<PathBuf> {
     let mut unread: Vec<PathBuf> = named.iter().cloned().collect();
     while let Some(file) = unread.pop() {
         // The reader refuses larger ones.
-        let opened = File::open(dir.join(&file));
-        let mut bytes = Vec::new();
-        let read = opened.and_then(|file| file.take(LARGEST_INI).read_to_end(&mut bytes));
-        if read.is_err() {
+        let Ok(bytes) = mapped::head(&dir.join(&file), LARGEST_INI) else {
             continue;
-        }
+        };
         let beside = file.parent().and_then(Path::to_str).unwrap_or("");
         let (document, _) = ini::parse(&bytes);
         let entries = document
