@@ -40,6 +40,9 @@ it, and this command lists them."""
         selected = gdb.selected_thread()
         if selected is None:
             raise gdb.GdbError("there is nothing to save: attach to a snapshot first (armsnap attach)")
+        if os.path.lexists(path):
+            not_input(path)
+            may_write("core-file", path)
         try:
             write_core(path, selected)
         except OSError as error:
@@ -80,9 +83,12 @@ def write_core(path, selected):
         if len(segments) > MAX_SEGMENTS:
             raise gdb.GdbError(f"{len(segments)} pieces of memory: too many for a core file")
         memory.seek(0)
-        temporary = f"{path}.{os.getpid()}.part"
+        # Under a name of its own: one that a killed GDB left does not block it.
+        made, temporary = tempfile.mkstemp(
+            dir=os.path.dirname(path) or ".", prefix=f"{os.path.basename(path)}.", suffix=".part"
+        )
         try:
-            with open(temporary, "xb") as file:
+            with open(made, "wb") as file:
                 file.write(head(wide, notes, segments))
                 file.write(notes)
                 shutil.copyfileobj(memory, file)

@@ -7,6 +7,7 @@ import argparse
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 
 import gdb
@@ -198,14 +199,46 @@ def may_replace(directory, force):
     """Fails if the destination exists and must not be replaced."""
     if not os.path.lexists(directory):
         return
-    if os.path.isdir(directory) and not os.path.islink(directory):
-        if not os.listdir(directory):
-            return
-        if os.path.isfile(os.path.join(directory, "snapshot.ini")):
-            if force:
-                return
-            raise gdb.GdbError(f"{directory}: exists; --force replaces a snapshot")
-    raise gdb.GdbError(f"{directory}: exists and is not a snapshot; name another directory")
+    if not os.path.isdir(directory) or os.path.islink(directory):
+        raise gdb.GdbError(f"{directory}: exists and is not a snapshot; name another directory")
+    if not os.listdir(directory):
+        return
+    not_input(directory)
+    if not force and os.path.isfile(os.path.join(directory, "snapshot.ini")):
+        raise gdb.GdbError(f"{directory}: exists; --force replaces a snapshot")
+    may_write("snapshot", directory, *(["--force"] if force else []))
+
+
+def not_input(path):
+    """Fails if a file, or the directory of a snapshot, is being read, by GDB or by the server of a snapshot."""
+    served = packet(f"qArmsnap.is-input:{os.fsencode(os.path.abspath(path)).hex()}") == "1"
+    names = [objfile.filename for objfile in gdb.objfiles()]
+    names = [name for name in names if name and os.path.exists(name)]
+    within = os.path.join(os.path.realpath(path), "")
+    own = any(os.path.samefile(name, path) or os.path.realpath(name).startswith(within) for name in names)
+    if served or own:
+        raise gdb.GdbError(f"{path} is input: it is not overwritten; name another output")
+
+
+def may_write(kind, path, *options):
+    """Fails if an existing file or directory must not be replaced; armsnap has the rule."""
+    server = gdb.parameter("armsnap-program")
+    found = shutil.which(os.path.expanduser(server))
+    if not found:
+        raise gdb.GdbError(
+            f"{path}: exists, and {server}, which decides whether it may be replaced, is not found; "
+            "set armsnap-program PATH"
+        )
+    asked = subprocess.run(
+        [found, "may-write", kind, *options, "--", path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    if asked.returncode:
+        said = os.fsdecode(asked.stderr).strip()
+        raise gdb.GdbError(re.sub(r"^armsnap: (error: )?", "", said) or f"{path}: exists")
 
 
 def appear(temporary, directory):

@@ -19,6 +19,7 @@ mod generate;
 mod import;
 mod info;
 mod listing;
+mod may_write;
 mod output;
 mod pager;
 mod progress;
@@ -102,6 +103,9 @@ enum Command {
     /// Write man pages or completions, for packages
     #[command(hide = true)]
     Generate(generate::Arguments),
+    /// Fail if a snapshot or a core file may not be written here, for armsnap's commands in GDB
+    #[command(hide = true)]
+    MayWrite(may_write::Arguments),
 }
 
 /// The snapshot that a subcommand works on.
@@ -339,6 +343,7 @@ pub fn run() -> ExitCode {
         #[cfg(unix)]
         Command::Record(arguments) => record::run(&arguments),
         Command::Dap(arguments) => dap::run(&arguments),
+        Command::MayWrite(arguments) => may_write::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor => doctor::run(),
         Command::Generate(arguments) => generate::run(&arguments, Arguments::command()),

@@ -3,8 +3,7 @@
 use super::Failure;
 use armsnap::leftovers::Leftover;
 use armsnap::mapped::{self, Identity};
-use armsnap::snapshot::model::FileLine;
-use armsnap::snapshot::{OpenSnapshot, paths};
+use armsnap::snapshot::{OpenSnapshot, inputs};
 use std::fs::File;
 use std::io::{self, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -57,7 +56,7 @@ pub fn exists(path: &Path) -> Failure {
 }
 
 /// Refuses to overwrite input, which would be truncated while it is read.
-fn not_input(path: &Path) -> Result<(), Failure> {
+pub fn not_input(path: &Path) -> Result<(), Failure> {
     if mapped::is_open(path) {
         return Err(is_input(path));
     }
@@ -66,36 +65,24 @@ fn not_input(path: &Path) -> Result<(), Failure> {
 
 /// Refuses to overwrite a file that a snapshot names, even if it was not read yet.
 pub fn not_named(path: &Path, loaded: &OpenSnapshot) -> Result<(), Failure> {
-    let same = |written: &str| {
-        // This includes files outside the directory.
-        let file = paths::resolve(&loaded.root, written, true).ok()?;
-        let (file, output) = (Identity::at(&file).ok()?, Identity::at(path).ok()?);
-        Some(file.is_file(&output))
-    };
-    let devices = &loaded.snapshot.devices;
-    let dumps = devices.iter().flat_map(|device| &device.dumps);
-    let dumps = dumps.flat_map(|dump| beside(&dump.place, &dump.file));
-    let trace = loaded.snapshot.trace.iter();
-    let buffers = trace.flat_map(|trace| &trace.buffers);
-    let buffers = buffers.flat_map(|buffer| {
-        let files = buffer.files.iter();
-        files.flat_map(|file| beside(&buffer.place, file))
-    });
-    // Programs and other files in sections of armsnap's own.
-    let others = loaded.snapshot.other_sections.iter();
-    let others = others.flat_map(|section| &section.entries);
-    let others = others.map(|(_, value)| value.clone());
-    let mut files = dumps.chain(buffers).chain(others);
-    match path.exists() && files.any(|file| same(&file) == Some(true)) {
+    match inputs::is_named(path, loaded) {
         true => Err(is_input(path)),
         false => Ok(()),
     }
 }
 
-/// Returns the possible paths of a file that an .ini file names.
-fn beside(place: &FileLine, written: &str) -> [String; 2] {
-    let beside = place.file.with_file_name(written);
-    [written.to_owned(), beside.to_string_lossy().into_owned()]
+/// Refuses to overwrite one of these inputs, whatever it is called.
+pub fn not_any_of<'a>(
+    path: &Path,
+    mut inputs: impl Iterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    let Ok(own) = Identity::at(path) else {
+        return Ok(());
+    };
+    match inputs.any(|input| Identity::at(input).is_ok_and(|input| input.is_file(&own))) {
+        true => Err(is_input(path)),
+        false => Ok(()),
+    }
 }
 
 fn is_input(path: &Path) -> Failure {

@@ -1,7 +1,7 @@
 //! `armsnap record`: runs a program in an emulator and writes a snapshot with trace.
 
 use super::Failure;
-use super::output::exists;
+use super::output::{exists, not_any_of, not_input};
 use super::progress::Counter;
 use super::signals;
 use armsnap::record::protocol::{Protocol, Timestamps, TraceOptions};
@@ -248,6 +248,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let output = arguments.output(&program);
     // Fails before the program runs, not after.
     write::may_write(&output, arguments.force).map_err(Error::from)?;
+    let beside = [&arguments.witness, &arguments.witness_registers];
+    for path in beside.into_iter().flatten() {
+        not_input(path)?;
+        let inputs = arguments.initrd.iter().chain([&program]);
+        not_any_of(path, inputs.map(|input| &**input))?;
+    }
     let witness = PendingFile::of(arguments.witness.as_deref(), arguments.force)?;
     let registers = PendingFile::of(arguments.witness_registers.as_deref(), arguments.force)?;
     let interrupted = Arc::new(AtomicBool::new(false));

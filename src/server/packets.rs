@@ -1,6 +1,7 @@
 //! Packets that gdbstub does not support, or that a snapshot answers differently.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gdbstub::common::Tid;
@@ -20,6 +21,7 @@ use super::target::SnapshotTarget;
 use super::tracepoints;
 use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs, write_packet};
 use crate::remote_protocol::hex::{self, parse_hex};
+use crate::snapshot::inputs;
 use crate::stop::Cancel;
 
 /// How to handle a packet.
@@ -149,8 +151,18 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
         after(callers::PACKET)
             .map(|rest| callers::answer(target, rest))
             .or_else(|| after(callers::POSITION).map(|rest| callers::position(target, rest)))
+            .or_else(|| after(IS_INPUT).map(|rest| is_input(target, rest)))
             .or_else(|| after("qMemoryRegionInfo:").map(|rest| region(target, rest)))
     }
+}
+
+/// Whether a path, in hex, names a file or directory that is being served, on the system of the server.
+const IS_INPUT: &str = "qArmsnap.is-input:";
+
+fn is_input(target: &SnapshotTarget, digits: &[u8]) -> Option<Vec<u8>> {
+    let path = PathBuf::from(text(digits)?);
+    let is_input = inputs::is_input(&path, &target.endpoint.loaded);
+    Some(vec![if is_input { b'1' } else { b'0' }])
 }
 
 /// `Z` and `z`.

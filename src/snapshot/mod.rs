@@ -37,6 +37,7 @@ pub mod files;
 pub(crate) mod further_files;
 pub(crate) mod imported;
 pub(crate) mod ini;
+pub mod inputs;
 pub mod libraries;
 pub mod memory;
 pub mod model;

@@ -18,6 +18,7 @@ mod libraries;
 mod lldb;
 mod long_trace;
 mod moves;
+mod overwriting;
 mod past_faults;
 mod past_signals;
 mod past_values;
