@@ -238,7 +238,7 @@ def may_write(kind, path, *options):
     )
     if asked.returncode:
         said = os.fsdecode(asked.stderr).strip()
-        raise gdb.GdbError(re.sub(r"^armsnap: (error: )?", "", said) or f"{path}: exists")
+        raise gdb.GdbError(said or f"{path}: exists")
 
 
 def appear(temporary, directory):
