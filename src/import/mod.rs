@@ -28,7 +28,7 @@ pub use build_id::BuildId;
 pub use imported::{ImportError, Imported};
 pub use note::{
     CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MtbNote, Note, PerfNote, RawNote,
-    TraceOf,
+    TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
 pub use raw::import as import_raw;
@@ -56,14 +56,15 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     let recorded = path.join(perf::DATA);
     let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
     let first = if is_directory { &recorded } else { path };
-    let head = mapped::head(first, 64).ok()?;
+    let head = mapped::head(first, zephyr::HEAD).ok()?;
     if perf::is_perf_data(&head) {
         return Some(Kind::PerfData);
     }
     if is_directory {
         return None;
     }
-    if zephyr::is_zephyr_dump(&head) {
+    let whole = || mapped::map(first).ok();
+    if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(Kind::ZephyrDump);
     }
     let is_core_file = core_file::is_core_file(&head) || core_file::is_system_file(&head);

@@ -22,6 +22,7 @@ mod strangers;
 mod with_state;
 mod written_by_others;
 mod zephyr;
+mod zephyr_threads;
 
 use std::path::{Path, PathBuf};
 

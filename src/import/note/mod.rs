@@ -3,10 +3,12 @@
 mod core_file;
 mod perf;
 mod raw;
+mod zephyr;
 
 pub use core_file::CoreFileNote;
 pub use perf::{PerfNote, TraceOf};
 pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
+pub use zephyr::ZephyrNote;
 
 use super::wanted::Wanted;
 use crate::text;
@@ -55,14 +57,8 @@ pub enum Note {
         /// The line of the end record.
         line: usize,
     },
-    /// A core dump of Zephyr has a block of an unknown kind, or is cut short there; the rest is
-    /// left out.
-    ZephyrBlock {
-        /// The offset in the file.
-        at: usize,
-        /// The first byte of the block, which gives its kind.
-        kind: u8,
-    },
+    /// A note on a core dump of Zephyr.
+    Zephyr(ZephyrNote),
 }
 
 impl From<ImageNote> for Note {
@@ -86,6 +82,12 @@ impl From<PerfNote> for Note {
 impl From<RawNote> for Note {
     fn from(note: RawNote) -> Self {
         Self::Raw(note)
+    }
+}
+
+impl From<ZephyrNote> for Note {
+    fn from(note: ZephyrNote) -> Self {
+        Self::Zephyr(note)
     }
 }
 
@@ -133,18 +135,7 @@ impl fmt::Display for Note {
                 "{}: line {line} is the end record: the lines after it are left out",
                 path.display()
             ),
-            Self::ZephyrBlock { at, kind } => match kind {
-                b'A' | b'M' | b'T' => write!(
-                    f,
-                    "at byte {at:#x}: block {} is damaged or cut short: the rest is left out",
-                    char::from(*kind)
-                ),
-                _ => write!(
-                    f,
-                    "at byte {at:#x}: block of kind {kind:#04x}: expected 0x41 (A), 0x4d (M) or 0x54 \
-                     (T): the rest is left out"
-                ),
-            },
+            Self::Zephyr(note) => note.fmt(f),
         }
     }
 }
