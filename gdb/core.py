@@ -13,9 +13,11 @@ import tempfile
 import gdb
 
 # ELF constants: note types, file and segment types (System V ABI, chapters 4 and 5).
-NT_PRSTATUS, NT_FPREGSET, NT_AUXV, NT_ARM_VFP = 1, 2, 6, 0x400
-# Auxiliary vector: the entry point, from which GDB derives the load address of the program.
-AT_ENTRY = 9
+NT_PRSTATUS, NT_FPREGSET, NT_AUXV, NT_ARM_VFP, NT_ARM_PAC_MASK = 1, 2, 6, 0x400, 0x406
+# Auxiliary vector: the entry point, from which GDB derives the load address of the program; and HWCAP_FP,
+# HWCAP_ASIMD and HWCAP_PACA, with the last of which it looks for the masks of pointer authentication.
+AT_ENTRY, AT_HWCAP = 9, 16
+CAPABILITIES = 1 | 1 << 1 | 1 << 30
 ET_CORE, PT_LOAD, PT_NOTE = 4, 1, 4
 # Maximum number of segments in the header.
 MAX_SEGMENTS = 0xFFFE
@@ -69,7 +71,7 @@ def write_core(path, selected):
         ranges += stack_range(frame) + code_ranges(frame)
         ranges += SYSTEM_CONTROL if "xpsr" in known else []
     selected.switch()
-    notes += entry_note(wide)
+    notes += vector_note(wide, struct.pack("<I", NT_ARM_PAC_MASK) + b"LINUX" in notes)
     segments = []
     with tempfile.TemporaryFile() as memory:
         for start, end in merged(ranges):
@@ -115,6 +117,9 @@ def thread_notes(number, known, wide):
         state = b"".join(known.get(f"v{n}", 0).to_bytes(16, "little") for n in range(32))
         state += struct.pack("<II8x", known.get("fpsr", 0), known.get("fpcr", 0))
         notes = note(b"CORE", NT_PRSTATUS, status) + note(b"CORE", NT_FPREGSET, state)
+        masks = [known.get(name) for name in ("pauth_dmask", "pauth_cmask")]
+        if None not in masks:
+            notes += note(b"LINUX", NT_ARM_PAC_MASK, struct.pack("<QQ", *masks))
     else:
         names = [f"r{n}" for n in range(13)] + ["sp", "lr", "pc"]
         names.append("xpsr" if "xpsr" in known else "cpsr")
@@ -128,12 +133,15 @@ def thread_notes(number, known, wide):
     return notes
 
 
-def entry_note(wide):
-    """Returns the known entries of the auxiliary vector."""
+def vector_note(wide, signs):
+    """Returns the known entries of the auxiliary vector. `signs` is whether pointers may be signed."""
     shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
-    vector = (AT_ENTRY, int(shown[1], 16), 0, 0) if shown else ()
-    data = struct.pack(f"<{len(vector)}{'Q' if wide else 'I'}", *vector)
-    return note(b"CORE", NT_AUXV, data) if shown else b""
+    vector = (AT_ENTRY, int(shown[1], 16)) if shown else ()
+    vector += (AT_HWCAP, CAPABILITIES) if signs else ()
+    if not vector:
+        return b""
+    data = struct.pack(f"<{len(vector) + 2}{'Q' if wide else 'I'}", *vector, 0, 0)
+    return note(b"CORE", NT_AUXV, data)
 
 
 def note(owner, kind, data):

@@ -28,6 +28,9 @@ const LANES: [Lanes; 5] = [
     ("q", &[("u", "uint128"), ("s", "int128")], 1),
 ];
 
+/// Their names.
+pub(super) const REQUIRED: [&str; 2] = ["org.gnu.gdb.aarch64.core", "org.gnu.gdb.aarch64.fpu"];
+
 /// The features that every AArch64 core has.
 pub(super) fn features() -> Vec<Feature> {
     let register = RegisterDescription::core;
@@ -47,12 +50,12 @@ pub(super) fn features() -> Vec<Feature> {
     }
     vec![
         Feature {
-            name: "org.gnu.gdb.aarch64.core".to_owned(),
+            name: REQUIRED[0].to_owned(),
             types: cpsr_type(),
             registers: core,
         },
         Feature {
-            name: "org.gnu.gdb.aarch64.fpu".to_owned(),
+            name: REQUIRED[1].to_owned(),
             types: vector_types(),
             registers: fpu,
         },

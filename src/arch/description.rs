@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 
 use super::group::RegisterGroup;
 use super::names::Names;
+use super::pointer_auth::Masks;
 use super::registers::{RegisterFile, RegisterView};
 use super::views::{self, View};
 use super::{Architecture, aarch32, aarch64};
@@ -88,7 +89,11 @@ impl TargetDescription {
     /// the types of the cores, such as `Cortex-A15`.
     pub fn new(architecture: Architecture, kinds: &[&str], cores: &[&RegisterFile]) -> Self {
         let mut features = match architecture {
-            Architecture::AArch64 => aarch64::features(),
+            Architecture::AArch64 => {
+                let mut features = aarch64::features();
+                features.extend(Masks::feature(cores));
+                features
+            }
             Architecture::AArch32 => aarch32::a_profile(kinds, cores),
             Architecture::MProfile => aarch32::m_profile(cores),
         };
@@ -105,7 +110,10 @@ impl TargetDescription {
         let registers = features.iter().flat_map(|feature| &feature.registers);
         let in_use = registers.map(|register| &*register.name).chain(RESERVED);
         let mut names = Names::of(in_use);
-        features.extend(further(cores, &mut names, &mut next));
+        let shown =
+            |name: &str| masks_of_gdb(&features).any(|mask| mask.eq_ignore_ascii_case(name));
+        let further = further(cores, shown, &mut names, &mut next);
+        features.extend(further);
         let numbers = features
             .iter()
             .enumerate()
@@ -149,6 +157,24 @@ impl TargetDescription {
 
     /// The document: `target.xml`, without includes.
     pub fn xml(&self) -> String {
+        self.xml_with(|_| true)
+    }
+
+    /// The document for GDB before version 11, if it differs. With masks of pointer authentication and
+    /// further registers that GDB ends. `needs_others` is whether it must have the latter.
+    pub fn xml_for_old_gdb(&self, needs_others: bool) -> Option<String> {
+        masks_of_gdb(&self.features).next()?;
+        Some(self.xml_with(|feature| {
+            let has_masks = masks_of_gdb(std::slice::from_ref(feature)).next().is_some();
+            match needs_others {
+                true => !has_masks,
+                false => has_masks || aarch64::REQUIRED.contains(&&*feature.name),
+            }
+        }))
+    }
+
+    /// The document with the features that `wanted` selects.
+    fn xml_with(&self, wanted: impl Fn(&Feature) -> bool) -> String {
         let mut xml = String::from(
             "<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n<target version=\"1.0\">\n",
         );
@@ -157,7 +183,7 @@ impl TargetDescription {
             Architecture::AArch32 | Architecture::MProfile => "arm",
         };
         let _ = writeln!(xml, "<architecture>{architecture}</architecture>");
-        for feature in &self.features {
+        for feature in self.features.iter().filter(|feature| wanted(feature)) {
             let _ = writeln!(xml, "<feature name=\"{}\">", feature.name);
             xml.push_str(&feature.types);
             for register in &feature.registers {
@@ -255,13 +281,27 @@ fn part_kind(letter: char) -> &'static str {
     }
 }
 
-/// Registers outside the core's own set: one feature for each group.
-fn further(cores: &[&RegisterFile], names: &mut Names, next: &mut u32) -> Vec<Feature> {
+/// The masks of pointer authentication that GDB knows.
+fn masks_of_gdb(features: &[Feature]) -> impl Iterator<Item = &'static str> {
+    let registers = features.iter().flat_map(|feature| &feature.registers);
+    registers.filter_map(|register| match register.view {
+        RegisterView::PointerMask(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// Registers outside the core's own set that are not `shown` yet: one feature for each group.
+fn further(
+    cores: &[&RegisterFile],
+    shown: impl Fn(&str) -> bool,
+    names: &mut Names,
+    next: &mut u32,
+) -> Vec<Feature> {
     // Name in lower case → name as first written, bytes; in the order of the files.
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
     let mut order: Vec<(String, String)> = Vec::new();
     for core in cores {
-        for (name, bytes) in core.others() {
+        for (name, bytes) in core.others().filter(|(name, _)| !shown(name)) {
             let key = name.to_ascii_lowercase();
             let size = sizes.entry(key.clone()).or_insert_with(|| {
                 order.push((key, name.to_owned()));

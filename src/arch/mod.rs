@@ -14,6 +14,7 @@ mod description;
 mod group;
 pub(crate) mod names;
 mod note;
+pub(crate) mod pointer_auth;
 pub(crate) mod registers;
 #[cfg(feature = "convert")]
 pub(crate) mod safe_description;

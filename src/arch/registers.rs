@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 
 use super::Architecture;
 use super::note::RegisterNote;
+use super::pointer_auth::Masks;
 use super::views::{self, View};
 use super::{SavedCore, SavedRegister};
 
@@ -21,6 +22,8 @@ pub enum RegisterView {
     Core(View),
     /// A register outside the core's own set, by its name as written.
     Other(String),
+    /// A mask of pointer authentication, by its name.
+    PointerMask(&'static str),
 }
 
 /// The registers of one core.
@@ -120,6 +123,12 @@ impl RegisterFile {
                 Some(&index) => &self.others[index].1,
                 None => &[],
             },
+            RegisterView::PointerMask(name) => {
+                let masks = Masks::of(self);
+                let mask = masks.map(|masks| masks.named(name).to_le_bytes());
+                let mut bytes = mask.into_iter().flatten().map(Some);
+                return (0..size).map(|_| bytes.next().flatten()).collect();
+            }
         };
         let mut bytes: Bytes = known.iter().copied().take(size).collect();
         // The upper bytes of a register that is narrower than in another core are zero. A vector of SVE

@@ -4,6 +4,7 @@ mod thread_state;
 
 use super::Error;
 use super::note::{CoreNote, Note};
+use crate::arch::pointer_auth::Masks;
 use crate::arch::{Architecture, RegisterFile, Space, state};
 use crate::check;
 use crate::program::elf::Elf;
@@ -23,6 +24,10 @@ const NT_AUXV: u32 = 6;
 const NT_ARM_VFP: u32 = 0x400;
 const NT_SIGINFO: u32 = 0x5349_4749;
 const AT_ENTRY: u64 = 9;
+const AT_HWCAP: u64 = 16;
+/// HWCAP_FP, HWCAP_ASIMD, HWCAP_PACA: GDB looks for the masks of pointer authentication only with the last
+/// (Linux, arch/arm64/include/uapi/asm/hwcap.h).
+const CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 30;
 const SIGTRAP: u16 = 5;
 /// The most parts of memory: the number of program headers has 16 bits.
 const MAX_PARTS: usize = 0xFFF0;
@@ -93,12 +98,20 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
         let added = program.add_to(&mut memory, space);
         notes.extend(added.into_iter().map(Note::Program));
     }
+    let mut vector = Vec::new();
     if let Some(entry) = programs.first().and_then(|program| entry(&program.elf)) {
-        let mut vector = Vec::new();
-        for value in [AT_ENTRY, entry, 0, 0] {
-            word(value, wide, &mut vector);
+        vector.push((AT_ENTRY, entry));
+    }
+    if Masks::of(first_registers).is_some() {
+        vector.push((AT_HWCAP, CAPABILITIES));
+    }
+    if !vector.is_empty() {
+        let mut bytes = Vec::new();
+        for (kind, value) in vector.into_iter().chain([(0, 0)]) {
+            word(kind, wide, &mut bytes);
+            word(value, wide, &mut bytes);
         }
-        note(b"CORE", NT_AUXV, &vector, &mut contents);
+        note(b"CORE", NT_AUXV, &bytes, &mut contents);
     }
     let others = cores.iter().filter(|(index, ..)| *index != first);
     for (_, device, registers) in others.filter(|(.., registers)| in_file(registers)) {

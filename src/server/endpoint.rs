@@ -127,6 +127,8 @@ pub struct Endpoint {
     block: usize,
     /// The target description as XML.
     pub xml: String,
+    /// The same for old versions of GDB, if it differs.
+    pub(super) xml_for_old_gdb: Option<String>,
     /// The registers of the history, if there is one.
     pub(super) history_registers: Option<HistoryRegisters>,
     /// The thread list as XML.
@@ -378,12 +380,19 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         let history_registers = history
             .then(|| HistoryRegisters::add_to(&mut xml, &description, architecture))
             .flatten();
+        let mut xml_for_old_gdb = description.xml_for_old_gdb(history_registers.is_some());
+        if let Some(xml) = &mut xml_for_old_gdb
+            && history_registers.is_some()
+        {
+            HistoryRegisters::add_to(xml, &description, architecture);
+        }
         Endpoint {
             title: title.clone(),
             faults: faults.clone(),
             devices: Arc::clone(&devices),
             history_registers,
             xml,
+            xml_for_old_gdb,
             block: block(&description, &cores),
             description,
             threads_xml: threads_xml(&cores),

@@ -19,6 +19,7 @@ use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer
 use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
+use crate::arch::pointer_auth::{self, Masks};
 use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs, write_packet};
 use crate::remote_protocol::hex::{self, parse_hex};
 use crate::snapshot::inputs;
@@ -94,6 +95,10 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
         b"vCont?" => reply(b"vCont;c;C;s;S;r"),
         _ if packet.starts_with(b"qSupported") => {
+            // Of GDB since version 11; LLDB does not read the masks that the old one fails at.
+            let features = String::from_utf8_lossy(packet);
+            target.is_old_gdb =
+                features.contains("QThreadEvents+") && !features.contains("memory-tagging+");
             // Threads have plain numbers: one endpoint is one process.
             Answer::Pass(b"qSupported:swbreak+".to_vec())
         }
@@ -226,6 +231,22 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
     out
 }
 
+/// Adds the number of address bits in a pointer to a reply about the system (LLDB), if pointers have
+/// codes of authentication.
+pub(super) fn with_address_bits(reply: Vec<u8>, target: &SnapshotTarget) -> Vec<u8> {
+    let core = target.core(target.selection.read());
+    let masks = core.and_then(|core| Masks::of(&core.registers));
+    let text = String::from_utf8_lossy(&reply);
+    let contents = text.strip_prefix('$').and_then(|text| text.split_once('#'));
+    let (Some(masks), Some((contents, _))) = (masks, contents) else {
+        return reply;
+    };
+    let mut out = Vec::new();
+    let contents = format!("{contents}addressing_bits:{};", masks.address_bits());
+    write_packet(contents.as_bytes(), &mut out);
+    out
+}
+
 /// `H`: selects a thread, and returns the packet for gdbstub in the form that it supports.
 fn select(target: &mut SnapshotTarget, operation: u8, thread: &[u8]) -> Option<Vec<u8>> {
     let chosen = match thread {
@@ -252,6 +273,12 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
     target.selection.reads_memory();
     let thread = target.selection.read();
+    let address = match target.core(thread) {
+        Some(core) if target.memory_view == MemoryView::Current => {
+            pointer_auth::without_tag(&core.registers, address)
+        }
+        _ => address,
+    };
     let shown = if target.is_past_view_known(thread) {
         let (endpoint, positions) = (&target.endpoint, &mut target.positions);
         target
@@ -377,8 +404,8 @@ fn siginfo(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.
 fn region(target: &SnapshotTarget, address: &[u8]) -> Option<Vec<u8>> {
-    let address = parse_hex(address)?;
     let core = target.core(target.selection.read())?;
+    let address = pointer_auth::without_tag(&core.registers, parse_hex(address)?);
     let region = target.endpoint.range_at(core, &target.memory_view, address);
     let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
     if region.known {

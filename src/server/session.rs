@@ -328,6 +328,8 @@ impl Session {
                 };
                 if packet.starts_with(b"qSupported") {
                     reply = packets::features(&reply, &self.target.endpoint);
+                } else if packet == b"qHostInfo" {
+                    reply = packets::with_address_bits(reply, &self.target);
                 }
                 out.extend_from_slice(&reply);
             }

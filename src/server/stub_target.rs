@@ -176,7 +176,11 @@ impl xml::TargetDescriptionXmlOverride for SnapshotTarget {
         if annex != b"target.xml" {
             return Err(TargetError::NonFatal);
         }
-        Ok(copy_part(self.endpoint.xml.as_bytes(), offset, length, buf))
+        let old = self.endpoint.xml_for_old_gdb.as_ref();
+        let xml = old
+            .filter(|_| self.is_old_gdb)
+            .unwrap_or(&self.endpoint.xml);
+        Ok(copy_part(xml.as_bytes(), offset, length, buf))
     }
 }
 

@@ -21,8 +21,8 @@ use super::past_values::PastValues;
 use super::positions::{Past, Positions};
 use super::selection::Selection;
 use super::watchpoints::Watchpoints;
-use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
+use crate::arch::{RegisterDescription, RegisterView};
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
@@ -60,6 +60,8 @@ pub struct SnapshotTarget {
     pub(super) alive: Option<Alive>,
     /// Whether the client shows `xx` as a value, as LLDB does.
     pub(super) takes_unknown_for_value: bool,
+    /// Whether the client is GDB before version 11.
+    pub(super) is_old_gdb: bool,
 }
 
 impl SnapshotTarget {
@@ -84,6 +86,7 @@ impl SnapshotTarget {
             callers: Callers::default(),
             alive: None,
             takes_unknown_for_value: false,
+            is_old_gdb: false,
         }
     }
 
@@ -180,6 +183,10 @@ impl SnapshotTarget {
         register: &RegisterDescription,
         cancel: &Cancel,
     ) -> Option<Bytes> {
+        if matches!(register.view, RegisterView::PointerMask(_)) {
+            // The layout of pointers does not change.
+            return self.core(thread).map(|core| core.register(register));
+        }
         let (endpoint, positions) = (Arc::clone(&self.endpoint), &mut self.positions);
         self.past_values
             .register(&endpoint, positions, (thread, register), cancel)

@@ -16,6 +16,7 @@ mod perf_captures;
 mod perf_generated;
 mod perf_more;
 mod perf_threads;
+mod pointer_auth;
 mod raw;
 mod signals;
 mod strangers;

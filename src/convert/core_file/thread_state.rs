@@ -2,21 +2,24 @@
 //! (include/uapi/linux/elf.h, arch/arm64/include/uapi/asm/ptrace.h).
 
 use super::note;
+use crate::arch::pointer_auth::{MASKS, Masks};
 use crate::arch::{Architecture, RegisterFile};
 use std::collections::BTreeSet;
 
 const NT_ARM_TLS: u32 = 0x401;
 const NT_ARM_SYSTEM_CALL: u32 = 0x404;
 const NT_ARM_SVE: u32 = 0x405;
+const NT_ARM_PAC_MASK: u32 = 0x406;
 const NT_ARM_TAGGED_ADDR_CTRL: u32 = 0x409;
 const NT_ARM_FPMR: u32 = 0x40e;
 const NT_ARM_POE: u32 = 0x40f;
 const NT_ARM_GCS: u32 = 0x410;
 /// Kind, registers with their sizes in bytes.
-const KINDS: [(u32, &[(&str, usize)]); 7] = [
+const KINDS: [(u32, &[(&str, usize)]); 8] = [
     // With SME, or without.
     (NT_ARM_TLS, &[("TPIDR_EL0", 8), ("TPIDR2_EL0", 8)]),
     (NT_ARM_TLS, &[("TPIDR_EL0", 8)]),
+    (NT_ARM_PAC_MASK, &[(MASKS[0], 8), (MASKS[1], 8)]),
     (NT_ARM_SYSTEM_CALL, &[("syscall_number", 4)]),
     (NT_ARM_TAGGED_ADDR_CTRL, &[("tag_ctl", 8)]),
     (NT_ARM_FPMR, &[("FPMR", 8)]),
@@ -42,7 +45,11 @@ pub fn write(registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
     if registers.architecture() == Architecture::AArch64 {
         let mut kinds = BTreeSet::new();
         for (kind, names) in KINDS {
-            let values = names.iter().map(|(name, _)| registers.value(name));
+            let masks = Masks::of(registers);
+            let values = names.iter().map(|(name, _)| match kind {
+                NT_ARM_PAC_MASK => masks.map(|masks| masks.named(name)),
+                _ => registers.value(name),
+            });
             let values: Option<Vec<u64>> = values.collect();
             let Some(values) = values.filter(|_| kinds.insert(kind)) else {
                 continue;

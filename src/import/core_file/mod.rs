@@ -212,6 +212,7 @@ pub fn import_bytes(
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
     }
+    notes.share_masks();
     if let Some(info) = vmcore::info(&bytes, &layout, &notes) {
         return vmcore::imported(path, (&bytes, &layout), notes, &info, options);
     }

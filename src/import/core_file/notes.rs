@@ -5,6 +5,7 @@
 
 use super::sve;
 use super::thread_notes::{self, Kind};
+use crate::arch::pointer_auth;
 use crate::import::fields::Fields;
 use crate::import::note::{CoreFileNote, Note};
 use crate::snapshot::model::{Register, RegisterValue};
@@ -119,6 +120,29 @@ impl Notes {
             }
             let known = self.note(kind, fields.again(contents), is_64bit);
             self.faulty += usize::from(known.is_none());
+        }
+    }
+
+    /// Gives the masks of pointer authentication to threads without that note: all threads of a process
+    /// have the same.
+    pub fn share_masks(&mut self) {
+        let is_mask = |register: &&Register| pointer_auth::MASKS.contains(&&*register.name);
+        let mut masks = self.threads.iter().map(|thread| {
+            let masks = thread.registers.iter().filter(is_mask);
+            masks.cloned().collect::<Vec<_>>()
+        });
+        let Some(masks) = masks.find(|masks| !masks.is_empty()) else {
+            return;
+        };
+        for thread in &mut self.threads {
+            thread.add(masks.clone());
+        }
+    }
+
+    /// Adds a register to all threads.
+    pub fn add_to_all(&mut self, register: &Register) {
+        for thread in &mut self.threads {
+            thread.add(vec![register.clone()]);
         }
     }
 

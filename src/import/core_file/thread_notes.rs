@@ -2,6 +2,7 @@
 //! arch/arm64/include/uapi/asm/ptrace.h).
 
 use super::notes::register;
+use crate::arch::pointer_auth;
 use crate::import::fields::Fields;
 use crate::snapshot::model::Register;
 
@@ -50,6 +51,7 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
         ARM_TLS if size >= 16 => (&["TPIDR_EL0", "TPIDR2_EL0"], word),
         ARM_TLS => (&["TPIDR_EL0"], word),
         ARM_FPMR => (&["FPMR"], 8),
+        ARM_PAC_MASK => (&pointer_auth::MASKS, 8),
         ARM_POE => (&["POR_EL0"], 8),
         ARM_TAGGED_ADDR_CTRL => (&["tag_ctl"], word),
         ARM_GCS => (
@@ -73,7 +75,7 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
             });
         }
         // Keys sign pointers, and say nothing about the state.
-        ARM_PAC_MASK | ARM_PACA_KEYS | ARM_PACG_KEYS | ARM_PAC_ENABLED_KEYS => {
+        ARM_PACA_KEYS | ARM_PACG_KEYS | ARM_PAC_ENABLED_KEYS => {
             return Some(Kind::Empty);
         }
         _ => return Some(Kind::Unread),
@@ -110,6 +112,12 @@ mod tests {
             (ARM_TLS, 16, true, &[("TPIDR_EL0", 1), ("TPIDR2_EL0", 2)]),
             (ARM_TLS, 4, false, &[("TPIDRURO", 1)]),
             (ARM_FPMR, 8, true, &[("FPMR", 1)]),
+            (
+                ARM_PAC_MASK,
+                16,
+                true,
+                &[("pauth_dmask", 1), ("pauth_cmask", 2)],
+            ),
             (ARM_POE, 8, true, &[("POR_EL0", 1)]),
             (ARM_TAGGED_ADDR_CTRL, 8, true, &[("tag_ctl", 1)]),
             (ARM_SYSTEM_CALL, 4, true, &[("syscall_number", 1)]),

@@ -5,6 +5,7 @@
 
 use super::notes::Notes;
 use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
+use crate::arch::pointer_auth;
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::linux::Memory as _;
@@ -15,7 +16,9 @@ use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine};
 use crate::program::kernel_symbols;
 use crate::snapshot::memory::translated;
-use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
+use crate::snapshot::model::{
+    Cluster, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
+};
 use crate::snapshot::recording::Recording;
 use object::{Object, ObjectSymbol};
 use std::path::Path;
@@ -89,10 +92,13 @@ fn dumps(
 pub fn imported(
     path: &Path,
     (bytes, layout): (&Mapped, &Layout),
-    notes: Notes,
+    mut notes: Notes,
     info: &Info,
     options: &Options,
 ) -> Result<Imported, ImportError> {
+    for mask in masks(info) {
+        notes.add_to_all(&mask);
+    }
     let mut out = Imported {
         kind: "core file of a Linux system".to_owned(),
         ..Imported::default()
@@ -192,6 +198,24 @@ pub fn imported(
     };
     out.record_origin();
     Ok(out)
+}
+
+/// The masks of pointer authentication that the kernel says it uses for its own pointers.
+fn masks(info: &Info) -> Vec<Register> {
+    /// It selects the half of the address space, and is no part of the code.
+    const HALF: u64 = 1 << 55;
+    let mask = info.number("NUMBER(KERNELPACMASK)");
+    let Some(mask) = mask.map(|mask| mask & !HALF).filter(|mask| *mask != 0) else {
+        return Vec::new();
+    };
+    let names = pointer_auth::MASKS.into_iter();
+    let registers = names.map(|name| Register {
+        name: name.to_owned(),
+        size: Some(64),
+        value: RegisterValue(mask.to_le_bytes().to_vec()),
+        ..Register::default()
+    });
+    registers.collect()
 }
 
 /// Adds the kernel's program for its names, at the address at which it ran; without one, the names
@@ -326,6 +350,25 @@ fn address_of(elf: &Elf, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn masks_of_kernel_pointers_leave_out_the_bit_that_selects_the_half() {
+        let values = |text: &str| -> Vec<(String, u64)> {
+            let registers = masks(&Info::read(text.as_bytes())).into_iter();
+            let value = |register: &Register| register.value.as_u64().unwrap();
+            registers.map(|r| (r.name.clone(), value(&r))).collect()
+        };
+        let mask = 0xff7f << 48;
+        assert_eq!(
+            values("NUMBER(KERNELPACMASK)=0xffff000000000000\n"),
+            [
+                ("pauth_dmask".to_owned(), mask),
+                ("pauth_cmask".to_owned(), mask)
+            ]
+        );
+        assert!(values("NUMBER(KERNELPACMASK)=0x0\n").is_empty());
+        assert!(values("NUMBER(VA_BITS)=48\n").is_empty());
+    }
 
     #[test]
     fn memory_at_physical_0_is_told_from_unknown_addresses() {
