@@ -32,7 +32,7 @@ mod shards;
 mod signals;
 mod tool;
 
-use armsnap::import::NamedProgram;
+use armsnap::import::{Foreign, NamedProgram};
 use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, OpenOptions, OpenSnapshot};
@@ -186,6 +186,10 @@ fn there_is_an_input(path: &Path) -> Result<(), Failure> {
     };
     if armsnap::import::recognise(path).is_some() {
         return Ok(());
+    }
+    let is_snapshot = is_directory && path.join("snapshot.ini").symlink_metadata().is_ok();
+    if let Some(foreign) = Foreign::of(path).filter(|_| !is_snapshot) {
+        return Err(input(&foreign.to_string()));
     }
     if !is_directory {
         return match around::elf(path) {

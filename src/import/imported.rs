@@ -1,6 +1,7 @@
 //! What an input became: the model of a snapshot, and its files.
 
 use super::note::Note;
+use super::packed;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::Elf;
 use crate::snapshot::elf_files::is_plain_path;
@@ -158,6 +159,15 @@ pub(super) fn map(path: &Path) -> Result<Mapped, ImportError> {
     let fault = |error: std::io::Error| ImportError::input(path, PathError::from(error));
     match path.metadata().map_err(fault)?.is_file() {
         true => mapped::map(path).map_err(fault),
+        false => Err(ImportError::input(path, PathError::NotAFile)),
+    }
+}
+
+/// The same, unpacked if it is compressed.
+pub(super) fn map_unpacked(path: &Path) -> Result<Mapped, ImportError> {
+    let fault = |error: std::io::Error| ImportError::input(path, PathError::from(error));
+    match path.metadata().map_err(fault)?.is_file() {
+        true => packed::map(path).map_err(|text| ImportError::input(path, text)),
         false => Err(ImportError::input(path, PathError::NotAFile)),
     }
 }

@@ -1,9 +1,9 @@
-//! Dumps of memory: raw bytes, Intel HEX, Motorola S-records.
+//! Dumps of memory: raw bytes, Intel HEX, Motorola S-records, LiME.
 
 use super::note::{MemoryForm, Note};
 use super::options::NamedProgram;
 use super::records::{self, Format, Records};
-use super::{ImportError, Imported, imported};
+use super::{ImportError, Imported, imported, lime};
 use crate::mapped::Mapped;
 use crate::snapshot::model::Dump;
 use crate::text;
@@ -19,6 +19,18 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
         let bytes = imported::map(&named.path)?;
         let fault = |text: String| ImportError::input(&named.path, text);
         let (form, runs) = match (records::format(&bytes), named.address) {
+            (None, Some(_)) if lime::is_lime(&bytes) => {
+                return Err(ImportError::Usage(format!(
+                    "--memory {}: LiME's headers have the addresses: leave out what is behind @",
+                    named.path.display()
+                )));
+            }
+            (None, None) if lime::is_lime(&bytes) => {
+                let ranges = lime::ranges(&bytes).map_err(fault)?.into_iter();
+                let ranges = ranges.filter(|(_, place)| !place.is_empty());
+                let runs = ranges.map(|(address, place)| (address, bytes.part(place)));
+                (MemoryForm::Lime, runs.collect())
+            }
             (Some(format), moved) => {
                 let read = Records::read(&bytes, format).map_err(fault)?;
                 let form = match format {

@@ -9,12 +9,15 @@ mod build_id;
 mod claims;
 pub mod core_file;
 mod fields;
+mod foreign;
 mod images;
 mod imported;
 mod jitdump;
+mod lime;
 mod memory;
 mod note;
 mod options;
+mod packed;
 mod paths;
 pub mod perf;
 mod programs;
@@ -25,6 +28,7 @@ mod wanted;
 pub mod zephyr;
 
 pub use build_id::BuildId;
+pub use foreign::Foreign;
 pub use imported::{ImportError, Imported};
 pub use note::{
     CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MtbNote, Note, PerfNote, RawNote,
@@ -56,14 +60,15 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     let recorded = path.join(perf::DATA);
     let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
     let first = if is_directory { &recorded } else { path };
-    let head = mapped::head(first, zephyr::HEAD).ok()?;
+    let (head, format) = packed::head(first, zephyr::HEAD).ok()?;
     if perf::is_perf_data(&head) {
         return Some(Kind::PerfData);
     }
     if is_directory {
         return None;
     }
-    let whole = || mapped::map(first).ok();
+    // A log that is packed is not searched.
+    let whole = || mapped::map(first).ok().filter(|_| format.is_none());
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(Kind::ZephyrDump);
     }
@@ -88,6 +93,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                     "no such file or directory".to_owned()
                 }
                 Err(error) => error.to_string(),
+                Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
                            core dump of Zephyr): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"

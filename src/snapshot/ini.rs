@@ -156,8 +156,20 @@ impl Batch {
     }
 }
 
-/// The text of a file: UTF-8 with or without byte-order mark, or else Latin-1.
+/// The text of a file: UTF-8 with or without byte-order mark, UTF-16 with one (as PowerShell writes it), or
+/// else Latin-1.
 fn text_of(bytes: &[u8]) -> (Cow<'_, str>, bool) {
+    let wide: Option<fn([u8; 2]) -> u16> = match bytes {
+        [0xff, 0xfe, ..] => Some(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => Some(u16::from_be_bytes),
+        _ => None,
+    };
+    if let Some(unit) = wide {
+        let units = bytes[2..].chunks_exact(2);
+        let units = units.map(|pair| unit([pair[0], pair[1]]));
+        let text = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+        return (text.collect::<String>().into(), false);
+    }
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.into(), false),
@@ -329,6 +341,16 @@ mod tests {
             }
         }
         assert_eq!(found, entries);
+    }
+
+    #[test]
+    fn files_in_utf_16() {
+        let text = "[snapshot]\r\nversion=1.0\r\ndescription=\u{e9}\u{1f600}\r\n";
+        for unit in [u16::to_le_bytes, u16::to_be_bytes] {
+            let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+            let bytes: Vec<u8> = units.flat_map(unit).collect();
+            assert_eq!(parse(&bytes), parse(text.as_bytes()));
+        }
     }
 
     #[test]

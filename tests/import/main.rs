@@ -10,6 +10,7 @@ mod large;
 mod modules;
 mod mtb;
 mod mutated;
+mod one_step_away;
 mod panic;
 mod perf_builder;
 mod perf_captures;

@@ -165,7 +165,7 @@ fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
 ///
 /// If it is damaged, or of another architecture.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map(path)?, options)
+    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads the bytes of a core file named `path`.
@@ -208,6 +208,11 @@ pub fn import_bytes(
             let bytes = &bytes[range.start as usize..range.end as usize];
             notes.take(bytes, layout.big, layout.is_64bit);
         }
+    }
+    if let Some(system) = notes.system {
+        return Err(fault(format!(
+            "core file of {system}: expected one of Linux or QEMU; lldb -c FILE PROGRAM opens it"
+        )));
     }
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));

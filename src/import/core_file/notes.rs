@@ -86,6 +86,8 @@ pub struct Notes {
     pub entry: Option<u64>,
     /// The kernel's description of itself (VMCOREINFO).
     pub vmcoreinfo: Option<Vec<u8>>,
+    /// Another system than Linux, whose notes have other layouts.
+    pub system: Option<&'static str>,
     /// Whether registers of SME (streaming mode, ZA) are left out.
     pub sme: bool,
     /// Kinds of notes with state of threads that are left out.
@@ -116,6 +118,10 @@ impl Notes {
             let contents = &contents[..(size as usize).min(contents.len())];
             if owner.starts_with(b"VMCOREINFO\0") {
                 self.vmcoreinfo = Some(contents.to_vec());
+                continue;
+            }
+            if let Some(system) = system(owner) {
+                self.system = Some(system);
                 continue;
             }
             let known = self.note(kind, fields.again(contents), is_64bit);
@@ -246,6 +252,17 @@ impl Notes {
         }
         Some(())
     }
+}
+
+/// The system whose core files have notes of this owner, if it is not Linux.
+fn system(owner: &[u8]) -> Option<&'static str> {
+    let owners: [(&[u8], _); 3] = [
+        (b"FreeBSD\0", "FreeBSD"),
+        (b"NetBSD-CORE", "NetBSD"),
+        (b"OpenBSD", "OpenBSD"),
+    ];
+    let known = owners.iter().find(|(name, _)| owner.starts_with(name));
+    known.map(|(_, system)| *system)
 }
 
 fn word(fields: &mut Fields<'_>, is_64bit: bool) -> Option<u64> {

@@ -148,6 +148,8 @@ pub enum MemoryForm {
     IntelHex,
     /// Motorola S-records.
     SRecords,
+    /// LiME.
+    Lime,
     /// Raw bytes.
     Raw,
 }
@@ -158,6 +160,7 @@ impl MemoryForm {
         match self {
             Self::IntelHex => "Intel HEX",
             Self::SRecords => "S-records",
+            Self::Lime => "LiME",
             Self::Raw => "raw bytes",
         }
     }

@@ -44,7 +44,7 @@ const MAX_FILES: usize = 1 << 13;
 /// If the file is faulty, or holds no trace that can be used.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     if !path.is_dir() {
-        return import_bytes(path, imported::map(path)?, options);
+        return import_bytes(path, imported::map_unpacked(path)?, options);
     }
     let mut files = Vec::new();
     let others = (0..MAX_FILES).map(|number| format!("{DATA}.{number}"));

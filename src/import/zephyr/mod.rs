@@ -70,7 +70,7 @@ fn is_dump(bytes: &[u8]) -> bool {
 ///
 /// If it is damaged, or of another architecture.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map(path)?, options)
+    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads the bytes of a file named `path`.
