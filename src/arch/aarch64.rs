@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use super::description::{Feature, RegisterDescription};
-use super::registers::{RegisterFile, RegisterView};
 
 /// Lanes of a vector register: name, types of one lane (field name, type), count.
 type Lanes = (&'static str, &'static [(&'static str, &'static str)], u32);
@@ -60,34 +59,6 @@ pub(super) fn features() -> Vec<Feature> {
             registers: fpu,
         },
     ]
-}
-
-/// The thread pointers under the names by which GDB finds variables of threads, if any core has them.
-pub(super) fn thread_pointers(cores: &[&RegisterFile], next: &mut u32) -> Option<Feature> {
-    let mut registers = Vec::new();
-    for (name, written) in [("tpidr", "TPIDR_EL0"), ("tpidr2", "TPIDR2_EL0")] {
-        let mut others = cores.iter().flat_map(|core| core.others());
-        let Some((written, _)) =
-            others.find(|(other, bytes)| other.eq_ignore_ascii_case(written) && *bytes == 8)
-        else {
-            break;
-        };
-        registers.push(RegisterDescription {
-            name: name.to_owned(),
-            number: *next,
-            bits: 64,
-            kind: "data_ptr".to_owned(),
-            group: Some("system"),
-            general: false,
-            view: RegisterView::Other(written.to_owned()),
-        });
-        *next += 1;
-    }
-    (!registers.is_empty()).then(|| Feature {
-        name: "org.gnu.gdb.aarch64.tls".to_owned(),
-        types: String::new(),
-        registers,
-    })
 }
 
 /// PSTATE as saved in an SPSR (Arm ARM DDI 0487, C5.2.19).

@@ -105,7 +105,7 @@ impl TargetDescription {
             .collect();
         features.extend(parts(architecture, cores, &described, &mut next));
         if architecture == Architecture::AArch64 {
-            features.extend(aarch64::thread_pointers(cores, &mut next));
+            features.extend(thread_pointers(cores, &mut next));
         }
         let registers = features.iter().flat_map(|feature| &feature.registers);
         let in_use = registers.map(|register| &*register.name).chain(RESERVED);
@@ -205,6 +205,34 @@ impl TargetDescription {
         xml.push_str("</target>\n");
         xml
     }
+}
+
+/// The thread pointers under the names by which GDB finds variables of threads, if any core has them.
+fn thread_pointers(cores: &[&RegisterFile], next: &mut u32) -> Option<Feature> {
+    let mut registers = Vec::new();
+    for (name, written) in [("tpidr", "TPIDR_EL0"), ("tpidr2", "TPIDR2_EL0")] {
+        let mut others = cores.iter().flat_map(|core| core.others());
+        let Some((written, _)) =
+            others.find(|(other, bytes)| other.eq_ignore_ascii_case(written) && *bytes == 8)
+        else {
+            break;
+        };
+        registers.push(RegisterDescription {
+            name: name.to_owned(),
+            number: *next,
+            bits: 64,
+            kind: "data_ptr".to_owned(),
+            group: Some("system"),
+            general: false,
+            view: RegisterView::Other(written.to_owned()),
+        });
+        *next += 1;
+    }
+    (!registers.is_empty()).then(|| Feature {
+        name: "org.gnu.gdb.aarch64.tls".to_owned(),
+        types: String::new(),
+        registers,
+    })
 }
 
 /// Known views of partly known registers. They need registers of their own, because a debugger shows

@@ -3,6 +3,7 @@
 //!
 //! Independent of snapshots and debuggers, which implement [`Memory`]. Nothing in memory is trusted.
 
+pub mod aarch32;
 pub mod btf;
 pub mod log;
 pub mod module_names;

@@ -9,9 +9,25 @@ const PAGE: u64 = 4096;
 
 /// Pieces of physical memory, by address, which do not overlap.
 #[derive(Debug)]
-struct Pieces<'b>(Vec<(u64, &'b [u8])>);
+pub(super) struct Pieces<'b>(Vec<(u64, &'b [u8])>);
 
-impl Pieces<'_> {
+impl<'b> Pieces<'b> {
+    /// Pieces of which the first one counts where several overlap.
+    pub(super) fn new(mut pieces: Vec<(u64, &'b [u8])>) -> Self {
+        pieces.sort_by_key(|piece| piece.0);
+        let mut end = 0;
+        pieces.retain_mut(|(address, bytes)| {
+            let skipped = usize::try_from(end.max(*address) - *address).unwrap_or(usize::MAX);
+            *address = end.max(*address);
+            *bytes = bytes.get(skipped..).unwrap_or_default();
+            let room = usize::try_from(u64::MAX - *address).unwrap_or(usize::MAX);
+            *bytes = &bytes[..bytes.len().min(room.saturating_add(1))];
+            end = address.saturating_add(bytes.len() as u64);
+            !bytes.is_empty()
+        });
+        Self(pieces)
+    }
+
     /// Reads memory; returns the number of known bytes from the address on.
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
         let mut known = 0;
@@ -53,20 +69,9 @@ pub struct PhysicalKernel<'b> {
 impl<'b> PhysicalKernel<'b> {
     /// The kernel that VMCOREINFO describes, in pieces of memory with their physical addresses, of which
     /// the first one counts where several overlap. `None` if its tables are not known.
-    pub fn new(mut pieces: Vec<(u64, &'b [u8])>, info: &Info) -> Option<Self> {
-        pieces.sort_by_key(|piece| piece.0);
-        let mut end = 0;
-        pieces.retain_mut(|(address, bytes)| {
-            let skipped = usize::try_from(end.max(*address) - *address).unwrap_or(usize::MAX);
-            *address = end.max(*address);
-            *bytes = bytes.get(skipped..).unwrap_or_default();
-            let room = usize::try_from(u64::MAX - *address).unwrap_or(usize::MAX);
-            *bytes = &bytes[..bytes.len().min(room.saturating_add(1))];
-            end = address.saturating_add(bytes.len() as u64);
-            !bytes.is_empty()
-        });
+    pub fn new(pieces: Vec<(u64, &'b [u8])>, info: &Info) -> Option<Self> {
         Some(Self {
-            pieces: Pieces(pieces),
+            pieces: Pieces::new(pieces),
             regime: info.tables().ok()?.regime()?,
             image_offset: info.image_offset()?,
         })

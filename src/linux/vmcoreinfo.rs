@@ -3,7 +3,7 @@
 //! It is text in lines `KEY=VALUE` (Linux, Documentation/admin-guide/kdump/vmcoreinfo.rst), in a note
 //! that the kernel keeps in memory.
 
-use crate::translation::KernelTables;
+use crate::translation::{KernelForm, KernelTables};
 use std::collections::BTreeMap;
 
 /// The name of the note.
@@ -20,7 +20,11 @@ pub struct NoValue(pub(super) String);
 
 /// The values in VMCOREINFO, by key.
 #[derive(Clone, Debug)]
-pub struct Info(BTreeMap<String, String>);
+pub struct Info {
+    values: BTreeMap<String, String>,
+    /// The tables of the kernel and the offset of its image, where they do not follow from the values alone.
+    placed: Option<(KernelTables, u64)>,
+}
 
 impl Info {
     /// Reads the text.
@@ -28,21 +32,28 @@ impl Info {
         let text = String::from_utf8_lossy(text);
         let lines = text.lines().filter_map(|line| line.split_once('='));
         let trimmed = |text: &str| text.trim_matches([' ', '\0']).to_owned();
-        Self(
-            lines
-                .map(|(key, value)| (trimmed(key), trimmed(value)))
-                .collect(),
-        )
+        let values = lines.map(|(key, value)| (trimmed(key), trimmed(value)));
+        Self {
+            values: values.collect(),
+            placed: None,
+        }
+    }
+
+    /// Sets the tables of the kernel, and the difference between the virtual and the physical addresses of
+    /// its image.
+    pub fn place(&mut self, tables: KernelTables, image_offset: u64) {
+        self.placed = Some((tables, image_offset));
     }
 
     /// Finds the note in memory. `big` is whether numbers are big-endian.
     pub fn find(bytes: &[u8], big: bool) -> Option<Self> {
-        in_memory(bytes, big).map(Self::read)
+        let text = in_memory(bytes, big).or_else(|| text_in_memory(bytes));
+        text.map(Self::read)
     }
 
     /// A value as written.
     pub fn text(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
+        self.values.get(key).map(String::as_str)
     }
 
     /// A number; hexadecimal digits follow `0x`.
@@ -62,6 +73,9 @@ impl Info {
 
     /// The difference between the virtual and the physical addresses of the kernel's image.
     pub fn image_offset(&self) -> Option<u64> {
+        if let Some((_, offset)) = self.placed {
+            return Some(offset);
+        }
         self.address("NUMBER(kimage_voffset)")
     }
 
@@ -71,6 +85,9 @@ impl Info {
     ///
     /// Returns its name if a value is missing.
     pub fn tables(&self) -> Result<KernelTables, NoValue> {
+        if let Some((tables, _)) = self.placed {
+            return Ok(tables);
+        }
         let missing = |key: &str| NoValue(key.to_owned());
         let number = |key: &str| self.number(key).ok_or_else(|| missing(key));
         let table = "SYMBOL(swapper_pg_dir)";
@@ -92,6 +109,7 @@ impl Info {
             high_table = high_table.wrapping_add(8 * (1024 - 64));
         }
         Ok(KernelTables {
+            form: KernelForm::AArch64,
             high_table,
             granule,
             high_bits: u32::try_from(bits).map_err(|_| missing("possible VA_BITS"))?,
@@ -119,6 +137,25 @@ fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
     })
 }
 
+/// The text from which the kernel makes the note, if the note itself is not there.
+fn text_in_memory(bytes: &[u8]) -> Option<&[u8]> {
+    let is_text = |byte: &u8| matches!(byte, b'\n' | 0x20..=0x7e);
+    let mut from = 0;
+    // No byte is examined twice.
+    while let Some(at) = memchr::memmem::find(bytes.get(from..)?, b"OSRELEASE=") {
+        let begin = from + at;
+        let rest = &bytes[begin..bytes.len().min(begin + MAX_TEXT)];
+        let length = rest.iter().take_while(|byte| is_text(byte)).count();
+        let text = &rest[..length];
+        let has = |key: &[u8]| memchr::memmem::find(text, key).is_some();
+        if has(b"\nPAGESIZE=") && has(b"\nSYMBOL(swapper_pg_dir)=") {
+            return Some(text);
+        }
+        from = begin + length;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +171,7 @@ mod tests {
             high_table: 0x41a2_d000,
             granule: 4096,
             high_bits: 48,
+            form: KernelForm::AArch64,
         };
         assert_eq!(info.tables(), Ok(tables));
         assert_eq!(info.address("KERNELOFFSET"), Some(0x1a0_0000));
@@ -168,5 +206,20 @@ mod tests {
         assert_eq!(in_memory(&note(u32::MAX), false), None);
         assert_eq!(in_memory(&whole[..30], false), None);
         assert_eq!(in_memory(b"VMCOREINFO\0", false), None);
+    }
+
+    #[test]
+    fn the_text_without_its_note_is_found() {
+        let memory = [
+            &b"OSRELEASE=5\n\0OSRELEASE="[..],
+            b"\0\x01",
+            TEXT.as_bytes(),
+            b"\0\0",
+        ];
+        let memory = memory.concat();
+        let info = Info::find(&memory, false).unwrap();
+        assert_eq!(info.text("OSRELEASE"), Some("6.1.0"));
+        assert!(info.tables().is_ok());
+        assert!(Info::find(&memory[..40], false).is_none());
     }
 }

@@ -25,7 +25,7 @@ pub use attributes::Attributes;
 pub use maps::{MappedRange, Maps};
 pub use no_regime::NoRegime;
 pub use note::RegimeNote;
-pub use regime::{KernelTables, Mapping, Regime};
+pub use regime::{KernelForm, KernelTables, Mapping, Regime};
 pub use registers::Regimes;
 pub use steps::{Fault, FaultReason, Step, size};
 

@@ -111,11 +111,36 @@ pub struct KernelTables {
     pub granule: u64,
     /// The number of bits of a high address that are translated.
     pub high_bits: u32,
+    /// The form of the tables.
+    pub form: KernelForm,
+}
+
+/// The form of a kernel's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelForm {
+    /// That of AArch64.
+    #[default]
+    AArch64,
+    /// Short descriptors of AArch32; `first` is the first address of the kernel.
+    Short {
+        /// The address.
+        first: u64,
+    },
+    /// Long descriptors of AArch32 (LPAE).
+    Long {
+        /// The first address of the kernel.
+        first: u64,
+    },
 }
 
 impl KernelTables {
     /// The regime of a core that runs the kernel; low addresses have no known tables.
     pub fn regime(&self) -> Option<Regime> {
+        match self.form {
+            KernelForm::AArch64 => {}
+            KernelForm::Short { first } => return Some(self.regime32(self.short(), first)),
+            KernelForm::Long { first } => return Some(self.regime32(self.long()?, first)),
+        }
         let granule = Granule::of_bytes(self.granule)?;
         let tables = Tables::new(Layout {
             name: "TTBR1_EL1",
@@ -149,6 +174,59 @@ impl KernelTables {
             mair: None,
             notes: vec![RegimeNote::KernelTable],
         })
+    }
+
+    /// The kernel's tables of short descriptors: the whole space of 32 bits.
+    fn short(&self) -> Walked {
+        let tables = ShortTables {
+            name: "TTBR1",
+            base: self.high_table,
+            input_bits: 32,
+            big_endian: false,
+            pxn: true,
+        };
+        Walked::Short(tables.with_base(self.high_table))
+    }
+
+    /// The same of long descriptors.
+    fn long(&self) -> Option<Walked> {
+        let tables = Tables::new(Layout {
+            name: "TTBR1",
+            base: self.high_table,
+            granule: Granule::K4,
+            input_bits: 32,
+            output_bits: 40,
+            ds: false,
+            first_level: None,
+            big_endian: false,
+            hierarchical: true,
+        })?;
+        Some(Walked::Long(tables))
+    }
+
+    /// The regime of a core in AArch32; processes are below the kernel.
+    fn regime32(&self, walked: Walked, first: u64) -> Regime {
+        let half = |walked| Half {
+            walked,
+            bits: 32,
+            top_byte_ignored: false,
+            authenticated: false,
+        };
+        Regime {
+            name: "PL1&0",
+            world: World::NonSecure,
+            address_bits: 32,
+            stage1: Stage1::Tables {
+                low: half(Walked::Not(FaultReason::Unknown)),
+                high: Some(half(walked)),
+                split: Split::From(first),
+            },
+            stage2: None,
+            user: true,
+            excludes_el1: false,
+            mair: None,
+            notes: vec![RegimeNote::KernelTable],
+        }
     }
 }
 

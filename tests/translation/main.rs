@@ -6,3 +6,4 @@ mod support;
 mod compared;
 mod in_gdb;
 mod vmcore;
+mod vmcore_places;

@@ -9,9 +9,10 @@ use crate::arch::pointer_auth;
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::linux::Memory as _;
+use crate::linux::aarch32;
 use crate::linux::module_names::{self, ModuleNames};
 use crate::linux::physical::PhysicalKernel;
-use crate::linux::vmcoreinfo::Info;
+use crate::linux::vmcoreinfo::{Info, NoValue};
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine};
 use crate::program::kernel_symbols;
@@ -28,9 +29,14 @@ pub fn info(bytes: &[u8], layout: &Layout, notes: &Notes) -> Option<Info> {
     if let Some(text) = &notes.vmcoreinfo {
         return Some(Info::read(text));
     }
-    // QEMU writes physical memory without virtual addresses, or with the same ones.
-    let mut loads = layout.of_kind(PT_LOAD);
-    if loads.any(|load| load.address != 0 && load.address != load.physical) {
+    // A program has an auxiliary vector, and no physical addresses.
+    if notes.entry.is_some() || !notes.files.is_empty() {
+        return None;
+    }
+    let loads = layout.of_kind(PT_LOAD).filter(|load| load.in_file > 0);
+    let known = |load: &Header| !matches!(load.physical, 0 | u64::MAX);
+    // QEMU writes physical memory without virtual addresses; other writers give those of the direct mapping.
+    if !loads.clone().any(known) && loads.clone().any(|load| load.address != 0) {
         return None;
     }
     // Segments may overlap in the file: it is searched once.
@@ -84,6 +90,21 @@ fn dumps(
     dumps
 }
 
+/// Finds the tables of a 32-bit kernel.
+fn place(bytes: &[u8], layout: &Layout, info: &mut Info) -> Result<(), NoValue> {
+    if layout.big {
+        return Err(aarch32::big_endian());
+    }
+    let physical = physical(layout);
+    let loads = layout.of_kind(PT_LOAD);
+    let segments = loads.filter_map(|load| {
+        let address = Some(load.address).filter(|address| *address != 0);
+        Some((address, physical(load)?, held(bytes, load)))
+    });
+    let segments: Vec<aarch32::Segment<'_>> = segments.collect();
+    aarch32::place(info, &segments)
+}
+
 /// The core file of a whole system.
 ///
 /// # Errors
@@ -120,13 +141,19 @@ pub fn imported(
     out.notes.extend(notes.left_out());
     let physical = physical(layout);
     let ram = dumps(bytes, layout, "P", &mut out, &physical);
+    let mut info = info.clone();
+    let placed = match layout.is_64bit {
+        true => Ok(()),
+        false => place(bytes, layout, &mut info),
+    };
+    let tables = placed.and_then(|()| info.tables());
     let mapped = dumps(bytes, layout, "N", &mut out, |load| match physical(load) {
-        None => Some(load.address),
-        Some(_) => None,
+        // Without tables, what the headers say of the direct mapping.
+        Some(_) if tables.is_ok() || load.address == 0 => None,
+        _ => Some(load.address),
     });
     let mut threads = notes.threads;
     limit(&mut threads, mapped.len(), &mut out.notes);
-    let tables = info.tables();
     let mut sections = Vec::new();
     match &tables {
         Ok(tables) => {
@@ -143,7 +170,7 @@ pub fn imported(
             out.notes.push(note.into());
         }
     }
-    let panicked = kernel(path, info, options, (bytes, layout), &mut out)?;
+    let panicked = kernel(path, &info, options, (bytes, layout), &mut out)?;
     let mut devices: Vec<Device> = threads
         .into_iter()
         .enumerate()
@@ -232,7 +259,9 @@ fn kernel(
         out.notes.push(CoreFileNote::KernelOffset { offset }.into());
     }
     let Some(path) = &options.vmlinux else {
-        let Some(names) = kernel_names::find(bytes, layout, info) else {
+        // Tables of 32-bit kernels have another layout.
+        let names = kernel_names::find(bytes, layout, info).filter(|_| layout.is_64bit);
+        let Some(names) = names else {
             out.notes.push(CoreFileNote::NoKernel.into());
             return Ok(None);
         };
@@ -310,6 +339,11 @@ fn of_memory<'s>(
             panic_cpu = Some(*address);
         }
     });
+    if !layout.is_64bit {
+        // The layouts of its modules are not known.
+        symbols.for_each(drop);
+        return panicked(&kernel, layout, panic_cpu?);
+    }
     match ModuleNames::find(&kernel, symbols, kernel_names::signed(info)) {
         Ok(names) => {
             if let Some(file) = names.file {
@@ -330,9 +364,14 @@ fn of_memory<'s>(
             out.notes.push(CoreFileNote::NoModules { reason }.into());
         }
     }
+    panicked(&kernel, layout, panic_cpu?)
+}
+
+/// The CPU that panicked; the address is that of `panic_cpu`.
+fn panicked(kernel: &PhysicalKernel<'_>, layout: &Layout, address: u64) -> Option<usize> {
     // -1 if none did.
     let mut cpu = [0; 4];
-    let known = kernel.read(panic_cpu?, &mut cpu) == cpu.len();
+    let known = kernel.read(address, &mut cpu) == cpu.len();
     let cpu = match layout.big {
         true => i32::from_be_bytes(cpu),
         false => i32::from_le_bytes(cpu),

@@ -20,7 +20,8 @@ use crate::snapshot::model::{Device, DeviceClass, OtherSection};
 use crate::snapshot::note::MemoryNote;
 use crate::snapshot::registers::parse_u64;
 use crate::translation::{
-    Fault, KernelTables, Mapping, Maps, NoRegime, PhysicalMemory, Regime, Regimes, Step, World,
+    Fault, KernelForm, KernelTables, Mapping, Maps, NoRegime, PhysicalMemory, Regime, Regimes,
+    Step, World,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -414,7 +415,20 @@ fn kernel_tables(section: &OtherSection) -> Option<KernelTables> {
     if section.name != SECTION {
         return None;
     }
+    let mut entries = section.entries.iter();
+    let format = entries.find(|(key, _)| key == "format");
+    let form = match format.map(|(_, format)| format.trim()) {
+        None => KernelForm::AArch64,
+        Some("short") => KernelForm::Short {
+            first: value("first")?,
+        },
+        Some("long") => KernelForm::Long {
+            first: value("first")?,
+        },
+        Some(_) => return None,
+    };
     Some(KernelTables {
+        form,
         high_table: value("high_table")?,
         granule: value("granule")?,
         high_bits: u32::try_from(value("high_bits")?).ok()?,
@@ -425,14 +439,24 @@ fn kernel_tables(section: &OtherSection) -> Option<KernelTables> {
 /// knowledge.
 pub fn section(tables: &KernelTables, from: &str) -> OtherSection {
     let entry = |key: &str, value: String| (key.to_owned(), value);
+    let mut entries = vec![
+        entry("from", from.to_owned()),
+        entry("high_table", format!("{:#x}", tables.high_table)),
+        entry("granule", tables.granule.to_string()),
+        entry("high_bits", tables.high_bits.to_string()),
+    ];
+    let aarch32 = match tables.form {
+        KernelForm::AArch64 => None,
+        KernelForm::Short { first } => Some(("short", first)),
+        KernelForm::Long { first } => Some(("long", first)),
+    };
+    if let Some((format, first)) = aarch32 {
+        entries.push(entry("format", format.to_owned()));
+        entries.push(entry("first", format!("{first:#x}")));
+    }
     OtherSection {
         name: SECTION.to_owned(),
-        entries: vec![
-            entry("from", from.to_owned()),
-            entry("high_table", format!("{:#x}", tables.high_table)),
-            entry("granule", tables.granule.to_string()),
-            entry("high_bits", tables.high_bits.to_string()),
-        ],
+        entries,
         ..OtherSection::default()
     }
 }
