@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use super::group::RegisterGroup;
 use super::names::Names;
-use super::pointer_auth::Masks;
+use super::pointer_auth::{self, Masks};
 use super::registers::{RegisterFile, RegisterView};
 use super::views::{self, View};
 use super::{Architecture, aarch32, aarch64};
@@ -91,7 +91,7 @@ impl TargetDescription {
         let mut features = match architecture {
             Architecture::AArch64 => {
                 let mut features = aarch64::features();
-                features.extend(Masks::feature(cores));
+                features.extend(pointer_masks(cores));
                 features
             }
             Architecture::AArch32 => aarch32::a_profile(kinds, cores),
@@ -205,6 +205,29 @@ impl TargetDescription {
         xml.push_str("</target>\n");
         xml
     }
+}
+
+/// The masks of pointer authentication, if those of all cores are known. GDB reads them wherever it finds that
+/// a return address is signed.
+fn pointer_masks(cores: &[&RegisterFile]) -> Option<Feature> {
+    if cores.is_empty() || cores.iter().any(|core| Masks::of(core).is_none()) {
+        return None;
+    }
+    let registers = pointer_auth::MASKS.iter().zip(pointer_auth::FIRST_NUMBER..);
+    let registers = registers.map(|(name, number)| RegisterDescription {
+        name: (*name).to_owned(),
+        number,
+        bits: 64,
+        kind: "uint64".to_owned(),
+        group: Some("system"),
+        general: false,
+        view: RegisterView::PointerMask(name),
+    });
+    Some(Feature {
+        name: "org.gnu.gdb.aarch64.pauth".to_owned(),
+        types: String::new(),
+        registers: registers.collect(),
+    })
 }
 
 /// The thread pointers under the names by which GDB finds variables of threads, if any core has them.

@@ -1,8 +1,7 @@
 //! Bits of AArch64 pointers that are no address: the code of pointer authentication, and the tag in the
 //! top byte (Arm ARM DDI 0487, D8.8 "Address tagging", D8.10 "Pointer authentication").
 
-use super::description::{Feature, RegisterDescription};
-use super::registers::{RegisterFile, RegisterView};
+use super::registers::RegisterFile;
 use super::{Architecture, state};
 
 /// The registers with the masks, under GDB's names: of pointers to data, and to code. Their set bits are those of
@@ -10,7 +9,7 @@ use super::{Architecture, state};
 pub const MASKS: [&str; 2] = ["pauth_dmask", "pauth_cmask"];
 
 /// Number of the first mask, behind FPSR and FPCR.
-const FIRST_NUMBER: u32 = 68;
+pub(super) const FIRST_NUMBER: u32 = 68;
 /// Bit 55 selects the half of the address space.
 const HALF: u64 = 1 << 55;
 /// The top byte.
@@ -54,29 +53,6 @@ impl Masks {
     /// The number of the lowest bits of a pointer that are its address.
     pub fn address_bits(self) -> u32 {
         (self.data | self.code | HALF).trailing_zeros()
-    }
-
-    /// The feature of a target description, if the masks of all cores are known. GDB reads them
-    /// wherever it finds that a return address is signed.
-    pub(super) fn feature(cores: &[&RegisterFile]) -> Option<Feature> {
-        if cores.is_empty() || cores.iter().any(|core| Self::of(core).is_none()) {
-            return None;
-        }
-        let registers = MASKS.iter().zip(FIRST_NUMBER..);
-        let registers = registers.map(|(name, number)| RegisterDescription {
-            name: (*name).to_owned(),
-            number,
-            bits: 64,
-            kind: "uint64".to_owned(),
-            group: Some("system"),
-            general: false,
-            view: RegisterView::PointerMask(name),
-        });
-        Some(Feature {
-            name: "org.gnu.gdb.aarch64.pauth".to_owned(),
-            types: String::new(),
-            registers: registers.collect(),
-        })
     }
 
     /// The mask in a register of [`MASKS`].

@@ -67,6 +67,7 @@ fn state() -> Vec<(u32, Vec<u8>)> {
         (0x5349_4749, information(11, 0xbad_cafe)),
         (2, vectors),
         (0x401, words(&[0x1234_5678])),
+        (0x406, words(&[0x7f << 48, 0x7f << 48])),
         (0x40e, words(&[0x55])),
         (0x405, sve),
         (0x40c, za),

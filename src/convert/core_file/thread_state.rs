@@ -3,7 +3,7 @@
 
 use super::note;
 use crate::arch::pointer_auth::{MASKS, Masks};
-use crate::arch::{Architecture, RegisterFile};
+use crate::arch::{Architecture, RegisterFile, pointer_auth};
 use std::collections::BTreeSet;
 
 const NT_ARM_TLS: u32 = 0x401;
@@ -67,6 +67,10 @@ pub fn write(registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
         }
     }
     let others = registers.others().map(|(name, _)| name);
+    // The masks of pointer authentication have a note of their own.
+    let is_mask = |name: &&str| pointer_auth::MASKS.contains(&name.to_ascii_lowercase().as_str());
+    let has_masks = pointer_auth::Masks::of(registers).is_some();
+    let others = others.filter(|name| !(has_masks && is_mask(name)));
     let left = others.filter(|name| !written.contains(&name.to_ascii_lowercase()));
     left.map(str::to_owned).collect()
 }
