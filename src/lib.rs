@@ -65,6 +65,7 @@
 //! | [`import`] | `perf.data` and others → snapshots |
 //! | `record` | programs in an emulator → snapshots with trace; not on Windows |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
+//! | [`budget`] | what may be used for an input, in proportion to its size |
 //! | [`cache`] | results that are kept for the next run, in a private directory |
 //! | [`leftovers`] | temporary files: removed on interruption, or by the next run |
 //! | [`stop`] | cancelling work that nobody waits for any more |
@@ -79,6 +80,7 @@ extern crate self as armsnap;
 
 pub mod arch;
 #[cfg(feature = "history")]
+pub mod budget;
 pub mod cache;
 #[cfg(feature = "snapshot")]
 pub mod capture;

@@ -2,8 +2,11 @@
 //!
 //! Independent of snapshots and trace.
 
+mod lines;
+
 use super::elf::Elf;
 use super::names;
+use crate::budget::Budget;
 use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
@@ -17,6 +20,11 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 
 /// The largest accepted ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
+
+/// The bytes of names that every file may have, and further ones for each of its bytes, as they are and
+/// demangled. Symbols may share the bytes of their names, and short names expand.
+const LEAST_NAMES: u64 = 1 << 20;
+const NAMES: u64 = 16;
 
 /// The most functions inlined in each other that are named; compilers nest some tens.
 const MAX_INLINED: usize = 256;
@@ -44,6 +52,14 @@ pub enum SymbolsError {
         /// The size that it claims.
         claimed: u64,
     },
+    /// Units share line programs, or files the names of directories: their copies do not fit.
+    #[error(
+        "its debug information needs more than {most} bytes of memory: units share line programs, ranges or names"
+    )]
+    Lines {
+        /// The memory that it may need.
+        most: u64,
+    },
 }
 
 /// A function of the program.
@@ -59,8 +75,23 @@ struct Function {
 }
 
 impl Function {
-    fn shown(&self) -> &str {
-        self.shown.get_or_init(|| shown(&self.name).into())
+    /// Its name in the source; as it is in the file where the names of all functions would need too much
+    /// memory.
+    fn shown(&self, names: &Budget) -> &str {
+        self.shown.get_or_init(|| {
+            let own = || one_line(&self.name).into();
+            if names.left() == 0 {
+                return own();
+            }
+            let shown = shown(&self.name);
+            match names.take(shown.len() as u64) {
+                true => shown.into(),
+                false => {
+                    names.take(names.left());
+                    own()
+                }
+            }
+        })
     }
 }
 
@@ -87,11 +118,25 @@ pub struct Symbols {
     /// The functions that an address can belong to, by start and end: of several functions that contain
     /// it and have the same start, the last one. Indices into `functions`.
     found: Vec<usize>,
-    /// Each with the offset of its addresses. Debug information is read on first use, hence the
-    /// lock.
-    lines: Vec<(u64, Mutex<addr2line::Context<Slice>>)>,
+    /// Debug information.
+    lines: Vec<Lines>,
+    /// The bytes of demangled names.
+    names: Budget,
     /// Where files are in memory.
     files: Vec<FileRange>,
+}
+
+/// The debug information of a file.
+struct Lines {
+    /// The offset of its addresses.
+    offset: u64,
+    /// It is read on first use, hence the lock.
+    context: Mutex<addr2line::Context<Slice>>,
+    dwarf: Arc<gimli::Dwarf<Slice>>,
+    /// The size of the file.
+    size: usize,
+    /// Whether its functions fit in memory.
+    fit: OnceLock<bool>,
 }
 
 /// Addresses that belong to a file.
@@ -121,7 +166,12 @@ impl Symbols {
     /// The same as for [`add`](Self::add).
     fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), SymbolsError> {
         let file = object::File::parse(elf)?;
-        let mut functions = functions(&file);
+        let mut functions = functions(&file, elf.len());
+        self.names.grant(
+            NAMES
+                .saturating_mul(elf.len() as u64)
+                .saturating_add(LEAST_NAMES),
+        );
         for function in &mut functions {
             function.start = function.start.wrapping_add(offset);
             function.end = function.end.wrapping_add(offset);
@@ -135,15 +185,24 @@ impl Symbols {
         } else {
             RunTimeEndian::Big
         };
-        let dwarf = gimli::Dwarf::load(|id| {
+        let mut dwarf = gimli::Dwarf::load(|id| {
             let data = match file.section_by_name(id.name()) {
                 Some(section) => uncompressed(&section)?,
                 None => Cow::Borrowed(&[][..]),
             };
             Ok::<_, SymbolsError>(Slice::new(Arc::from(&*data), endian))
         })?;
-        let context = addr2line::Context::from_dwarf(dwarf)?;
-        self.lines.push((offset, Mutex::new(context)));
+        lines::check(&dwarf, elf.len())?;
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        let dwarf = Arc::new(dwarf);
+        let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf))?;
+        self.lines.push(Lines {
+            offset,
+            context: Mutex::new(context),
+            dwarf,
+            size: elf.len(),
+            fit: OnceLock::new(),
+        });
         Ok(())
     }
 
@@ -180,7 +239,7 @@ impl Symbols {
     /// address in bytes.
     pub fn function(&self, address: u64) -> Option<(&str, u64)> {
         let found = self.around(address)?;
-        Some((found.shown(), address - found.start))
+        Some((found.shown(&self.names), address - found.start))
     }
 
     /// The first instruction of the function that contains an address.
@@ -200,7 +259,7 @@ impl Symbols {
         let functions = self.functions.iter();
         functions.map(|function| {
             let extent = function.start..function.end;
-            (extent, function.shown(), &*function.name)
+            (extent, function.shown(&self.names), &*function.name)
         })
     }
 
@@ -239,7 +298,10 @@ impl Symbols {
     /// The source lines of a range of addresses: their addresses, in ascending order.
     pub fn lines_of(&self, range: Range<u64>) -> Vec<(Range<u64>, SourceLine)> {
         let mut found = Vec::new();
-        for (offset, context) in &self.lines {
+        for Lines {
+            offset, context, ..
+        } in &self.lines
+        {
             let context = context.lock().unwrap_or_else(PoisonError::into_inner);
             let (low, high) = (
                 range.start.wrapping_sub(*offset),
@@ -271,9 +333,13 @@ impl Symbols {
     /// The functions inlined at an address by the debug information, by their names in the source,
     /// outermost first; the function that contains them all is not among them.
     pub fn inlined(&self, address: u64) -> Vec<String> {
-        let found = self.lines.iter().find_map(|(offset, context)| {
-            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
-            let frames = context.find_frames(address.wrapping_sub(*offset));
+        let found = self.lines.iter().find_map(|one| {
+            let fit = || lines::functions_fit(&one.dwarf, one.size);
+            if !one.fit.get_or_init(fit) {
+                return None;
+            }
+            let context = one.context.lock().unwrap_or_else(PoisonError::into_inner);
+            let frames = context.find_frames(address.wrapping_sub(one.offset));
             let mut frames = frames.skip_all_loads().ok()?;
             let mut all = Vec::new();
             // The last frame is that of the function that contains the others.
@@ -293,16 +359,20 @@ impl Symbols {
 
     /// The source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
-        self.lines.iter().find_map(|(offset, context)| {
-            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
-            let location = context
-                .find_location(address.wrapping_sub(*offset))
-                .ok()??;
-            Some(SourceLine {
-                file: one_line(location.file?).into_owned(),
-                line: location.line?,
-            })
-        })
+        self.lines.iter().find_map(
+            |Lines {
+                 offset, context, ..
+             }| {
+                let context = context.lock().unwrap_or_else(PoisonError::into_inner);
+                let location = context
+                    .find_location(address.wrapping_sub(*offset))
+                    .ok()??;
+                Some(SourceLine {
+                    file: one_line(location.file?).into_owned(),
+                    line: location.line?,
+                })
+            },
+        )
     }
 }
 
@@ -324,17 +394,24 @@ fn findable(functions: &[Function]) -> Vec<usize> {
 }
 
 /// The functions of a file, by address. A stripped file has only its exported functions.
-fn functions(file: &object::File<'_>) -> Vec<Function> {
+fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
+    // Symbols may share the bytes of their names.
+    let names = Budget::of(size, NAMES, LEAST_NAMES);
     let arm = file.architecture() == object::Architecture::Arm;
     let limits = limits(file);
     let mut functions: Vec<Function> = Vec::new();
     let mut read = |symbol: object::Symbol<'_, '_>| {
-        if !names_code(&symbol) {
+        if !names_code(&symbol) || names.left() == 0 {
             return;
         }
         let name = symbol.name().unwrap_or_default();
         let name = names::unversioned(name);
         if name.is_empty() || name.starts_with('$') {
+            return;
+        }
+        if !names.take(name.len() as u64) {
+            // Reading more of them would be as much work.
+            names.take(names.left());
             return;
         }
         // The low bit of an Arm function's address marks Thumb (AAELF32, 5.5.3).
@@ -433,6 +510,7 @@ impl Symbols {
             found: findable(&functions),
             functions,
             lines: Vec::new(),
+            names: Budget::new(u64::MAX),
             files: Vec::new(),
         }
     }
@@ -522,6 +600,41 @@ mod tests {
         assert_eq!(s.function(start + last), Some(("_fini", last)));
         assert_eq!(s.function(start + section.size()), None);
         assert_eq!(s.function(u64::MAX / 2), None);
+    }
+
+    /// Symbols that share the bytes of a long name, as an ELF file whose symbols point into one string.
+    #[test]
+    fn names_that_share_their_bytes_are_limited() {
+        let name = format!("{}x", "_Z1fIJ".to_owned() + &"i".repeat(60_000));
+        let count = 20_000;
+        let functions: Vec<_> = (0..count)
+            .map(|index| super::super::symbol_file::Function {
+                name: if index == 0 {
+                    name.clone()
+                } else {
+                    String::new()
+                },
+                address: 0x1000 + index * 4,
+                size: 4,
+            })
+            .collect();
+        let texts = [(".text".to_owned(), 0x1000..0x1000 + count * 4)];
+        let mut file = super::super::symbol_file::write(&functions, &texts, &[]);
+        // All have the name of the first one. The symbols begin after two headers, each has 24 bytes.
+        let first = (64 + 56 + 24_usize..)
+            .find(|at| file[*at + 4] == 0x12)
+            .unwrap();
+        let string = file[first..first + 4].to_vec();
+        for index in 0..count as usize {
+            file[first + index * 24..][..4].copy_from_slice(&string);
+        }
+        let mut symbols = Symbols::default();
+        symbols.add(&file).unwrap();
+        let bytes: usize = symbols.functions.iter().map(|one| one.name.len()).sum();
+        assert!(bytes > name.len(), "{bytes}");
+        assert!(bytes <= 16 * file.len() + (1 << 20), "{bytes}");
+        let shown: usize = symbols.functions().map(|(_, shown, _)| shown.len()).sum();
+        assert!(shown <= 32 * file.len() + (2 << 20), "{shown}");
     }
 
     #[test]
