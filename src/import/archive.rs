@@ -2,7 +2,7 @@
 
 use super::{ImportError, imported};
 use crate::mapped::{self, Mapped};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
@@ -29,6 +29,8 @@ enum Entry {
 pub struct Archive {
     /// By normal relative path.
     entries: HashMap<PathBuf, Entry>,
+    /// The lengths of the paths that are links: paths of other lengths are none.
+    links: BTreeSet<usize>,
 }
 
 /// A path without `.` and `..`; `None` if it leads out of the archive, or is too long.
@@ -95,6 +97,7 @@ impl Archive {
                     false => to.into_owned(),
                 };
                 if let Some(to) = normal(&from) {
+                    out.links.insert(name.as_os_str().len());
                     out.entries.insert(name, Entry::Link(to));
                 }
             }
@@ -111,6 +114,10 @@ impl Archive {
             }
             // A directory on the way may be a link.
             let (to, rest) = path.ancestors().find_map(|above| {
+                // Looking up a path takes as long as its length, and a path may have 2000 parts.
+                if !self.links.contains(&above.as_os_str().len()) {
+                    return None;
+                }
                 let Some(Entry::Link(to)) = self.entries.get(above) else {
                     return None;
                 };

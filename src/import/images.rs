@@ -10,10 +10,11 @@ use super::note::{ImageNote, Note};
 use super::options::{NamedProgram, Options};
 use super::unpacked;
 use super::wanted::Wanted;
-use crate::mapped::{self, Mapped};
+use crate::budget::Budget;
+use crate::mapped::{self, Identity, Mapped};
 use crate::program::elf::{Elf, Machine, is_elf};
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// The most missing files that are listed.
@@ -31,6 +32,10 @@ pub struct Images<'o> {
     found: HashMap<Wanted, Option<Elf>>,
     /// [`Options::vmlinux`], once it was opened; `None` if it cannot be read.
     vmlinux: OnceCell<Option<(Elf, Option<BuildId>)>>,
+    /// The memory for files that are compressed, and for modules that are linked.
+    memory: Budget,
+    /// The files that added to it, however often and by whatever names they are found.
+    granted: HashSet<(u64, u64)>,
     /// Notes on files that were found but do not fit.
     notes: Vec<ImageNote>,
     /// Files that were not found, and whose contents are needed.
@@ -44,8 +49,9 @@ impl<'o> Images<'o> {
     ///
     /// If one of them cannot be read, or a directory or archive to search.
     pub fn new(options: &'o Options) -> Result<Self, ImportError> {
+        let memory = Budget::new(unpacked::LEAST);
         let named = options.elf.iter().map(|named| {
-            let elf = unpacked::open(&named.path)?;
+            let elf = unpacked::open(&named.path, &memory)?;
             let id = BuildId::of_elf(elf.bytes());
             Ok((named, elf, id))
         });
@@ -54,9 +60,12 @@ impl<'o> Images<'o> {
         }
         let archives = options.symfs.iter().filter(|path| path.is_file());
         let archives = archives.map(|path| Ok((&**path, Archive::open(path)?)));
+        let named = named.collect::<Result<_, ImportError>>()?;
         Ok(Self {
             options,
-            named: named.collect::<Result<_, ImportError>>()?,
+            named,
+            memory,
+            granted: HashSet::new(),
             explained: vec![false; options.elf.len()],
             archives: archives.collect::<Result<_, ImportError>>()?,
             found: HashMap::new(),
@@ -216,16 +225,40 @@ impl<'o> Images<'o> {
     }
 
     /// An Arm program; `None` for everything else.
-    fn open(&self, path: &Path) -> Option<Elf> {
+    fn open(&mut self, path: &Path) -> Option<Elf> {
         let bytes = self.bytes(path)?;
+        self.grant(path, &bytes);
         let bytes = match is_elf(&bytes) {
             true => bytes,
-            false => unpacked::unpacked(&bytes)?.ok()?,
+            false => match unpacked::unpacked(&bytes, &self.memory)? {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    let (path, reason) = (path.to_owned(), error.to_string());
+                    self.notes.push(ImageNote::Packed { path, reason });
+                    return None;
+                }
+            },
         };
         // What is in an archive has no path of its own.
         let path = dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let elf = Elf::read(path, bytes).ok()?;
         (elf.machine != Machine::Other).then_some(elf)
+    }
+
+    /// The memory for modules: each takes its size, and that of its debug information.
+    pub const fn memory(&self) -> &Budget {
+        &self.memory
+    }
+
+    /// Adds to the memory in proportion to a file, once.
+    fn grant(&mut self, path: &Path, bytes: &Mapped) {
+        let own = Identity::at(path).map(|own| own.key());
+        // In an archive: where its bytes are.
+        let own = own.unwrap_or((u64::MAX, bytes.as_ptr() as u64));
+        if self.granted.insert(own) {
+            let size = bytes.len() as u64;
+            self.memory.grant(unpacked::MAX_RATIO.saturating_mul(size));
+        }
     }
 
     /// Where a file may be, the likeliest first.

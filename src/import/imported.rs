@@ -10,7 +10,8 @@ use crate::snapshot::model::{self, FileLine, OtherSection, Severity, Snapshot};
 use crate::snapshot::paths::{self, PathError};
 use crate::snapshot::write::{self, WriteError};
 use crate::snapshot::{Error, OpenOptions, OpenSnapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ pub struct Imported {
     pub origins: BTreeMap<String, PathBuf>,
     /// What was assumed and left out.
     pub notes: Vec<Note>,
+    /// The paths of added files by their origins.
+    pub(super) added: HashMap<OsString, String>,
+    /// The last number of a name that several files have.
+    pub(super) numbers: HashMap<String, u64>,
 }
 
 impl Imported {
@@ -38,19 +43,21 @@ impl Imported {
     /// with `name` if that is free.
     pub fn add(&mut self, folder: &str, name: &str, bytes: Mapped, origin: PathBuf) -> String {
         // Much faster than a comparison of paths by components.
-        let is_same = |known: &PathBuf| known.as_os_str() == origin.as_os_str();
-        let same = self.origins.iter().find(|(_, known)| is_same(known));
-        if let Some((known, _)) = same {
+        if let Some(known) = self.added.get(origin.as_os_str()) {
             return known.clone();
         }
         let name = super::paths::plain(name);
         let mut path = format!("{folder}/{name}");
-        let mut number = 2;
-        while self.files.contains_key(&path) {
-            path = format!("{folder}/{number}-{name}");
-            number += 1;
+        // Many files may have one name.
+        if self.files.contains_key(&path) {
+            let number = self.numbers.entry(path.clone()).or_insert(1);
+            while self.files.contains_key(&path) {
+                *number += 1;
+                path = format!("{folder}/{number}-{name}");
+            }
         }
         self.files.insert(path.clone(), bytes);
+        self.added.insert(origin.clone().into(), path.clone());
         self.origins.insert(path.clone(), origin);
         path
     }

@@ -1,5 +1,6 @@
 //! Compressed files of a kernel's modules.
 
+use crate::budget::Budget;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::{Elf, ElfError};
 use std::io::{self, Read};
@@ -7,34 +8,50 @@ use std::path::Path;
 
 /// The most bytes of an unpacked file.
 const LARGEST: u64 = 256 << 20;
+/// The bytes that are read from it at once.
+const PIECE: u64 = 1 << 20;
+/// All files of an input may have [`LEAST`] bytes unpacked, and so many times their size: the kernel's
+/// modules have four to eight times their size, and they are linked.
+pub const MAX_RATIO: u64 = 24;
+/// See [`MAX_RATIO`].
+pub const LEAST: u64 = 64 << 20;
 /// The most memory of the decompressor of xz, in KiB; the kernel's modules need 2 MiB.
 const MEMORY: u32 = 64 << 10;
 
 /// Decompresses a file of xz, Zstandard or gzip; `None` if it is in another format.
-pub fn unpacked(bytes: &[u8]) -> Option<io::Result<Mapped>> {
+///
+/// It takes its size from `memory`.
+pub fn unpacked(bytes: &[u8], memory: &Budget) -> Option<io::Result<Mapped>> {
+    let limited = |reader: &mut dyn Read| limited(reader, memory);
     let read = match bytes {
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-            let reader = lzma_rust2::XzReader::new_mem_limit(bytes, true, MEMORY);
-            limited(reader)
-        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => limited(&mut lzma_rust2::XzReader::new_mem_limit(
+            bytes, true, MEMORY,
+        )),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             let reader = ruzstd::decoding::StreamingDecoder::new(bytes);
-            reader.map_err(io::Error::other).and_then(limited)
+            let reader = reader.map_err(io::Error::other);
+            reader.and_then(|mut reader| limited(&mut reader))
         }
-        [0x1f, 0x8b, ..] => limited(flate2::read::MultiGzDecoder::new(bytes)),
+        [0x1f, 0x8b, ..] => limited(&mut flate2::read::MultiGzDecoder::new(bytes)),
         _ => return None,
     };
     Some(read.map(Into::into))
 }
 
-fn limited(reader: impl Read) -> io::Result<Vec<u8>> {
+fn limited(reader: &mut dyn Read, memory: &Budget) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
-    reader.take(LARGEST + 1).read_to_end(&mut out)?;
-    if out.len() as u64 > LARGEST {
-        let text = format!("unpacked, it has more than {LARGEST} bytes");
-        return Err(io::Error::other(text));
+    loop {
+        let count = reader.take(PIECE).read_to_end(&mut out)? as u64;
+        if count == 0 {
+            return Ok(out);
+        }
+        if out.len() as u64 > LARGEST || !memory.take(count) {
+            let size = out.len();
+            return Err(io::Error::other(format!(
+                "unpacked, it has {size} bytes or more, which is out of proportion"
+            )));
+        }
     }
-    Ok(out)
 }
 
 /// Opens a program, which may be compressed.
@@ -42,8 +59,12 @@ fn limited(reader: impl Read) -> io::Result<Vec<u8>> {
 /// # Errors
 ///
 /// If it cannot be read, or is not a program.
-pub fn open(path: &Path) -> Result<Elf, ElfError> {
-    let packed = mapped::map(path).ok().and_then(|bytes| unpacked(&bytes));
+pub fn open(path: &Path, memory: &Budget) -> Result<Elf, ElfError> {
+    let packed = mapped::map(path).ok();
+    let packed = packed.and_then(|bytes| {
+        memory.grant(MAX_RATIO * bytes.len() as u64);
+        unpacked(&bytes, memory)
+    });
     let Some(bytes) = packed else {
         return Elf::open(path);
     };
@@ -65,11 +86,16 @@ mod tests {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(b"a module").unwrap();
         let packed = encoder.finish().unwrap();
+        let memory = Budget::new(LEAST);
+        let unpacked = |bytes: &[u8]| unpacked(bytes, &memory);
         assert_eq!(&*unpacked(&packed).unwrap().unwrap(), b"a module");
         assert!(unpacked(&packed[..packed.len() - 9]).unwrap().is_err());
         assert!(unpacked(b"\x7fELF").is_none());
         assert!(unpacked(b"\xfd7zXZ\0damaged").unwrap().is_err());
         assert!(unpacked(b"\x28\xb5\x2f\xfddamaged").unwrap().is_err());
-        assert!(limited(io::repeat(0)).is_err());
+        assert!(limited(&mut io::repeat(0), &memory).is_err());
+        // Nothing is left for other files.
+        assert!(unpacked(&packed).unwrap().is_ok());
+        assert!(limited(&mut io::repeat(0).take(2 << 20), &memory).is_err());
     }
 }

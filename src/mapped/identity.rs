@@ -14,6 +14,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Returns the numbers that identify the file.
+    pub const fn key(&self) -> (u64, u64) {
+        (self.volume, self.number)
+    }
+
     /// Returns whether both are the same file.
     pub const fn is_file(&self, other: &Self) -> bool {
         self.volume == other.volume && self.number == other.number

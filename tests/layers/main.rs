@@ -157,6 +157,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "import",
         &[
             "arch",
+            "budget",
             "capture",
             "decode",
             "element",

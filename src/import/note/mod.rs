@@ -198,6 +198,13 @@ pub enum ImageNote {
         /// The one that was mapped.
         wanted: Wanted,
     },
+    /// A compressed file that was found cannot be unpacked, and is not used.
+    Packed {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
     /// No mapping is of a program that the user named.
     Unused {
         /// The program.
@@ -223,6 +230,11 @@ impl fmt::Display for ImageNote {
             Self::OtherFile { path, wanted } => write!(
                 f,
                 "{}: is not the file that was mapped as {wanted}: it is not used",
+                path.display()
+            ),
+            Self::Packed { path, reason } => write!(
+                f,
+                "{}: cannot be unpacked: {reason}: it is not used",
                 path.display()
             ),
             Self::Unused { path } => write!(

@@ -432,7 +432,7 @@ impl fmt::Display for PerfNote {
             ),
             Self::ManyModules { limit } => write!(
                 f,
-                "the files of modules have more than {limit} bytes: further ones are not used"
+                "the files of modules have more than {limit} bytes, or are out of proportion unpacked: further ones are not used"
             ),
         }
     }

@@ -29,6 +29,12 @@ impl Bytes {
         Some((file, range))
     }
 
+    /// The number of bytes of all files.
+    pub fn len(&self) -> usize {
+        let last = self.files.last();
+        last.map_or(0, |(begin, last)| begin.saturating_add(last.len()))
+    }
+
     /// Bytes of one file.
     pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
         let (file, range) = self.file(&range)?;

@@ -207,6 +207,9 @@ pub struct PerfFile {
     features: BTreeMap<u32, Range<usize>>,
 }
 
+/// The largest record in compressed records: its size has 16 bits.
+const LARGEST_COMPRESSED: usize = 0xFFFF;
+
 /// Whether bytes are the start of a `perf.data` file.
 pub fn is_perf_data(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP")
@@ -407,6 +410,14 @@ impl PerfFile {
         while let Some((kind, misc, size)) = header(&bytes[used..], self.big) {
             if size < 8 {
                 let text = format!("compressed record of type {kind} with {size} bytes");
+                return Err(fault(at, text));
+            }
+            // Only records of simpleperf's own are larger, which it does not compress: all bytes up to the
+            // end of the record would be kept.
+            if size > LARGEST_COMPRESSED {
+                let text = format!(
+                    "compressed record of type {kind} with {size} bytes: expected at most {LARGEST_COMPRESSED}"
+                );
                 return Err(fault(at, text));
             }
             // Trace lies beside the compressed records: here its place in the file is not known.

@@ -17,6 +17,10 @@ use std::rc::Rc;
 const MAX_MAPPINGS: usize = 1 << 16;
 /// The most mappings and generated functions of all cores together.
 const MAX_IN_ALL: usize = 1 << 22;
+/// Those of any recording, and a further one for so many bytes of the recording and of its jitdumps: each
+/// thread describes all of its process.
+const LEAST_IN_ALL: usize = 1 << 16;
+const BYTES_EACH: usize = 16;
 /// The most mappings of the kernel whose file is looked for.
 const MAX_KERNELS: usize = 8;
 
@@ -84,13 +88,21 @@ pub struct MemoryBuilder<'a> {
     made: HashMap<Wanted, Option<Rc<JitCode>>>,
     /// The images with more mappings than are used.
     cut: HashSet<usize>,
-    /// How many of [`MAX_IN_ALL`] are left.
+    /// How many mappings and generated functions are left.
     left: usize,
+    /// How many there were.
+    most: usize,
 }
 
 impl<'a> MemoryBuilder<'a> {
-    /// For a recording; `kcore` is the memory of its kernel.
-    pub fn new(recording: &'a Recording, images: Images<'a>, kcore: Option<Elf>) -> Self {
+    /// For a recording of so many bytes; `kcore` is the memory of its kernel.
+    pub fn new(
+        recording: &'a Recording,
+        size: usize,
+        images: Images<'a>,
+        kcore: Option<Elf>,
+    ) -> Self {
+        let most = (LEAST_IN_ALL + size / BYTES_EACH).min(MAX_IN_ALL);
         Self {
             recording,
             images,
@@ -99,7 +111,8 @@ impl<'a> MemoryBuilder<'a> {
             kcore,
             made: HashMap::new(),
             cut: HashSet::new(),
-            left: MAX_IN_ALL,
+            left: most,
+            most,
         }
     }
 
@@ -136,7 +149,7 @@ impl<'a> MemoryBuilder<'a> {
         let processes = &self.recording.processes;
         let (mappings, is_cut) = processes.mappings(image, most);
         if is_cut && most < MAX_MAPPINGS {
-            let limit = MAX_IN_ALL;
+            let limit = self.most;
             out.notes.push(PerfNote::ManyMappings { limit }.into());
         } else if is_cut && self.cut.insert(image) {
             let pid = processes.images[image].pid;
@@ -214,7 +227,7 @@ impl<'a> MemoryBuilder<'a> {
         if code.len() > self.left && self.left > 0 {
             let note = PerfNote::ManyFunctions {
                 file: file.clone(),
-                limit: MAX_IN_ALL,
+                limit: self.most,
             };
             out.notes.push(note.into());
         }
@@ -245,6 +258,9 @@ impl<'a> MemoryBuilder<'a> {
             out.notes.push(PerfNote::Jitdump { path, fault }.into());
         }
         let (code, _) = read.ok()?;
+        let more = (bytes.len() / BYTES_EACH).min(MAX_IN_ALL - self.most);
+        self.most += more;
+        self.left += more;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = out.add("images", &name, bytes, path.clone());
         Some(JitCode { file, code })
@@ -343,7 +359,8 @@ impl<'a> MemoryBuilder<'a> {
             kernel: kernel.as_ref(),
             kallsyms: kallsyms.as_deref(),
         };
-        let (linked, straight) = modules::linked(&files, &known, is_whole, out);
+        let memory = self.images.memory();
+        let (linked, straight) = modules::linked(&files, &known, is_whole, memory, out);
         found.extend(linked);
         self.straight = straight;
         found
@@ -400,7 +417,7 @@ mod tests {
             ..Options::default()
         };
         let images = Images::new(&options).unwrap();
-        let mut builder = MemoryBuilder::new(&recording, images, None);
+        let mut builder = MemoryBuilder::new(&recording, 1 << 30, images, None);
         let mut out = Imported::default();
         for _ in 0..cores {
             builder.memory(&[0], &mut out);

@@ -1,6 +1,7 @@
 //! The modules of the recorded kernel: their files, linked where they were loaded.
 
 use super::processes::Mapping;
+use crate::budget::Budget;
 use crate::import::Imported;
 use crate::import::images::kernel_module;
 use crate::import::note::PerfNote;
@@ -41,6 +42,7 @@ pub fn linked(
     files: &[(&Mapping, Elf)],
     known: &Known<'_>,
     is_known: bool,
+    memory: &Budget,
     out: &mut Imported,
 ) -> (Vec<Kernel>, Option<String>) {
     if files.is_empty() {
@@ -52,7 +54,8 @@ pub fn linked(
     let mut symbols = Symbols::of(known.kernel, &kallsyms);
     let (mut placed, mut left) = (Vec::new(), MOST);
     for (mapping, elf) in files {
-        let Some(rest) = left.checked_sub(elf.bytes().len()) else {
+        let rest = left.checked_sub(elf.bytes().len());
+        let Some(rest) = rest.filter(|_| memory.take(elf.bytes().len() as u64)) else {
             out.notes.push(PerfNote::ManyModules { limit: MOST }.into());
             break;
         };
@@ -79,7 +82,7 @@ pub fn linked(
     }
     let (mut kernels, mut straight, mut traced) = (Vec::new(), Vec::new(), false);
     for (mapping, elf, module, placement) in &placed {
-        let linked = module.link(placement, &|name| symbols.address(name));
+        let linked = module.link_within(placement, &|name| symbols.address(name), memory);
         traced |= linked.traced;
         let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
         // No file has this path, so readers take it from the snapshot.

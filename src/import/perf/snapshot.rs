@@ -87,7 +87,7 @@ impl<'a> Snapshots<'a> {
             bytes,
             recording,
             options,
-            memories: MemoryBuilder::new(recording, Images::new(options)?, kcore),
+            memories: MemoryBuilder::new(recording, bytes.len(), Images::new(options)?, kcore),
             units,
             out,
             names: Names::default(),

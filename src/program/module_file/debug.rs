@@ -2,15 +2,12 @@
 
 use super::headers::Headers;
 use super::{Linker, flags, range};
+use crate::budget::Budget;
 use object::elf::SHF_ALLOC;
 use object::{Object, ObjectSection};
 
-/// The most bytes of all debug information that was compressed.
-const LARGEST: u64 = 1 << 30;
-
 /// Applies the relocations of debug information, and decompresses it.
-pub fn link(linker: &Linker<'_, '_>, headers: &Headers, out: &mut Vec<u8>) {
-    let mut left = LARGEST;
+pub fn link(linker: &Linker<'_, '_>, headers: &Headers, memory: &Budget, out: &mut Vec<u8>) {
     for section in linker.module.file.sections() {
         let name = section.name().unwrap_or_default();
         let is_loaded = flags(&section) & SHF_ALLOC.0 != 0;
@@ -26,11 +23,10 @@ pub fn link(linker: &Linker<'_, '_>, headers: &Headers, out: &mut Vec<u8>) {
             }
             continue;
         }
-        let Some(rest) = left.checked_sub(compressed.uncompressed_size) else {
+        if !memory.take(compressed.uncompressed_size) {
             continue;
-        };
+        }
         if let Ok(contents) = compressed.decompress() {
-            left = rest;
             let mut contents = contents.into_owned();
             relocate(linker, &section, name, &mut contents);
             headers.replace(&section, &contents, out);
@@ -48,6 +44,9 @@ fn relocate(
 ) {
     let none = u8::from(matches!(name, ".debug_ranges" | ".debug_loc"));
     for (offset, relocation) in section.relocations() {
+        if !linker.work.take(1) {
+            break;
+        }
         let Some(field) = usize::try_from(offset)
             .ok()
             .and_then(|at| bytes.get_mut(at..))

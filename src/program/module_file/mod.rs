@@ -18,6 +18,7 @@ pub use placement::{Kallsyms, Placement};
 
 use super::elf::is_elf;
 use crate::arch::branch::{self, Kind};
+use crate::budget::Budget;
 use crate::quantity::{Address, Isa};
 use code::{Code, Word};
 use headers::Headers;
@@ -31,6 +32,15 @@ use std::ops::Range;
 
 /// The largest file that is linked.
 const LARGEST: usize = 1 << 30;
+
+/// Debug information expands to this many times the size of the module, or to this many bytes.
+const MAX_RATIO: u64 = 16;
+const LEAST_MEMORY: u64 = 64 << 20;
+/// Steps that any module may take; a larger one has a step for each of its bytes. A relocation is a step and
+/// takes 8 bytes in the file at least.
+const LEAST_WORK: u64 = 1 << 16;
+const BYTES_PER_STEP: usize = 16;
+const SYMBOLS_PER_STEP: usize = 64;
 
 /// A part of a module's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,12 +114,26 @@ impl<'b> ModuleFile<'b> {
     /// Links the module with its sections at these addresses. `symbol` returns the address of a symbol
     /// of the kernel or of another module.
     pub fn link(&self, placement: &Placement, symbol: &dyn Fn(&str) -> Option<u64>) -> Linked {
+        let memory = Budget::of(self.bytes.len(), MAX_RATIO, LEAST_MEMORY);
+        self.link_within(placement, symbol, &memory)
+    }
+
+    /// The same, with this much memory for debug information that is compressed in the file: it stays so
+    /// where that is not enough.
+    pub fn link_within(
+        &self,
+        placement: &Placement,
+        symbol: &dyn Fn(&str) -> Option<u64>,
+        memory: &Budget,
+    ) -> Linked {
         let mut out = self.bytes.to_vec();
         let headers = Headers::read(self.bytes, self.file.is_64());
+        let symbols = self.file.symbols().count() / SYMBOLS_PER_STEP;
         let linker = Linker {
             module: self,
             placement,
             symbol,
+            work: Budget::of(self.bytes.len(), 1, LEAST_WORK),
         };
         let (mut code, mut straight) = (Vec::new(), Vec::new());
         let patched = patched::Patched::of(&linker);
@@ -118,12 +142,17 @@ impl<'b> ModuleFile<'b> {
             else {
                 continue;
             };
+            linker.work.take((range.len() / BYTES_PER_STEP) as u64);
             if !executable {
                 linker.data(&section, base, &mut out[range]);
                 continue;
             }
             if placement::is_written_by_kernel(name) {
                 continue;
+            }
+            if !linker.work.take(symbols as u64) {
+                linker.work.take(linker.work.left());
+                break;
             }
             let mut words = Code::new(self, &section, base, &self.bytes[range.clone()]);
             linker.code(&section, &mut words, &mut out[range.clone()]);
@@ -132,7 +161,16 @@ impl<'b> ModuleFile<'b> {
         }
         code.sort_by_key(|part: &Part| part.address);
         straight.sort_by_key(|range: &Range<u64>| range.start);
-        debug::link(&linker, &headers, &mut out);
+        debug::link(&linker, &headers, memory, &mut out);
+        if linker.work.left() == 0 {
+            // What was not relocated is not known.
+            return Linked {
+                file: self.bytes.to_vec(),
+                code: Vec::new(),
+                straight: Vec::new(),
+                traced: false,
+            };
+        }
         headers.place(self, placement, &mut out);
         Linked {
             file: out,
@@ -164,6 +202,8 @@ struct Linker<'m, 'b> {
     module: &'m ModuleFile<'b>,
     placement: &'m Placement,
     symbol: &'m dyn Fn(&str) -> Option<u64>,
+    /// Sections may share their relocations and their bytes.
+    work: Budget,
 }
 
 impl Linker<'_, '_> {
@@ -221,6 +261,9 @@ impl Linker<'_, '_> {
     /// Applies the relocations of data; what cannot be resolved is zero.
     fn data(&self, section: &object::Section<'_, '_>, base: u64, bytes: &mut [u8]) {
         for (offset, relocation) in section.relocations() {
+            if !self.work.take(1) {
+                break;
+            }
             let place = base.wrapping_add(offset);
             let field = usize::try_from(offset)
                 .ok()
@@ -237,6 +280,9 @@ impl Linker<'_, '_> {
     /// Applies the relocations of code.
     fn code(&self, section: &object::Section<'_, '_>, code: &mut Code<'_>, bytes: &mut [u8]) {
         for (offset, relocation) in section.relocations() {
+            if !self.work.take(1) {
+                break;
+            }
             let Some(field) = usize::try_from(offset)
                 .ok()
                 .and_then(|at| bytes.get_mut(at..))
@@ -262,7 +308,8 @@ impl Linker<'_, '_> {
             return BTreeMap::new();
         };
         let data = section.data().unwrap_or(&[]);
-        let found = section.relocations().filter_map(|(offset, relocation)| {
+        let relocations = section.relocations().take_while(|_| self.work.take(1));
+        let found = relocations.filter_map(|(offset, relocation)| {
             let addend = match relocation.has_implicit_addend() {
                 true => {
                     let at = usize::try_from(offset).ok()?;
