@@ -8,6 +8,11 @@ use crate::mapped::Mapped;
 use crate::snapshot::model::Dump;
 use crate::text;
 
+/// The most separate parts of a file of records, and a further one for so many of its bytes: each becomes a
+/// file.
+const LEAST_RUNS: usize = 1 << 12;
+const BYTES_EACH: usize = 128;
+
 /// The dumps of the files that the user names.
 ///
 /// # Errors
@@ -33,6 +38,13 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
             }
             (Some(format), moved) => {
                 let read = Records::read(&bytes, format).map_err(fault)?;
+                let most = LEAST_RUNS + bytes.len() / BYTES_EACH;
+                if read.runs.len() > most {
+                    return Err(fault(format!(
+                        "has {} separate parts of memory: expected at most {most} in a file of this size",
+                        read.runs.len()
+                    )));
+                }
                 let form = match format {
                     Format::IntelHex => MemoryForm::IntelHex,
                     Format::SRecords => MemoryForm::SRecords,

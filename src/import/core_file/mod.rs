@@ -17,6 +17,7 @@ use super::note::{CoreFileNote, Note};
 use super::paths::{Names, plain};
 use super::wanted::Wanted;
 use super::{BuildId, ImportError, Imported, NamedProgram, Options, imported, programs};
+use crate::budget::Budget;
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
 use crate::snapshot::libraries::LIBRARIES;
@@ -40,6 +41,11 @@ const PN_XNUM: u16 = 0xFFFF;
 
 /// The most descriptions of memory of all threads together: each thread describes all parts.
 const MAX_DUMPS: usize = 1 << 23;
+/// Those of any core file, and a further one for so many of its bytes.
+const LEAST_DUMPS: usize = 1 << 16;
+const BYTES_EACH: usize = 64;
+/// Parts of memory may be so many times as large as the file: they seldom share bytes in it.
+const MAX_SHARED: u64 = 2;
 
 /// The size in bytes of the largest page of memory.
 const LARGEST_PAGE: u64 = 64 << 10;
@@ -290,9 +296,11 @@ fn placed(
     Ok(placed)
 }
 
-/// Drops the last threads if all together would have more than [`MAX_DUMPS`] descriptions of memory.
-fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<Note>) {
-    let most = (MAX_DUMPS / dumps.max(1)).max(1);
+/// Drops the last threads if all together would have more descriptions of memory than fit a core file of
+/// this size.
+fn limit(threads: &mut Vec<Thread>, dumps: usize, size: usize, notes: &mut Vec<Note>) {
+    let in_all = (LEAST_DUMPS + size / BYTES_EACH).min(MAX_DUMPS);
+    let most = (in_all / dumps.max(1)).max(1);
     if threads.len() > most {
         let note = CoreFileNote::ManyThreads {
             threads: threads.len(),
@@ -311,7 +319,12 @@ impl CoreFile<'_> {
         let mut names = Names::default();
         let name = plain(self.notes.name.as_deref().unwrap_or("thread"));
         let mut threads = std::mem::take(&mut self.notes.threads);
-        limit(&mut threads, dumps.len(), &mut self.out.notes);
+        limit(
+            &mut threads,
+            dumps.len(),
+            self.bytes.len(),
+            &mut self.out.notes,
+        );
         let devices: Vec<Device> = threads
             .into_iter()
             .enumerate()
@@ -370,6 +383,9 @@ impl CoreFile<'_> {
         let mut dumps = Vec::new();
         let mut claims = Claims::default();
         let mut cut = 0;
+        // Each part becomes a file.
+        let written = Budget::of(self.bytes.len(), MAX_SHARED, 0);
+        let mut shared = 0;
         let loads: Vec<Header> = self.layout.of_kind(PT_LOAD).copied().collect();
         for load in loads.iter().filter(|load| load.in_file > 0) {
             let begin = usize::try_from(load.offset)
@@ -391,6 +407,10 @@ impl CoreFile<'_> {
                 if range.is_empty() {
                     continue;
                 }
+                if !written.take(range.end - range.start) {
+                    shared += 1;
+                    continue;
+                }
                 let skipped = (range.start - address) as usize;
                 let length = (range.end - range.start) as usize;
                 let in_file = begin + skipped..begin + skipped + length;
@@ -410,6 +430,10 @@ impl CoreFile<'_> {
         }
         if cut > 0 {
             let note = CoreFileNote::CutMemory { parts: cut };
+            self.out.notes.push(note.into());
+        }
+        if shared > 0 {
+            let note = CoreFileNote::SharedMemory { parts: shared };
             self.out.notes.push(note.into());
         }
         // Writable memory may differ from the mapped file.
@@ -584,12 +608,15 @@ mod tests {
     fn threads_have_no_more_memory_in_all_than_the_limit() {
         let threads = |count, dumps| {
             let (mut threads, mut notes) = (vec![Thread::default(); count], Vec::new());
-            limit(&mut threads, dumps, &mut notes);
+            limit(&mut threads, dumps, 1 << 30, &mut notes);
             (threads.len(), notes.len())
         };
         assert_eq!(threads(1000, 4000), (1000, 0));
         assert_eq!(threads(1000, 0), (1000, 0));
         assert_eq!(threads(1000, MAX_DUMPS / 10), (10, 1));
         assert_eq!(threads(3, 2 * MAX_DUMPS), (1, 1));
+        let (mut small, mut notes) = (vec![Thread::default(); 2000], Vec::new());
+        limit(&mut small, 2000, 1 << 20, &mut notes);
+        assert_eq!(small.len(), (LEAST_DUMPS + (1 << 14)) / 2000);
     }
 }

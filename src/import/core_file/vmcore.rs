@@ -4,8 +4,9 @@
 //! VMCOREINFO is in a note of the file, or in the note that the kernel keeps in memory.
 
 use super::notes::Notes;
-use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
+use super::{Header, Layout, MAX_SHARED, PT_LOAD, kernel_names, limit, part};
 use crate::arch::pointer_auth;
+use crate::budget::Budget;
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::linux::Memory as _;
@@ -69,11 +70,17 @@ fn dumps(
     wanted: impl Fn(&Header) -> Option<u64>,
 ) -> Vec<Dump> {
     let mut dumps = Vec::new();
+    let written = Budget::of(bytes.len(), MAX_SHARED, 0);
+    let mut shared = 0;
     for (index, load) in layout.of_kind(PT_LOAD).enumerate() {
         let length = held(bytes, load).len();
         let Some(address) = wanted(load).filter(|_| length > 0) else {
             continue;
         };
+        if !written.take(length as u64) {
+            shared += 1;
+            continue;
+        }
         let file = format!("memory/{index}_{address:x}.bin");
         let begin = load.offset as usize;
         out.files
@@ -86,6 +93,10 @@ fn dumps(
             space: Some(space.to_owned()),
             ..Dump::default()
         });
+    }
+    if shared > 0 {
+        let note = CoreFileNote::SharedMemory { parts: shared };
+        out.notes.push(note.into());
     }
     dumps
 }
@@ -153,7 +164,7 @@ pub fn imported(
         _ => Some(load.address),
     });
     let mut threads = notes.threads;
-    limit(&mut threads, mapped.len(), &mut out.notes);
+    limit(&mut threads, mapped.len(), bytes.len(), &mut out.notes);
     let mut sections = Vec::new();
     match &tables {
         Ok(tables) => {

@@ -62,6 +62,11 @@ pub enum CoreFileNote {
         /// Their number.
         parts: usize,
     },
+    /// Parts of the memory are left out: others have the same bytes in the file.
+    SharedMemory {
+        /// Their number.
+        parts: usize,
+    },
     /// The release of the Linux kernel.
     Release {
         /// The core file.
@@ -172,6 +177,12 @@ impl fmt::Display for CoreFileNote {
             Self::CutMemory { parts } => write!(
                 f,
                 "{} of the memory cut off: the core file is not whole",
+                text::count(*parts as u64, "part")
+            ),
+            Self::SharedMemory { parts } => write!(
+                f,
+                "{} of the memory left out: they have the bytes of others in the core file, which is \
+                 out of proportion",
                 text::count(*parts as u64, "part")
             ),
             Self::Release { path, release } => {
