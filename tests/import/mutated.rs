@@ -8,11 +8,14 @@ use armsnap::import::{
     ImportError, Imported, NamedProgram, Options, core_file, import_raw, perf, zephyr,
 };
 use armsnap::mapped::Mapped;
+use armsnap::program::module_file::{ModuleFile, Placement};
+use armsnap::program::symbols::Symbols;
 use armsnap::snapshot::OpenOptions;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A change of an input, at a place that is counted modulo its length.
 #[derive(Clone, Debug)]
@@ -84,24 +87,61 @@ fn damaged(whole: &[u8], cases: u32, read: impl Fn(Mapped) -> Result<Imported, I
     let input = Path::new("input");
     let undamaged = read(whole.to_vec().into()).expect("the input is read without damage");
     undamaged.open(input, &OpenOptions::default()).unwrap();
+    damaged_by(whole, cases, |bytes| {
+        if let Ok(imported) = read(bytes) {
+            let opened = imported.open(input, &OpenOptions::default());
+            opened.expect("what is imported can be opened");
+        }
+    });
+}
+
+/// Reads `cases` damaged copies of bytes, within a time and in memory in proportion.
+fn damaged_by(whole: &[u8], cases: u32, read: impl Fn(Mapped)) {
     let config = Config {
         cases,
         failure_persistence: None,
         ..Config::default()
     };
     let mut runner = TestRunner::new(config);
+    let before = peak_memory();
+    let slowest = std::cell::Cell::new(Duration::ZERO);
     let test = |all: Vec<Damage>| {
+        let start = Instant::now();
         let mut bytes = whole.to_vec();
         for one in &all {
             one.apply(&mut bytes);
         }
-        if let Ok(imported) = read(bytes.into()) {
-            let opened = imported.open(input, &OpenOptions::default());
-            opened.expect("what is imported can be opened");
-        }
+        read(bytes.into());
+        slowest.set(slowest.get().max(start.elapsed()));
+        assert!(slowest.get() < PATIENCE, "{:?}: {all:?}", slowest.get());
         Ok(())
     };
     runner.run(&damage(), test).unwrap();
+    let memory = peak_memory().saturating_sub(before);
+    let most = MEMORY + MEMORY_PER_BYTE * whole.len() as u64;
+    assert!(
+        memory < most,
+        "{memory} bytes of memory: expected less than {most}"
+    );
+    eprintln!(
+        "{cases} of {} bytes: {memory} bytes of memory, {:?}",
+        whole.len(),
+        slowest.get()
+    );
+}
+
+/// Much longer than reading any of these small inputs takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most memory for an input, and further bytes for each of its bytes.
+const MEMORY: u64 = 256 << 20;
+const MEMORY_PER_BYTE: u64 = 64;
+
+/// The peak of this process's memory in bytes; 0 where the system does not say.
+fn peak_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let size = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    size.unwrap_or(0_u64) << 10
 }
 
 fn options() -> Options {
@@ -113,11 +153,15 @@ fn options() -> Options {
 
 #[test]
 fn damaged_perf_data_is_read_or_refused() {
+    damaged_perf_data(400);
+}
+
+fn damaged_perf_data(cases: u32) {
     let (file, piped) = every_record();
     let options = options();
     let read = |bytes| perf::import_bytes(Path::new("perf.data"), bytes, &options);
-    damaged(&file, 400, read);
-    damaged(&piped, 400, read);
+    damaged(&file, cases, read);
+    damaged(&piped, cases, read);
     let Some(captures) = crate::capture("perf") else {
         return;
     };
@@ -128,15 +172,54 @@ fn damaged_perf_data_is_read_or_refused() {
 
 #[test]
 fn damaged_core_files_are_read_or_refused() {
+    damaged_core_files(600);
+}
+
+fn damaged_core_files(cases: u32) {
     let scratch = tempfile::tempdir().unwrap();
     let whole = fs::read(core_file(scratch.path())).unwrap();
     let options = options();
     let read = |bytes| core_file::import_bytes(Path::new("core"), bytes, &options);
-    damaged(&whole, 600, read);
+    damaged(&whole, cases, read);
 }
 
 #[test]
 fn damaged_dumps_of_zephyr_are_read_or_refused() {
+    damaged_dumps_of_zephyr(1000);
+}
+
+/// Takes about an hour with 20,000 cases of each kind without optimisation: `cargo test --release --test import
+/// many_damaged -- --ignored`.
+#[test]
+#[ignore = "takes minutes"]
+fn many_damaged_inputs_are_read_or_refused() {
+    damaged_dumps_of_zephyr(20_000);
+    damaged_core_files(20_000);
+    damaged_modules(20_000);
+    damaged_perf_data(10_000);
+}
+
+#[test]
+fn damaged_modules_are_read_or_refused() {
+    damaged_modules(300);
+}
+
+/// Modules as a recording of perf finds them: linked where they were loaded.
+fn damaged_modules(cases: u32) {
+    let Some(whole) = crate::modules::built() else {
+        return;
+    };
+    damaged_by(&whole, cases, |bytes| {
+        if let Some(module) = ModuleFile::read(&bytes) {
+            let placement = Placement::of_code(&module, 0xFFFF_8000_0000_0000);
+            let linked = module.link(&placement, &|_| Some(0xFFFF_8000_1000_0000));
+            // Its names, as of a program that is shown.
+            let _ = Symbols::default().add(&linked.file);
+        }
+    });
+}
+
+fn damaged_dumps_of_zephyr(cases: u32) {
     let mut whole = b"ZE\x02\x00\x03\x00\x05\x00\x19\x00\x00\x00A\x02\x00\x44\x00".to_vec();
     whole.extend(1..=68);
     for (start, count) in [(0x2000_0000_u32, 64_u32), (0x2000_1000, 32)] {
@@ -147,7 +230,7 @@ fn damaged_dumps_of_zephyr_are_read_or_refused() {
     }
     let options = Options::default();
     let read = |bytes| zephyr::import_bytes(Path::new("dump"), bytes, &options);
-    damaged(&whole, 1000, read);
+    damaged(&whole, cases, read);
 }
 
 #[test]
