@@ -3,6 +3,7 @@
 use super::{Analysed, ExportError, clean, hidden};
 use crate::profile::{Coverage, ExecutedCode, FileCoverage, coverage};
 use crate::program::symbols::Symbols;
+use crate::text::is_plain;
 use std::io::Write;
 
 /// Writes the executed lines, functions and branches of all programs.
@@ -100,6 +101,17 @@ fn write_file(path: &str, file: &FileCoverage, out: &mut impl Write) -> Result<(
 
 /// The name that the linker knows; the reader shows that of the source (`genhtml --demangle-cpp`).
 fn function_name(linked: &str) -> String {
-    let clean = |c: char| if c == ',' || c.is_control() { '_' } else { c };
+    let clean = |c: char| if c == ',' || !is_plain(c) { '_' } else { c };
     linked.chars().map(clean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_change_the_direction_of_text() {
+        assert_eq!(function_name("a\u{202E}b,c\n\u{200B}ü"), "a_b_c__ü");
+        assert_eq!(clean("a\u{202E}b\u{2066}\t.c"), "a?b??.c");
+    }
 }

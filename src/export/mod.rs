@@ -23,6 +23,7 @@ pub mod tables;
 
 use crate::decode::Programs;
 use crate::profile::{Profile, Track};
+use crate::text::is_plain;
 use std::io;
 
 /// What was analysed.
@@ -64,6 +65,6 @@ fn hidden(track: &Track, profile: &Profile) -> Option<String> {
 
 /// Replaces control characters: line ends separate records.
 fn clean(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { '?' } else { c };
+    let clean = |c: char| if is_plain(c) { c } else { '?' };
     text.chars().map(clean).collect()
 }

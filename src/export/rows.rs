@@ -161,9 +161,43 @@ fn csv(out: &mut String, value: Value<'_>) {
         Value::Signed(number) => write!(out, "{number}"),
         Value::Address(address) => write!(out, "{address:#x}"),
         Value::Flag(flag) => write!(out, "{flag}"),
-        Value::Text(text) if text.contains(['"', ',', '\n', '\r']) => {
-            write!(out, "\"{}\"", text.replace('"', "\"\""))
+        Value::Text(text) => {
+            // A spreadsheet takes such a cell for a formula, which may run a command; names come from
+            // strangers. It takes one that starts with an apostrophe for text.
+            let apostrophe = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+                true => "'",
+                false => "",
+            };
+            match text.contains(['"', ',', '\n', '\r']) {
+                true => write!(out, "\"{apostrophe}{}\"", text.replace('"', "\"\"")),
+                false => write!(out, "{apostrophe}{text}"),
+            }
         }
-        Value::Text(text) => write!(out, "{text}"),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_of_csv_are_no_formulas() {
+        for (text, cell) in [
+            ("main", "main"),
+            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            ("+1", "'+1"),
+            ("-[Shop open]", "'-[Shop open]"),
+            ("@x,\"y\"", "\"'@x,\"\"y\"\"\""),
+            ("\tx", "'\tx"),
+            ("a=b", "a=b"),
+            ("", ""),
+        ] {
+            let mut out = String::new();
+            csv(&mut out, Value::Text(text));
+            assert_eq!(out, cell);
+        }
+        let mut out = String::new();
+        csv(&mut out, Value::Signed(-5));
+        assert_eq!(out, "-5");
+    }
 }

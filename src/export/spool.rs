@@ -1,6 +1,7 @@
 //! What a listener writes while the trace is decoded: a temporary file for each track, so that
 //! memory does not grow with the trace and tracks do not wait for each other.
 
+use crate::leftovers::in_temporary;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 
@@ -15,7 +16,9 @@ impl Spool {
     pub fn new() -> Self {
         let file = tempfile::tempfile();
         Self {
-            file: file.map(|file| BufWriter::with_capacity(1 << 16, file)),
+            file: file
+                .map(|file| BufWriter::with_capacity(1 << 16, file))
+                .map_err(|error| in_temporary(&error)),
         }
     }
 
@@ -24,7 +27,7 @@ impl Spool {
         if let Ok(file) = &mut self.file
             && let Err(error) = file.write_all(bytes)
         {
-            self.file = Err(error);
+            self.file = Err(in_temporary(&error));
         }
     }
 
@@ -47,7 +50,7 @@ impl Spool {
         let mut file = self
             .file?
             .into_inner()
-            .map_err(|error| error.into_error())?;
+            .map_err(|error| in_temporary(&error.into_error()))?;
         file.rewind()?;
         Ok(file)
     }
