@@ -21,6 +21,25 @@ const CTRL_C: u8 = 0x03;
 /// How often a client whose bytes are not read is checked for a disconnect.
 const CHECK: Duration = Duration::from_millis(100);
 
+/// The most bytes that tell a request of HTTP: a method and a space.
+const HTTP_METHOD: usize = 8;
+
+/// Whether a client is a browser, which any web page can make send requests to a port of this system.
+fn is_http(first: &[u8]) -> bool {
+    let methods: [&[u8]; 9] = [
+        b"GET ",
+        b"POST ",
+        b"PUT ",
+        b"HEAD ",
+        b"OPTIONS ",
+        b"DELETE ",
+        b"PATCH ",
+        b"TRACE ",
+        b"CONNECT ",
+    ];
+    methods.iter().any(|method| first.starts_with(method))
+}
+
 /// The bytes received from a client. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Inbox {
@@ -98,16 +117,20 @@ impl Inbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next byte; `None` if the client disconnected.
+    /// Waits for the next bytes; `None` if the client disconnected. Only the first one of them may start a
+    /// packet or interrupt: of later ones, what the client does meanwhile is to be seen.
     ///
     /// # Errors
     ///
     /// If reading failed.
-    pub fn next(&self) -> io::Result<Option<u8>> {
+    pub fn next(&self) -> io::Result<Option<Vec<u8>>> {
         let mut state = self.lock();
         loop {
-            if let Some(byte) = state.bytes.pop_front() {
-                return Ok(Some(byte));
+            if !state.bytes.is_empty() {
+                let starts = |byte: &u8| matches!(*byte, CTRL_C | b'$');
+                let next = state.bytes.iter().skip(1).position(starts);
+                let count = next.map_or(state.bytes.len(), |next| next + 1);
+                return Ok(Some(state.bytes.drain(..count).collect()));
             }
             if state.ended {
                 return state.error.take().map_or(Ok(None), Err);
@@ -143,6 +166,7 @@ impl Inbox {
 
     fn read(&self, mut reader: impl Read + Peer) {
         let mut piece = vec![0; 0x4000];
+        let mut first: Vec<u8> = Vec::new();
         loop {
             let state = self.lock();
             if state.is_unwanted() {
@@ -165,7 +189,15 @@ impl Inbox {
             let mut state = self.lock();
             match count {
                 Ok(0) => state.ended = true,
-                Ok(count) => state.bytes.extend(&piece[..count]),
+                Ok(count) => {
+                    let more = HTTP_METHOD.saturating_sub(first.len()).min(count);
+                    first.extend(&piece[..more]);
+                    match is_http(&first) {
+                        // Its body must not be taken for packets.
+                        true => state.ended = true,
+                        false => state.bytes.extend(&piece[..count]),
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     state.ended = true;

@@ -71,11 +71,12 @@ fn answer(
         let _ = output.write_all(PACKET).and_then(|()| output.flush());
     }));
     let mut replies = Vec::new();
-    while let Some(byte) = inbox.next()? {
+    while let Some(bytes) = inbox.next()? {
         // Only the last byte of a packet causes work.
         inbox.begin();
         let end = stop::with_cancel(Some(inbox.cancelled()), || {
-            session.push_while(byte, &mut replies, inbox)
+            let mut bytes = bytes.iter();
+            bytes.find_map(|byte| session.push_while(*byte, &mut replies, inbox))
         });
         inbox.end();
         // Send at once: the next request may take long.

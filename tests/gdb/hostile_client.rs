@@ -458,3 +458,39 @@ fn a_sparse_dump_of_four_gib_takes_no_memory() {
     let peak = peak_memory(server.id());
     assert!(peak < 64 << 10, "{peak} kB");
 }
+
+/// A web page can make a browser send requests to a port of this system: nothing in them is a packet.
+#[test]
+fn a_request_of_http_ends_the_connection() {
+    let server = Server::start(&testdata("virt-a57"), &[], 1);
+    let address = server.addresses[0].trim_start_matches("localhost");
+    let address = match address.starts_with(':') {
+        true => format!("127.0.0.1{address}"),
+        false => address.to_owned(),
+    };
+    let exchange = |pieces: &[&[u8]]| {
+        let mut stream = TcpStream::connect(&*address).unwrap();
+        for piece in pieces {
+            // The server may have closed the connection already.
+            let _ = stream.write_all(piece).and_then(|()| stream.flush());
+        }
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut reply = [0; 64];
+        match stream.read(&mut reply) {
+            Ok(count) => reply[..count].to_vec(),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Vec::new(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let mut packet = Vec::new();
+    write_packet(b"qSupported", &mut packet);
+    for method in ["GET", "POST", "OPTIONS", "HEAD", "PUT"] {
+        let head = format!("{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(exchange(&[head.as_bytes(), &packet]), b"", "{method}");
+    }
+    assert!(exchange(&[&packet]).starts_with(b"+$"));
+    // Noise before a packet is no such request.
+    assert!(exchange(&[b"PO", &packet]).starts_with(b"+$"));
+}
