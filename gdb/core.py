@@ -94,6 +94,7 @@ def write_core(path, selected):
                 file.write(head(wide, notes, segments))
                 file.write(notes)
                 shutil.copyfileobj(memory, file)
+            show_as_usual(temporary, 0o666)
             os.replace(temporary, path)
         finally:
             if os.path.exists(temporary):

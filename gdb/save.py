@@ -163,15 +163,12 @@ libraries are copied; trace is not. `armsnap gdb DIR` then shows the same."""
             )
         directory = os.path.abspath(os.path.expanduser(given.DIR))
         may_replace(directory, given.force)
-        temporary = os.path.join(
-            os.path.dirname(directory), f".{os.path.basename(directory)}.{os.getpid()}"
-        )
         try:
             frame = gdb.selected_frame()
         except gdb.error:
             frame = None
         try:
-            os.mkdir(temporary)
+            temporary = unfinished(directory)
             try:
                 print(printable(f"{given.DIR}: {save(temporary, thread, asked, largest)}"))
                 may_replace(directory, given.force)
@@ -184,6 +181,24 @@ libraries are copied; trace is not. `armsnap gdb DIR` then shows the same."""
                         frame.select()
         except OSError as error:
             raise gdb.GdbError(f"{error.filename or directory}: {error.strerror}")
+
+
+def unfinished(directory):
+    """Makes a directory beside another one, under a name that nothing has, even if a GDB was killed. It is
+    private if a served file is."""
+    made = tempfile.mkdtemp(
+        prefix=f".{os.path.basename(directory)}.", dir=os.path.dirname(directory)
+    )
+    show_as_usual(made, 0o777)
+    return made
+
+
+def show_as_usual(made, mode):
+    """Gives a new file or directory the mode that others have, unless a served file is private."""
+    if packet("qArmsnap.is-private") != "1":
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(made, mode & ~mask)
 
 
 def asked_range(text):

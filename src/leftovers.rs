@@ -64,6 +64,45 @@ impl Leftover {
     }
 }
 
+/// Creates a file or directory beside its final name, under a name that is free: an earlier process of the
+/// same number may have been killed.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be created.
+pub fn beside<T>(
+    path: &Path,
+    create: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(T, Leftover)> {
+    const TRIES: u32 = 1000;
+    let own = path.file_name().unwrap_or_default();
+    let mut failure = None;
+    for number in 0..TRIES {
+        let mut name = own.to_owned();
+        name.push(match number {
+            0 => format!(".{}.part", std::process::id()),
+            _ => format!(".{}-{number}.part", std::process::id()),
+        });
+        let temporary = path.with_file_name(name);
+        match create(&temporary) {
+            Ok(made) => return Ok((made, Leftover::new(temporary))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => failure = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Names the temporary directory, in which something cannot be made or written.
+pub fn in_temporary(error: &io::Error) -> io::Error {
+    let place = std::env::temp_dir();
+    let text = format!(
+        "{}: {error}: TMPDIR names another temporary directory",
+        place.display()
+    );
+    io::Error::new(error.kind(), text)
+}
+
 impl Drop for Leftover {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
@@ -77,6 +116,26 @@ impl Drop for Leftover {
 pub fn remove_all() {
     for path in std::mem::take(&mut *all()) {
         remove(&path);
+    }
+}
+
+/// The longest path of a temporary directory: those of sockets in private directories have 107 bytes.
+const LONGEST: usize = 64;
+
+/// Where private directories are made: the temporary directory, unless sockets do not fit there, or its name
+/// has a comma, which separates an emulator's arguments.
+fn place(temporary: &Path) -> PathBuf {
+    let fits = |path: &Path| {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        bytes.len() <= LONGEST && !bytes.contains(&b',')
+    };
+    let others = ["/tmp", "/var/tmp"].map(Path::new);
+    let mut others = others
+        .into_iter()
+        .filter(|path| cfg!(unix) && path.is_dir());
+    match fits(temporary) {
+        true => temporary.to_owned(),
+        false => others.next().unwrap_or(temporary).to_owned(),
     }
 }
 
@@ -95,7 +154,7 @@ impl Private {
     ///
     /// Returns an error if the directory or its lock cannot be created.
     pub fn new() -> io::Result<Self> {
-        let folder = std::env::temp_dir();
+        let folder = place(&std::env::temp_dir());
         clean(&folder);
         Self::within(&folder)
     }
@@ -190,6 +249,27 @@ mod tests {
         ] {
             assert!(at(name).exists(), "{name}");
         }
+    }
+
+    #[test]
+    fn private_directories_are_made_where_sockets_fit() {
+        assert_eq!(place(Path::new("/some/tmp")), Path::new("/some/tmp"));
+        for unfit in ["/some/tmp,x".to_owned(), format!("/{}", "x".repeat(64))] {
+            assert!(["/tmp", "/var/tmp"].contains(&place(Path::new(&unfit)).to_str().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_name_that_a_killed_process_left_is_not_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let id = std::process::id();
+        fs::write(folder.path().join(format!("out.{id}.part")), "").unwrap();
+        let (_, first) = beside(&path, |path| File::create_new(path)).unwrap();
+        let (_, second) = beside(&path, |path| fs::create_dir(path)).unwrap();
+        assert!(first.path().ends_with(format!("out.{id}-1.part")));
+        assert!(second.path().ends_with(format!("out.{id}-2.part")));
+        assert!(beside(&folder.path().join("none/out"), |path| fs::create_dir(path)).is_err());
     }
 
     #[test]

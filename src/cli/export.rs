@@ -14,8 +14,8 @@ use armsnap::export::tables::{self, Rows};
 use armsnap::export::{
     Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto,
 };
-use armsnap::leftovers::Leftover;
 use armsnap::profile::{CodeOnly, LinesOfCalls, Listener, Nothing, Profile, Track};
+use armsnap::{leftovers, mapped};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::io::{BufWriter, Write};
@@ -371,13 +371,11 @@ fn write_directory(
             path.display()
         )));
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let temporary = path.with_file_name(name);
-    std::fs::create_dir(&temporary)
-        .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
-    let mut temporary = Leftover::new(temporary);
+    let made = leftovers::beside(path, mapped::create_directory);
+    let ((), mut temporary) =
+        made.map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     write(temporary.path())?;
+    mapped::keep_private(temporary.path())?;
     armsnap::mapped::whole()?;
     temporary.rename(path)?;
     Ok(())

@@ -1,7 +1,7 @@
 //! The destination of results: standard output, or a file that appears only when complete.
 
 use super::Failure;
-use armsnap::leftovers::Leftover;
+use armsnap::leftovers::{self, Leftover};
 use armsnap::mapped::{self, Identity};
 use armsnap::snapshot::{OpenSnapshot, inputs};
 use std::fs::File;
@@ -119,13 +119,11 @@ impl Output {
             Ok(_) if !force => return Err(exists(path)),
             _ => not_input(path)?,
         }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = File::create_new(&temporary).map_err(named(path))?;
+        let made = leftovers::beside(path, mapped::create);
+        let (file, temporary) = made.map_err(named(path))?;
         Ok(Self::File {
             file,
-            temporary: Leftover::new(temporary),
+            temporary,
             path: path.to_owned(),
             force,
         })

@@ -74,7 +74,7 @@ pub enum Error {
 ///
 /// If the file cannot be mapped.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
-    let bytes = mapped::map(path)?;
+    let bytes = mapped::map_input(path)?;
     bytes.read_ahead(false);
     let sparse = tfile::File::open(&bytes, None).is_ok_and(|file| file.is_sparse());
     bytes.read_ahead(!sparse);

@@ -1,6 +1,7 @@
 //! A tar archive, such as `perf archive` makes of its build-id cache: its files are used in place.
 
 use super::{ImportError, imported};
+use crate::leftovers::in_temporary;
 use crate::mapped::{self, Mapped};
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
@@ -132,14 +133,15 @@ impl Archive {
 /// Decompresses bytes into a temporary file.
 fn decompressed(bytes: &Mapped) -> io::Result<Mapped> {
     let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MAX_RATIO));
-    let mut file = tempfile::NamedTempFile::new()?;
+    let file = tempfile::NamedTempFile::new();
+    let mut file = file.map_err(|error| in_temporary(&error))?;
     let mut input = bzip2::read::MultiBzDecoder::new(&**bytes).take(most + 1);
     let count = io::copy(&mut input, &mut file)?;
     if count > most {
         let text = format!("more than {most} bytes: expected at most {MAX_RATIO} times its size");
         return Err(io::Error::other(text));
     }
-    file.flush()?;
+    file.flush().map_err(|error| in_temporary(&error))?;
     mapped::map(file.path())
 }
 

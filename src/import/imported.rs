@@ -165,7 +165,7 @@ impl ImportError {
 pub(super) fn map(path: &Path) -> Result<Mapped, ImportError> {
     let fault = |error: std::io::Error| ImportError::input(path, PathError::from(error));
     match path.metadata().map_err(fault)?.is_file() {
-        true => mapped::map(path).map_err(fault),
+        true => mapped::map_input(path).map_err(fault),
         false => Err(ImportError::input(path, PathError::NotAFile)),
     }
 }

@@ -157,7 +157,7 @@ pub fn head(path: &Path, most: u64) -> io::Result<(Vec<u8>, Option<Format>)> {
 
 /// The bytes of an input, unpacked if it is packed: in a temporary file that has no name any more.
 pub fn map(path: &Path) -> Result<Mapped, String> {
-    let bytes = mapped::map(path).map_err(|error| error.to_string())?;
+    let bytes = mapped::map_input(path).map_err(|error| error.to_string())?;
     let Some(format) = Format::of(&bytes) else {
         return Ok(bytes);
     };

@@ -19,6 +19,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a file, or made by the program. Cheap to clone; clones share the bytes.
@@ -306,6 +307,87 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
             map,
         })),
     })
+}
+
+/// Whether an input was private.
+static PRIVATE: AtomicBool = AtomicBool::new(false);
+
+/// [`map`] for an input of the user: if only its owner may access it, what is made of it is private
+/// ([`is_private`]).
+///
+/// # Errors
+///
+/// The same as for [`map`].
+pub fn map_input(path: &Path) -> io::Result<Mapped> {
+    note_privacy(path)?;
+    map(path)
+}
+
+#[cfg(unix)]
+fn note_privacy(path: &Path) -> io::Result<()> {
+    let mode = std::os::unix::fs::MetadataExt::mode(&path.metadata()?);
+    if mode & 0o077 == 0 {
+        PRIVATE.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn note_privacy(path: &Path) -> io::Result<()> {
+    path.metadata().map(|_| ())
+}
+
+/// Returns whether only its owner may access an input: core files and recordings are often so, and so must be
+/// what is made of them.
+pub fn is_private() -> bool {
+    PRIVATE.load(Ordering::Relaxed)
+}
+
+/// Creates a file for output, which is private if an input is.
+///
+/// # Errors
+///
+/// Returns an error if it exists, or cannot be created.
+pub fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    if is_private() {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    options.write(true).create_new(true).open(path)
+}
+
+/// Creates a directory for output, which is private if an input is.
+///
+/// # Errors
+///
+/// Returns an error if it exists, or cannot be created.
+pub fn create_directory(path: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    if is_private() {
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    }
+    builder.create(path)
+}
+
+/// Makes the files in a directory of output private if an input is.
+///
+/// # Errors
+///
+/// Returns an error if the system refuses it.
+pub fn keep_private(directory: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    for entry in directory.read_dir()?.filter(|_| is_private()) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        let path = entry?.path();
+        if path.is_file() {
+            std::fs::set_permissions(path, mode)?;
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = directory;
+    Ok(())
 }
 
 /// Reads a whole file.

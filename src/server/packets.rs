@@ -20,6 +20,7 @@ use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
 use crate::arch::pointer_auth::{self, Masks};
+use crate::mapped;
 use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs, write_packet};
 use crate::remote_protocol::hex::{self, parse_hex};
 use crate::snapshot::inputs;
@@ -157,6 +158,7 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
             .map(|rest| callers::answer(target, rest))
             .or_else(|| after(callers::POSITION).map(|rest| callers::position(target, rest)))
             .or_else(|| after(IS_INPUT).map(|rest| is_input(target, rest)))
+            .or_else(|| after(IS_PRIVATE).map(|_| Some(flag(mapped::is_private()))))
             .or_else(|| after("qMemoryRegionInfo:").map(|rest| region(target, rest)))
     }
 }
@@ -167,7 +169,14 @@ const IS_INPUT: &str = "qArmsnap.is-input:";
 fn is_input(target: &SnapshotTarget, digits: &[u8]) -> Option<Vec<u8>> {
     let path = PathBuf::from(text(digits)?);
     let is_input = inputs::is_input(&path, &target.endpoint.loaded);
-    Some(vec![if is_input { b'1' } else { b'0' }])
+    Some(flag(is_input))
+}
+
+/// Whether a file that is being served is private to its owner.
+const IS_PRIVATE: &str = "qArmsnap.is-private";
+
+fn flag(value: bool) -> Vec<u8> {
+    vec![if value { b'1' } else { b'0' }]
 }
 
 /// `Z` and `z`.

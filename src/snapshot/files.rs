@@ -98,7 +98,7 @@ impl Files for Directory {
         if let Some(bytes) = opened.get(&path) {
             return Ok(bytes.clone());
         }
-        let bytes = mapped::map(&path)?;
+        let bytes = mapped::map_input(&path)?;
         opened.insert(path, bytes.clone());
         Ok(bytes)
     }

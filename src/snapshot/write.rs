@@ -15,7 +15,7 @@ use super::read::OpenSnapshot;
 use crate::leftovers::Leftover;
 use crate::mapped::{self, Mapped};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,7 +172,7 @@ fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     for number in 0..TRIES {
         let path = parent.join(format!(".{name}.{}.{number}", std::process::id()));
-        match fs::create_dir(&path) {
+        match mapped::create_directory(&path) {
             Ok(()) => return Ok(Leftover::new(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(at(dir)(error)),
@@ -217,7 +217,7 @@ fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), Wr
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let mut file = File::create_new(path)?;
+        let mut file = mapped::create(path)?;
         let (mut done, mut released) = (0, 0);
         for piece in bytes.chunks(PIECE) {
             if mapped::is_zero(piece) {

@@ -18,6 +18,7 @@ mod perf_generated;
 mod perf_more;
 mod perf_threads;
 mod pointer_auth;
+mod private;
 mod raw;
 mod signals;
 mod strangers;

@@ -136,7 +136,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "export",
         &[
-            "decode", "element", "flow", "profile", "program", "quantity",
+            "decode",
+            "element",
+            "flow",
+            "leftovers",
+            "profile",
+            "program",
+            "quantity",
+            "text",
         ],
     ),
     (
@@ -156,6 +163,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "import",
         &[
+            "leftovers",
             "arch",
             "budget",
             "capture",
