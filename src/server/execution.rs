@@ -13,7 +13,7 @@ use super::breakpoints::Kind;
 use super::cores::Core;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
-use super::watched::{self, Search};
+use super::watched::{self, Access, Search};
 use super::watchpoints;
 use crate::quantity::Address;
 use crate::remote_protocol::framing::write_packet;
@@ -32,6 +32,9 @@ enum Reason {
     Breakpoint(Kind),
     /// It is before an access to this address, as seen in the direction of the move.
     Watchpoint(watchpoints::Kind, u64),
+    /// It is behind a store to this watched address, in the direction of the move. The value is not known
+    /// on either side, so that GDB, which compares them, would move on.
+    UnknownStore(u64),
     /// It is at a gap.
     Gap,
     /// It is at the first known position.
@@ -120,23 +123,57 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
         Extent::Within(first, end) => step_within(target, resume, first..end, cancel),
         Extent::Continue => search(target, resume, from, cancel),
     };
-    let (reason, mut accesses) = watched(target, resume, from, reason, cancel);
+    let (reason, accesses) = watched(target, resume, from, reason, cancel);
     let mut stop = Stop { thread, reason };
+    let mut searches = vec![(thread, accesses)];
     if !resume.alone && resume.extent == Extent::Continue {
-        stop = together::settle(target, resume.direction, from, stop, cancel);
+        let (first, others) = together::settle(target, resume.direction, from, stop, cancel);
+        stop = first;
+        searches.extend(others);
         // Another core may have stopped the move before.
-        if let Some(now) = target.positions.position(thread) {
-            accesses.may_have.retain(|other| match resume.direction {
-                Direction::Backward => other.nearest >= now,
-                Direction::Forward => other.nearest < now,
-            });
+        for (core, accesses) in &mut searches {
+            if let Some(now) = target.positions.position(*core) {
+                accesses.may_have.retain(|other| match resume.direction {
+                    Direction::Backward => other.nearest >= now,
+                    Direction::Forward => other.nearest < now,
+                });
+            }
         }
     } else if !resume.alone && target.positions.time(thread) != time {
         // Between two timestamps no order among cores is known.
-        target.positions.along(thread);
+        target.positions.along(thread, resume.direction);
     }
-    *text += &watched::unresolved(target, thread, &accesses);
+    for (core, accesses) in &searches {
+        let more = watched::unresolved(target, *core, accesses);
+        if !text.contains(&more) {
+            *text += &more;
+        }
+    }
+    if let Reason::UnknownStore(address) = stop.reason {
+        *text += &watched::unknown_store(address);
+    }
+    if matches!(stop.reason, Reason::HistoryBegins | Reason::HistoryEnds) {
+        *text += &not_moved(target, thread);
+    }
     stop
+}
+
+/// Returns a message where the breakpoints of cores were not looked at because these do not move with the
+/// core that the user moves.
+fn not_moved(target: &mut SnapshotTarget, thread: Tid) -> String {
+    if target.breakpoints.addresses().next().is_none() && target.watchpoints.is_empty() {
+        return String::new();
+    }
+    let others = target.positions.untied(thread);
+    let names: Vec<&str> = others
+        .iter()
+        .filter_map(|other| Some(target.core(*other)?.name.as_str()))
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let names = names.join(", ");
+    format!("{names} did not move: no timestamps in common with this core\n")
 }
 
 /// Moves the core back to the first watched access of its move, if there is one. An interrupted move is
@@ -162,12 +199,24 @@ fn watched(
         return (Reason::Interrupted, Search::default());
     };
     match found.hit {
-        Some((kind, address, position)) => {
-            target.positions.set(thread, position);
-            (Reason::Watchpoint(kind, address), found)
-        }
+        Some(access) => (arrive_at(target, thread, access, resume.direction), found),
         None => (reason, found),
     }
+}
+
+/// Moves a core to a watched access, and returns why it stops there.
+fn arrive_at(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    access: Access,
+    direction: Direction,
+) -> Reason {
+    if let Some(behind) = watched::unseen(target, thread, &access, direction) {
+        target.positions.set(thread, behind);
+        return Reason::UnknownStore(access.address);
+    }
+    target.positions.set(thread, access.stops_at);
+    Reason::Watchpoint(access.kind, access.address)
 }
 
 /// Steps until the core leaves some addresses.
@@ -313,6 +362,8 @@ impl Stop {
             Reason::Breakpoint(Kind::Software) => (5, "swbreak:;".to_owned()),
             Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
             Reason::Watchpoint(kind, address) => (5, format!("{}:{address:x};", kind.name())),
+            // Without a signal GDB stops whatever the value is.
+            Reason::UnknownStore(_) => (0, String::new()),
             Reason::Gap => (29, exception("gap in history")),
             Reason::HistoryBegins => {
                 let description = exception("beginning of history");

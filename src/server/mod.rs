@@ -36,6 +36,7 @@ mod reply;
 mod resume;
 mod selection;
 mod session;
+mod shown_memory;
 mod stub_target;
 mod target;
 mod trace_buffer;

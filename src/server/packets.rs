@@ -13,10 +13,10 @@ use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::history_registers::{self, HistoryRegister};
 use super::libraries;
-use super::memory::MemoryView;
 use super::past_values::PATIENCE;
 use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer};
 use super::resume::{self, Other, Resume};
+use super::shown_memory;
 use super::target::SnapshotTarget;
 use super::tracepoints;
 use crate::arch::pointer_auth::{self, Masks};
@@ -282,64 +282,13 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
     target.selection.reads_memory();
     let thread = target.selection.read();
-    let address = match target.core(thread) {
-        Some(core) if target.memory_view == MemoryView::Current => {
-            pointer_auth::without_tag(&core.registers, address)
-        }
-        _ => address,
-    };
-    let shown = if target.is_past_view_known(thread) {
-        let (endpoint, positions) = (&target.endpoint, &mut target.positions);
-        target
-            .past_memory
-            .shown(endpoint, positions, thread, address, length)
-    } else {
-        0
-    };
-    let moment = target.moment(thread);
-    let core = target.core(thread)?;
-    let mut bytes = vec![0; shown];
-    let endpoint = &target.endpoint;
-    let count = endpoint.read(core, &target.memory_view, moment, address, &mut bytes);
-    bytes.truncate(count);
-    if count == shown && shown < length && target.memory_view == MemoryView::Current {
-        recovered(target, thread, address, (length, &mut bytes));
-    }
+    let bytes = shown_memory::read(target, thread, address, length)?;
     if bytes.is_empty() {
         return Some(NO_MEMORY.to_vec());
     }
     let mut reply = Vec::with_capacity(2 * bytes.len());
     write_hex_runs(&bytes, &mut reply);
     Some(reply)
-}
-
-/// Appends known memory of a past position to `bytes`, which start at `address`, up to the first
-/// unknown byte or `length` bytes.
-fn recovered(
-    target: &mut SnapshotTarget,
-    thread: Tid,
-    address: u64,
-    (length, bytes): (usize, &mut Vec<u8>),
-) {
-    /// Small, because bytes recovered beyond the first unknown one are discarded.
-    const PIECE: usize = 256;
-    let cancel = Cancel::after(PATIENCE);
-    let endpoint = Arc::clone(&target.endpoint);
-    while bytes.len() < length
-        && !cancel.is_requested()
-        && let Some(next) = address.checked_add(bytes.len() as u64)
-    {
-        let mut known = vec![None; PIECE.min(length - bytes.len())];
-        let positions = &mut target.positions;
-        target
-            .past_values
-            .memory(&endpoint, positions, (thread, next), &mut known, &cancel);
-        let values = known.iter().map_while(|byte| Some(byte.as_ref()?.value));
-        bytes.extend(values);
-        if known.iter().any(Option::is_none) {
-            return;
-        }
-    }
 }
 
 /// `g`: the general registers.

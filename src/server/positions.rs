@@ -274,11 +274,40 @@ impl Positions {
             .collect()
     }
 
-    /// Moves the other cores to the time of a core, where timestamps determine it.
-    pub fn along(&mut self, thread: Tid) {
-        for (other, position) in self.others(thread) {
-            self.set(other, position);
+    /// Moves the other cores to the time of a core, where timestamps determine it. In a move backward, those
+    /// whose first timestamp is later, and all if the core is before its own first one, go to their starts.
+    pub fn along(&mut self, thread: Tid, direction: Direction) {
+        for other in self.tied(thread) {
+            let at = self.at_same_time(thread, other).or_else(|| {
+                let is_back = direction == Direction::Backward;
+                is_back.then(|| self.history(other).map(|history| history.begin()))?
+            });
+            if let Some(at) = at {
+                self.set(other, at);
+            }
         }
+    }
+
+    /// Moves all cores that timestamps relate to a core, and the core itself, to the starts of their
+    /// histories.
+    pub fn begin(&mut self, thread: Tid) {
+        let all = self.tied(thread).into_iter().chain([thread]);
+        for core in all.collect::<Vec<_>>() {
+            if let Some(begin) = self.history(core).map(|history| history.begin()) {
+                self.set(core, begin);
+            }
+        }
+    }
+
+    /// Returns the other cores that have a history, but no timestamps in common with a core: they do not
+    /// move with it.
+    pub fn untied(&mut self, thread: Tid) -> Vec<Tid> {
+        let tied = self.tied(thread);
+        let all: Vec<Tid> = self.endpoint.threads().collect();
+        all.into_iter()
+            .filter(|other| *other != thread && !tied.contains(other))
+            .filter(|other| self.history(*other).is_some())
+            .collect()
     }
 
     /// Returns a register at the position of a core, with `None` for unknown bytes. At past

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
+use super::shown_memory;
 use super::target::SnapshotTarget;
 use super::watchpoints::Kind;
 use crate::recover::{Limit, MayHave, Wanted};
@@ -18,11 +19,28 @@ const PARTIAL: &str = "watchpoints do not stop at all accesses on the way: value
 /// Why an access may have hit a watchpoint.
 const WHY: &str = "the addresses of these accesses are not known";
 
+/// An access that hits a watchpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    /// The kind of the watchpoint.
+    pub kind: Kind,
+    /// The first watched address that is accessed.
+    pub address: u64,
+    /// The watched addresses: the first one, and their number.
+    range: (u64, u64),
+    /// The instruction that accesses it.
+    instruction: Position,
+    /// Where a core stops for it: just before the access in the direction of the move.
+    pub stops_at: Position,
+    /// Where the move began.
+    from: Position,
+}
+
 /// The result of a search for watched accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
-    /// The watchpoint that was hit, an address within it, and where the core stops for it.
-    pub hit: Option<(Kind, u64, Position)>,
+    /// The access that was found.
+    pub hit: Option<Access>,
     /// Accesses on the way whose addresses are not known.
     pub may_have: Vec<MayHave>,
     /// Whether some accesses on the way were not examined.
@@ -43,7 +61,7 @@ pub(super) fn search(
     cancel: &Cancel,
 ) -> Option<Search> {
     let mut found = Search::default();
-    let mut nearest: Option<(Position, Kind, u64)> = None;
+    let mut nearest: Option<(Position, Kind, u64, (u64, u64))> = None;
     let endpoint = Arc::clone(&target.endpoint);
     for &(address, length, kind) in &target.watchpoints.set {
         let wanted = Wanted {
@@ -66,14 +84,14 @@ pub(super) fn search(
         found.is_partial |= accesses.skipped;
         match accesses.hit {
             Some(hit) if nearest.is_none_or(|(position, ..)| position != hit.position) => {
-                nearest = Some((hit.position, kind, hit.address));
+                nearest = Some((hit.position, kind, hit.address, (address, length)));
                 until = hit.position;
             }
             Some(_) => {}
             None => found.is_partial |= !accesses.complete,
         }
     }
-    if let Some((position, kind, address)) = nearest {
+    if let Some((position, kind, address, range)) = nearest {
         let is_on_the_way = |other: &MayHave| match direction {
             Direction::Backward => other.nearest > position,
             Direction::Forward => other.nearest < position,
@@ -88,9 +106,99 @@ pub(super) fn search(
                     .unwrap_or(position)
             }
         };
-        found.hit = Some((kind, address, at));
+        found.hit = Some(Access {
+            kind,
+            address,
+            range,
+            instruction: position,
+            stops_at: at,
+            from,
+        });
     }
     Some(found)
+}
+
+/// Returns where a core stops for a store that GDB would pass in silence: behind it, in the direction of the
+/// move. `None` for other accesses.
+///
+/// GDB compares the value that it knew before with the one behind the store, and goes on if neither can be
+/// read. LLDB stops at each hit.
+pub(super) fn unseen(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    access: &Access,
+    direction: Direction,
+) -> Option<Position> {
+    if access.kind != Kind::Write || target.takes_unknown_for_value {
+        return None;
+    }
+    let behind = match direction {
+        Direction::Backward => access.instruction,
+        Direction::Forward => {
+            let history = target.positions.history(thread)?;
+            history.step(access.instruction, direction)?
+        }
+    };
+    let ranges = compared(target, thread, access);
+    let mut are_known = |at| {
+        target.positions.set(thread, at);
+        let mut ranges = ranges.iter();
+        ranges.all(|range| is_known(target, thread, *range))
+    };
+    let is_seen = are_known(behind) || (are_known(access.stops_at) && are_known(access.from));
+    (!is_seen).then_some(behind)
+}
+
+/// Returns the ranges whose values GDB compares at an access: the one that is accessed and, if that is a
+/// pointer on the way to a watched expression, what it points to.
+fn compared(target: &mut SnapshotTarget, thread: Tid, access: &Access) -> Vec<(u64, u64)> {
+    /// Members of a structure are this close to where a pointer to it points, at most.
+    const NEAR: u64 = 1 << 12;
+    let mut ranges = vec![access.range];
+    let (start, length) = access.range;
+    if length != 4 && length != 8 {
+        return ranges;
+    }
+    target.positions.set(thread, access.from);
+    let bytes = shown_memory::read(target, thread, start, length as usize);
+    let Some(bytes) = bytes.filter(|bytes| bytes.len() as u64 == length) else {
+        return ranges;
+    };
+    let is_big = target.endpoint.is_big_endian();
+    let fold = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+    let pointer = match is_big {
+        true => bytes.iter().fold(0, fold),
+        false => bytes.iter().rev().fold(0, fold),
+    };
+    let watched = target.watchpoints.set.iter();
+    let near = watched.filter(|(at, _, kind)| {
+        *kind == Kind::Write && at.checked_sub(pointer).is_some_and(|after| after < NEAR)
+    });
+    ranges.extend(near.map(|(at, length, _)| (*at, *length)));
+    ranges
+}
+
+/// Returns whether all bytes of a range are known at the position of a core.
+fn is_known(target: &mut SnapshotTarget, thread: Tid, (start, length): (u64, u64)) -> bool {
+    /// Read at once; an expression may have any size.
+    const PIECE: u64 = 1 << 12;
+    let mut at = 0;
+    while at < length {
+        let piece = PIECE.min(length - at);
+        let known = shown_memory::read(target, thread, start.wrapping_add(at), piece as usize);
+        if known.is_none_or(|known| (known.len() as u64) < piece) {
+            return false;
+        }
+        at += piece;
+    }
+    true
+}
+
+/// Returns the message for a store to a watched address that GDB would pass.
+pub(super) fn unknown_store(address: u64) -> String {
+    format!(
+        "a store to the watched address {address:#x}: what is watched is not known before and after it\n"
+    )
 }
 
 /// Returns the message about accesses that were not looked at or have unknown addresses; empty if there

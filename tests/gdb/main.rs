@@ -34,3 +34,4 @@ mod symbol_names;
 mod trace_frames;
 mod tsave;
 mod unwound;
+mod watched;

@@ -1,49 +1,55 @@
-//! Moves of several cores: each stops at its own breakpoints, in the order of the timestamps.
+//! Moves of several cores: each stops at its own breakpoints and watched accesses, in the order of the
+//! timestamps.
 //!
 //! A core without timestamps in common with the core that the user moves keeps its position.
 
 use gdbstub::common::Tid;
 
-use super::{Reason, Stop, arrived, stops};
+use super::{Reason, Stop, arrive_at, arrived, stops};
 use crate::server::target::SnapshotTarget;
+use crate::server::watched::{self, Access, Search};
 use crate::stop::Cancel;
-use crate::timeline::{AddressSet, Direction, Found, Gaps, Position};
+use crate::timeline::{Direction, Found, Gaps, Position};
 
-/// A breakpoint that another core reaches during the move.
+/// A breakpoint or a watched access that another core reaches during the move.
 struct Hit {
     thread: Tid,
     position: Position,
     /// `None` before the first timestamp.
     time: Option<u64>,
+    /// The access.
+    access: Option<Access>,
 }
 
 /// The client interrupted the move.
 struct Interrupted;
 
-/// After one core moved from `from` to `stop`: determines whether another core reaches a breakpoint
-/// before, and updates the positions of all cores.
+/// After one core moved from `from` to `stop`: determines whether another core reaches a breakpoint or a
+/// watched access before, and updates the positions of all cores. Returns also what the searches for
+/// accesses of the other cores found.
 pub(super) fn settle(
     target: &mut SnapshotTarget,
     direction: Direction,
     from: Position,
     stop: Stop,
     cancel: &Cancel,
-) -> Stop {
+) -> (Stop, Vec<(Tid, Search)>) {
+    let mut searches = Vec::new();
     if stop.reason == Reason::Interrupted {
-        return stop;
+        return (stop, searches);
     }
     let mut hits: Vec<Hit> = Vec::new();
-    if target.breakpoints.addresses().next().is_some() {
+    let has_breakpoints = target.breakpoints.addresses().next().is_some();
+    if has_breakpoints || !target.watchpoints.is_empty() {
         for thread in target.positions.tied(stop.thread) {
-            let wanted = stops(target, thread);
-            match first_hit(target, thread, direction, &wanted, cancel) {
-                Ok(hit) => hits.extend(hit),
-                Err(Interrupted) => {
-                    target.positions.set(stop.thread, from);
-                    let reason = Reason::Interrupted;
-                    return Stop { reason, ..stop };
-                }
-            }
+            let found = first_hit(target, (thread, stop), direction, cancel);
+            let Ok((hit, search)) = found else {
+                target.positions.set(stop.thread, from);
+                let reason = Reason::Interrupted;
+                return (Stop { reason, ..stop }, Vec::new());
+            };
+            hits.extend(hit);
+            searches.push((thread, search));
         }
     }
     let time = target.positions.time(stop.thread);
@@ -69,7 +75,7 @@ pub(super) fn settle(
                 hit.map(|hit| hit.position),
             );
         }
-        return stop;
+        return (stop, searches);
     };
     // The core that the user moves passed the stop.
     let met = target.positions.position(stop.thread);
@@ -81,25 +87,33 @@ pub(super) fn settle(
         let limit = if other == stop.thread { met } else { hit };
         take_to(target, other, position, direction, limit);
     }
-    Stop {
-        thread: first.thread,
-        reason: arrived(target, first.thread),
-    }
+    let thread = first.thread;
+    let reason = match first.access {
+        Some(access) => arrive_at(target, thread, access, direction),
+        None => arrived(target, thread),
+    };
+    (Stop { thread, reason }, searches)
 }
 
 fn ends(reason: Reason) -> bool {
     matches!(reason, Reason::HistoryBegins | Reason::HistoryEnds)
 }
 
-/// Returns the other cores with their positions when a core is where a move in `direction` ended. Where
-/// that is before the first timestamp of the core, a move backward takes the others to their starts.
+/// Returns the other cores with their positions when a core is where a move in `direction` ended. A move
+/// backward takes those to their starts whose first timestamp is later, and all of them where it ended
+/// before the first timestamp of the core.
 fn others(target: &mut SnapshotTarget, thread: Tid, direction: Direction) -> Vec<(Tid, Position)> {
-    if direction == Direction::Forward || target.positions.time(thread).is_some() {
+    if direction == Direction::Forward {
         return target.positions.others(thread);
     }
-    let tied = target.positions.tied(thread).into_iter();
-    let start = |thread| Some((thread, target.positions.history(thread)?.begin()));
-    tied.filter_map(start).collect()
+    let positions = &mut target.positions;
+    let tied = positions.tied(thread).into_iter();
+    let at = |other| {
+        let timed = positions.at_same_time(thread, other);
+        let begin = timed.or_else(|| positions.history(other).map(|history| history.begin()));
+        Some((other, begin?))
+    };
+    tied.filter_map(at).collect()
 }
 
 /// Returns whether a move in `direction` reaches `time` before `other`. A place without a time is
@@ -111,31 +125,62 @@ fn before(direction: Direction, time: Option<u64>, other: Option<u64>) -> bool {
     }
 }
 
-/// Finds the first breakpoint of a core during the move. Passes gaps, since the user does not move
-/// this core.
+/// Finds the first breakpoint or watched access of a core during the move of another, which ended at
+/// `stop`. Passes gaps, since the user does not move this core.
 fn first_hit(
     target: &mut SnapshotTarget,
-    thread: Tid,
+    (thread, stop): (Tid, Stop),
     direction: Direction,
-    wanted: &AddressSet,
     cancel: &Cancel,
-) -> Result<Option<Hit>, Interrupted> {
+) -> Result<(Option<Hit>, Search), Interrupted> {
+    let wanted = stops(target, thread);
     let from = target.positions.position(thread);
     let (Some(from), Some(history)) = (from, target.positions.history(thread)) else {
-        return Ok(None);
+        return Ok((None, Search::default()));
     };
-    match history.search_unless(from, direction, wanted, Gaps::Pass, cancel) {
-        Some(Found::At(position)) => {
-            let time = history.place(position).and_then(|place| place.time);
-            Ok(Some(Hit {
-                thread,
-                position,
-                time,
-            }))
+    let at = match target.breakpoints.addresses().next() {
+        Some(_) => history.search_unless(from, direction, &wanted, Gaps::Pass, cancel),
+        None => Some(Found::End(from)),
+    };
+    let at = match at {
+        Some(Found::At(position)) => Some(position),
+        Some(Found::Gap(_) | Found::End(_)) => None,
+        None => return Err(Interrupted),
+    };
+    let end = match direction {
+        Direction::Forward => history.end(),
+        Direction::Backward => history.begin(),
+    };
+    let mut search = Search::default();
+    if !target.watchpoints.is_empty() {
+        let mut until = at.unwrap_or(end);
+        if !ends(stop.reason)
+            && let Some(met) = target.positions.at_same_time(stop.thread, thread)
+        {
+            until = match direction {
+                Direction::Forward => until.min(met).max(from),
+                Direction::Backward => until.max(met).min(from),
+            };
         }
-        Some(Found::Gap(_) | Found::End(_)) => Ok(None),
-        None => Err(Interrupted),
+        let found = watched::search(target, (thread, from), until, direction, cancel);
+        search = found.ok_or(Interrupted)?;
     }
+    let access = search.hit;
+    let hit = match access {
+        Some(access) => Some(access.stops_at),
+        None => at,
+    };
+    let Some((position, history)) = hit.zip(target.positions.history(thread)) else {
+        return Ok((None, search));
+    };
+    let time = history.place(position).and_then(|place| place.time);
+    let hit = Hit {
+        thread,
+        position,
+        time,
+        access,
+    };
+    Ok((Some(hit), search))
 }
 
 /// Moves a core to a position in the direction of the move, but never the other way, and only to

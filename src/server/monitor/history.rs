@@ -175,6 +175,23 @@ fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
     text
 }
 
+/// Names the cores with a history that a move of this core leaves where they are.
+fn left_behind(target: &mut SnapshotTarget, thread: Tid) -> String {
+    let mut text = String::new();
+    for other in target.positions.untied(thread) {
+        let name = target
+            .core(other)
+            .map_or_else(String::new, |core| core.name.clone());
+        if let Some(position) = target.positions.position(other) {
+            let _ = writeln!(
+                text,
+                "  {name} stays at {position}: no timestamps in common with this core"
+            );
+        }
+    }
+    text
+}
+
 /// Returns the notes on the reliability of what is shown.
 fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -385,9 +402,14 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
     };
     match found {
         Some(position) if target.positions.set(thread, position) => {
-            target.positions.along(thread);
+            if words[..] == ["begin"] {
+                target.positions.begin(thread);
+            } else {
+                target.positions.along(thread, Direction::Backward);
+            }
             let mut text = format!("{name} at {position}\n");
             text += &about(target, thread, position, cancel);
+            text += &left_behind(target, thread);
             text + REREAD
         }
         _ => format!("{name}: the trace has no {wanted}\n"),
