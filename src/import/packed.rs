@@ -12,7 +12,7 @@ const MAX_RATIO_WITH_ZEROS: u64 = 4096;
 /// The number of unpacked bytes that is allowed in any case.
 const ALLOWED: u64 = 64 << 20;
 /// The most memory of the decompressor of xz, in KiB: `xz -9` needs 65 MiB.
-const XZ_MEMORY: u32 = 128 << 10;
+const XZ_MEMORY: u32 = 68 << 10;
 /// A page of zeros takes no room in a sparse file.
 const PAGE: usize = 4096;
 /// What is held in memory at once.

@@ -140,6 +140,22 @@ fn others_are_named() {
 }
 
 #[test]
+fn sessions_of_logic_analysers_are_no_raw_trace() {
+    let scratch = tempfile::tempdir().unwrap();
+    let session = scratch.path().join("swo.sr");
+    let mut bytes = b"PK\x03\x04".to_vec();
+    bytes.resize(30, 0);
+    bytes.extend(b"version2 metadata logic-1");
+    fs::write(&session, bytes).unwrap();
+    let mut import = armsnap();
+    import.args(["import", "--raw"]).arg(&session);
+    let output = run(import.arg(scratch.path().join("output")));
+    assert!(!output.status.success());
+    let said = text(&output);
+    assert!(said.contains("is a session of sigrok"), "{said}");
+}
+
+#[test]
 fn core_files_of_other_systems_are_named() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("program.core");

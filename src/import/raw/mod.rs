@@ -14,7 +14,7 @@ mod snapshot;
 mod units;
 
 use super::note::{MtbNote, Note};
-use super::{ImportError, Imported, NamedProgram, Options, imported};
+use super::{Foreign, ImportError, Imported, NamedProgram, Options, imported};
 use crate::arch::Space;
 use crate::capture::traced_core;
 use crate::decode::Image;
@@ -52,6 +52,12 @@ pub fn import(
     let mut metadata = options.crash_metadata.iter();
     for path in buffers {
         let mut bytes = imported::map(path)?;
+        let foreign = Foreign::of(path);
+        if let Some(foreign @ (Foreign::Sigrok | Foreign::ValueChanges | Foreign::Archive)) =
+            foreign
+        {
+            return Err(ImportError::input(path, foreign));
+        }
         if let Some(metadata) = metadata.next() {
             bytes = panic::trace(path, bytes, metadata, &mut out.out.notes)?;
         }
