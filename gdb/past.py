@@ -160,7 +160,8 @@ class Frame:
         """Its FrameId: the same at every position of its call."""
         kept = Halted.kept(self.call, self.function)
         if kept is None and self.true_stack is not None:
-            return FrameId(self.true_stack, self.call, self.function)
+            # As GDB identifies it where it unwinds by itself: a coroutine's frame may lose its call.
+            return FrameId(self.true_stack, None, self.function)
         return kept or Halted.name(self.stack, self.call, self.function)
 
 
@@ -171,6 +172,8 @@ class Stack:
         self.position = position
         # The frames so far, newest first, as Frame, and whether there are more.
         self.frames, self.more = [], True
+        # Where the last frame returns to, if GDB unwinds by itself from there, or at the newest frame.
+        self.alone, self.beyond = False, NO_CALLER
         # The index of the frame requested last, and of each frame by its level. Levels also count the
         # frames of inlined functions.
         self.last, self.levels = -1, {}
@@ -180,11 +183,14 @@ class Stack:
         frames = re.findall(r"([0-9a-z,:]+);", reply)
         self.frames += [Frame(frame.split(",")) for frame in frames]
         self.more = bool(frames) and reply.endswith("+")
+        beyond = re.search(r"\^([0-9a-f]*)$", reply)
+        if beyond:
+            self.alone, self.beyond = not self.frames, int(beyond[1] or "0", 16)
 
     def end_at(self, frame):
         """Forgets the frames after one."""
         del self.frames[frame + 1 :]
-        self.more = False
+        self.more, self.beyond = False, NO_CALLER
 
     def find(self, pending, pc, newest):
         """Returns the index of the frame that GDB requests, after fetching its caller too."""
@@ -243,10 +249,10 @@ class Callers(gdb.unwinder.Unwinder):
         stack = self.stack(pending, position, newest)
         frame = stack and stack.find(pending, int(pc), newest)
         if frame is None:
-            return alone(pending, pc) if newest else None
+            return alone(pending, pc) if newest and not (stack and stack.alone) else None
         this = stack.frames[frame]
         outer = stack.frames[frame + 1] if frame + 1 < len(stack.frames) else None
-        caller, registers = outer.pc if outer else NO_CALLER, this.caller_registers
+        caller, registers = outer.pc if outer else stack.beyond, this.caller_registers
         if outer and this.signal:
             if this.is_signal(outer):
                 if int(pc) in (this.sigreturn, this.sigreturn + 4):
@@ -275,7 +281,7 @@ class Callers(gdb.unwinder.Unwinder):
                 pass
         kept = self.stacks.get(thread)
         # A search that was given up is tried again.
-        if newest and (kept is None or kept.position != position or not kept.frames):
+        if newest and (kept is None or kept.position != position or not (kept.frames or kept.alone)):
             kept = self.stacks[thread] = Stack(position) if position else None
         return kept
 

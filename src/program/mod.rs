@@ -3,6 +3,7 @@
 //! Independent of snapshots: [`crate::snapshot::program`] finds the program of a snapshot.
 
 mod build_attributes;
+pub mod call_frames;
 #[cfg(feature = "report")]
 pub mod disassembly;
 pub mod elf;

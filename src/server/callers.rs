@@ -7,6 +7,9 @@
 //!
 //! - `+`: there are more frames;
 //! - `.`: the caller of the last frame is unknown;
+//! - `^PC`: the last frame returns to PC, in a frame on a stack of which the trace does not say the calls:
+//!   the client unwinds by itself from there, by the registers that are known;
+//! - `^` alone: the newest frame is such a frame;
 //! - `-` alone: at the halted state or in a trace frame, where the client unwinds by itself;
 //! - `-STACK,CALL,FUNCTION`: the same, at a halted state that the trace leads to. CALL and FUNCTION
 //!   identify its newest frame at past positions, where the client then uses the frame's true stack
@@ -33,8 +36,9 @@ use std::time::Duration;
 use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
+use super::frame_calls::{self, Owner};
 use super::memory::MemoryView;
-use super::past_values::Places;
+use super::past_values::{Places, past_position};
 use super::positions::{GAPS, Positions};
 use super::reply::thread_id;
 use super::target::SnapshotTarget;
@@ -106,11 +110,13 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     }
     let mut calls = calls.as_slice();
     let mut site = Some((pc.0, pc.0));
+    let mut within = None;
     if skip > 0 {
-        let Some((within, outer)) = calls.split_first() else {
+        let Some((inner, outer)) = calls.split_first() else {
             return Some(b".".to_vec());
         };
-        site = return_site(within);
+        site = return_site(inner);
+        within = Some(inner);
         calls = outer;
     }
     let mut text = String::new();
@@ -126,6 +132,18 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         );
     };
     let cancel = Cancel::after(VALUES_LIMIT);
+    let newest = (skip == 0).then_some(position);
+    let all = (calls, outside == Outside::Unknown);
+    let Some(own) = own_calls(target, thread, (newest, site, within), all, &cancel) else {
+        return Some(b"~".to_vec());
+    };
+    let ends = own.map(|(count, owner)| {
+        calls = &calls[..count];
+        owner
+    });
+    if ends == Some(Owner::Other) && calls.is_empty() && skip == 0 {
+        return Some(b"^".to_vec());
+    }
     let Some(stacks) = stacks(target, thread, calls, stack, &cancel) else {
         return Some(b"~".to_vec());
     };
@@ -140,6 +158,15 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     } else {
         outside
     };
+    let is_last = calls.len() <= frames;
+    if let (Some(Owner::Other), true, Some((pc, _))) = (ends, is_last, site) {
+        let _ = write!(text, "^{pc:x}");
+        return Some(text.into_bytes());
+    }
+    let outside = match ends {
+        Some(_) if is_last => Outside::Unknown,
+        _ => outside,
+    };
     let end = match (outside, site) {
         (Outside::More, Some(_)) => '+',
         (Outside::Unknown | Outside::Unfinished, Some(at)) => {
@@ -152,6 +179,89 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     };
     text.push(end);
     Some(text.into_bytes())
+}
+
+/// The number of calls before the first one that is not that of its frame, and whose it is.
+type Own = Option<(usize, Owner)>;
+
+/// Finds the first call that is not that of its frame. `None` outside if the search was cancelled. `ends`:
+/// no call is known beyond them.
+///
+/// The first frame is at `newest`, or returned to by the call `within`; `site` is its pc, and an address
+/// inside its function.
+fn own_calls(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    (newest, site, within): (Option<Position>, Option<(u64, u64)>, Option<&OpenCall>),
+    (calls, ends): (&[OpenCall], bool),
+    cancel: &Cancel,
+) -> Option<Own> {
+    let architecture = target.endpoint.architecture();
+    let registers = match newest.filter(|at| past_position(&target.positions, thread) == Some(*at))
+    {
+        Some(position) => {
+            let endpoint = Arc::clone(&target.endpoint);
+            let (values, positions) = (&mut target.past_values, &mut target.positions);
+            let known = values.registers(&endpoint, positions, (thread, position), cancel);
+            if known.is_none() && cancel.is_requested() {
+                return None;
+            }
+            known
+        }
+        None => None,
+    };
+    let mut site = site;
+    let mut inner = within;
+    // Behind the last call, where no more is known, is a frame without a call.
+    let beyond = ends.then_some(None);
+    let all = calls.iter().map(Some).chain(beyond);
+    for (number, call) in all.enumerate() {
+        let Some((_, inside)) = site else { break };
+        let mut known_at = |call: &OpenCall| {
+            if call.exception && !call.signal {
+                return Some(String::new());
+            }
+            let known = caller_registers(target, (thread, call.entry), call.signal, cancel);
+            known.map(str::to_owned)
+        };
+        let entry = match call {
+            Some(call) => field(&known_at(call)?, "sp"),
+            None => None,
+        };
+        let outer = match inner {
+            // The stack of a handler says nothing about the one of the interrupted code.
+            Some(inner) if inner.exception => String::new(),
+            Some(inner) => known_at(inner)?,
+            None => String::new(),
+        };
+        let register = |name: &str| match (inner, &registers) {
+            (None, Some(known)) => {
+                let value = Places::of(architecture, name)?.value(known)?.value;
+                u64::try_from(value).ok()
+            }
+            _ => field(&outer, name),
+        };
+        let owner = match call {
+            Some(call) => frame_calls::owner(target, thread, (call, entry), inside, register),
+            None => match frame_calls::frame_address(target, inside, register) {
+                Some(_) => Owner::Other,
+                None => Owner::Frame,
+            },
+        };
+        if owner != Owner::Frame {
+            return Some(Some((number, owner)));
+        }
+        site = call.and_then(return_site);
+        inner = call;
+    }
+    Some(None)
+}
+
+/// Returns the value of a register in the fields of a frame.
+fn field(fields: &str, name: &str) -> Option<u64> {
+    let mut fields = fields.split(',').filter_map(|field| field.split_once(':'));
+    let (_, digits) = fields.find(|(of, _)| *of == name)?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// The stack address of a frame, and the fields for the registers of its caller, if the address is the

@@ -17,6 +17,7 @@ mod client_state;
 mod cores;
 mod endpoint;
 mod execution;
+mod frame_calls;
 mod history_registers;
 mod host_io;
 mod inbox;

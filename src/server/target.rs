@@ -23,6 +23,7 @@ use super::selection::Selection;
 use super::watchpoints::Watchpoints;
 use crate::arch::registers::Bytes;
 use crate::arch::{RegisterDescription, RegisterView};
+use crate::program::call_frames::CallFrames;
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
@@ -50,6 +51,7 @@ pub struct SnapshotTarget {
     pub(super) btrace: Option<BranchTrace>,
     symbols: OnceCell<Arc<Symbols>>,
     chosen: OnceCell<Arc<Chosen>>,
+    call_frames: OnceCell<Arc<CallFrames>>,
     libraries: OnceCell<Option<Arc<str>>>,
     pub(super) files: Files,
     /// The client's position among trace frames.
@@ -77,6 +79,7 @@ impl SnapshotTarget {
             btrace: None,
             symbols: OnceCell::new(),
             chosen: OnceCell::new(),
+            call_frames: OnceCell::new(),
             libraries: OnceCell::new(),
             selection: Selection::new(stopped),
             alone: None,
@@ -166,6 +169,16 @@ impl SnapshotTarget {
             let programs = endpoint.programs().map(|program| &program.elf);
             let memory = (&*core.memory, core.space.space);
             Arc::new(Chosen::of(programs.chain(&libraries), memory))
+        });
+        Arc::clone(made)
+    }
+
+    /// The call frame information of all programs and libraries.
+    pub(super) fn call_frames(&self) -> Arc<CallFrames> {
+        let made = self.call_frames.get_or_init(|| {
+            let libraries = self.library_files();
+            let programs = self.endpoint.programs().map(|program| &program.elf);
+            Arc::new(CallFrames::new(programs.chain(&libraries)))
         });
         Arc::clone(made)
     }

@@ -5,6 +5,7 @@ mod support;
 
 mod clients;
 mod conditions;
+mod coroutines;
 mod endpoints;
 mod frame_values;
 mod history;

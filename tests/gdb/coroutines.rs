@@ -1,0 +1,85 @@
+//! Frames of coroutines, whose stacks the program switches.
+
+use crate::support::gdb::session;
+use crate::support::record::{build, record};
+
+const PROGRAM: &str = r"
+#include <ucontext.h>
+static ucontext_t back, first, second;
+static char stacks[2][65536];
+static int order[32], count;
+static void run(int id, int seed)
+{
+    int local = id * 1000 + seed;
+    for (int round = 0; round < 3; round++) {
+        local += round;
+        order[count++] = local;
+        swapcontext(id == 1 ? &first : &second, id == 1 ? &second : &first);
+    }
+    swapcontext(id == 1 ? &first : &second, &back);
+}
+static void prepare(ucontext_t *context, int id, int seed)
+{
+    getcontext(context);
+    context->uc_stack.ss_sp = stacks[id - 1];
+    context->uc_stack.ss_size = sizeof stacks[0];
+    makecontext(context, (void (*)(void))run, 2, id, seed);
+}
+int main(void)
+{
+    prepare(&first, 1, 7);
+    prepare(&second, 2, 9);
+    swapcontext(&back, &first);
+    return 0;
+}
+";
+
+#[test]
+fn frames_of_coroutines_are_on_their_own_stacks() {
+    for (architecture, options) in [
+        ("aarch64", &["-O0", "-static"][..]),
+        ("arm", &["-O0", "-static", "-marm"]),
+    ] {
+        let Some(guest) = build(architecture, "program.c", PROGRAM, options) else {
+            return;
+        };
+        let run = record(&guest, "recorded", &["--data-addresses"], &[]);
+        assert!(run.status.success(), "{run:?}");
+        let start = [
+            "break run",
+            "reverse-continue",
+            "reverse-continue",
+            "delete",
+        ];
+        let moves = ["next"; 10];
+        let text = session(
+            &guest.directory.path().join("recorded"),
+            &[],
+            &[
+                &start[..],
+                &moves[..],
+                &["print local", "print id", "info locals"],
+            ]
+            .concat(),
+        );
+        let stops: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("Breakpoint 1, "))
+            .collect();
+        // Not every value is known, but none is another coroutine's.
+        let unknown = "id=<unavailable>, ";
+        for (stop, id, seed) in [
+            (stops[0], "id=2, ", "seed=9)"),
+            (stops[1], "id=1, ", "seed=7)"),
+        ] {
+            assert!(stop.contains(id) || stop.contains(unknown), "{text}");
+            assert!(stop.contains(seed), "{text}");
+        }
+        assert!(text.contains("= 1008\n"), "{text}");
+        assert!(text.contains("= 1\n"), "{text}");
+        assert!(
+            !text.contains("No more reverse-execution history"),
+            "{text}"
+        );
+    }
+}
