@@ -160,6 +160,12 @@ impl TargetDescription {
         self.xml_with(|_| true)
     }
 
+    /// The document with the first feature only, which every core of the architecture has.
+    pub fn xml_of_first_feature(&self) -> String {
+        let first = self.features.first().map(|feature| &feature.name);
+        self.xml_with(|feature| Some(&feature.name) == first)
+    }
+
     /// The document for GDB before version 11, if it differs. With masks of pointer authentication and
     /// further registers that GDB ends. `needs_others` is whether it must have the latter.
     pub fn xml_for_old_gdb(&self, needs_others: bool) -> Option<String> {

@@ -5,7 +5,7 @@ mod thread_state;
 use super::Error;
 use super::note::{CoreNote, Note};
 use crate::arch::pointer_auth::Masks;
-use crate::arch::{Architecture, RegisterFile, Space, state};
+use crate::arch::{Architecture, RegisterFile, Space, TargetDescription, state};
 use crate::check;
 use crate::program::elf::Elf;
 use crate::quantity::Address;
@@ -23,6 +23,7 @@ const NT_FPREGSET: u32 = 2;
 const NT_AUXV: u32 = 6;
 const NT_ARM_VFP: u32 = 0x400;
 const NT_SIGINFO: u32 = 0x5349_4749;
+const NT_GDB_TDESC: u32 = 0xff00_0000;
 const AT_ENTRY: u64 = 9;
 const AT_HWCAP: u64 = 16;
 /// HWCAP_FP, HWCAP_ASIMD, HWCAP_PACA: GDB looks for the masks of pointer authentication only with the last
@@ -97,6 +98,12 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
     for program in &programs {
         let added = program.add_to(&mut memory, space);
         notes.extend(added.into_iter().map(Note::Program));
+    }
+    if architecture == Architecture::MProfile {
+        // Otherwise nothing says that xPSR is in the place of CPSR.
+        let description = TargetDescription::new(architecture, &[], &[first_registers]);
+        let xml = description.xml_of_first_feature() + "\0";
+        note(b"GDB", NT_GDB_TDESC, xml.as_bytes(), &mut contents);
     }
     let mut vector = Vec::new();
     if let Some(entry) = programs.first().and_then(|program| entry(&program.elf)) {
@@ -296,7 +303,9 @@ fn thread(
         let known = (0..size).filter(|at| byte(*at).is_some()).count();
         state.extend((0..size).map(|at| byte(at).unwrap_or(0)));
         is_known |= known > 0;
-        zero.extend((known < size).then_some(name));
+        // The M-profile has 16 of them.
+        let is_there = number < 16 || !m_profile;
+        zero.extend((known < size && is_there).then_some(name));
     }
     let names: &[&str] = if wide { &["fpsr", "fpcr"] } else { &["fpscr"] };
     for name in names {

@@ -8,6 +8,7 @@ use super::archive::Archive;
 use super::build_id::BuildId;
 use super::note::{ImageNote, Note};
 use super::options::{NamedProgram, Options};
+use super::programs;
 use super::unpacked;
 use super::wanted::Wanted;
 use crate::budget::Budget;
@@ -15,6 +16,7 @@ use crate::mapped::{self, Identity, Mapped};
 use crate::program::elf::{Elf, Machine, is_elf};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The most missing files that are listed.
@@ -146,6 +148,34 @@ impl<'o> Images<'o> {
         let found = self.search(wanted);
         self.found.insert(wanted.clone(), found.clone());
         found
+    }
+
+    /// A program of another name that the user named, if it has fixed addresses and is mapped at them:
+    /// `place` is the range of the file, its address, and whether it is mapped executable. One with
+    /// another build-id is another file.
+    pub fn at_its_addresses(
+        &mut self,
+        wanted: &Wanted,
+        (range, address, code): (Range<u64>, u64, bool),
+    ) -> Option<Elf> {
+        let found = self.named.iter().position(|(named, elf, id)| {
+            let is_other = match (&wanted.build_id, id) {
+                (Some(wanted), Some(id)) => !wanted.is_same(id),
+                (wanted, _) => wanted.is_some(),
+            };
+            let placed = || programs::bias(elf, range.clone(), address, code) == Some(0);
+            !is_other && named.address.is_none() && !programs::is_dynamic(elf) && placed()
+        });
+        let (named, elf, _) = &self.named[found?];
+        let note = ImageNote::OtherName {
+            path: named.path.clone(),
+            wanted: wanted.clone(),
+        };
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+        self.explained[found?] = true;
+        Some(elf.clone())
     }
 
     fn search(&mut self, wanted: &Wanted) -> Option<Elf> {

@@ -62,7 +62,7 @@ pub const fn page(address: u64) -> u64 {
 }
 
 /// Whether a file is a shared object (`ET_DYN`), as position-independent programs are.
-fn is_dynamic(elf: &Elf) -> bool {
+pub fn is_dynamic(elf: &Elf) -> bool {
     object::File::parse(elf.bytes()).is_ok_and(|file| file.kind() == ObjectKind::Dynamic)
 }
 

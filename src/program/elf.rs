@@ -152,6 +152,17 @@ impl Elf {
         self.machine == architecture.machine() && self.m_profile.is_none_or(|own| own == m_profile)
     }
 
+    /// What it is for, for the user.
+    pub fn architecture_name(&self) -> &'static str {
+        match (self.machine, self.m_profile) {
+            (Machine::AArch64, _) => "AArch64",
+            (Machine::Arm, Some(true)) => "Arm of the M-profile",
+            (Machine::Arm, Some(false)) => "Arm of the A- or R-profile",
+            (Machine::Arm, None) => "Arm",
+            (Machine::Other, _) => "another machine than Arm",
+        }
+    }
+
     /// The program as loaded, `offset` bytes after the addresses in the file.
     pub fn moved(mut self, offset: u64) -> Self {
         for segment in &mut self.segments {

@@ -343,6 +343,15 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         let look = decode::first_look(loaded);
         faults.extend(look.into_iter().map(Note::Decode));
     }
+    let names: Vec<&str> = groups.keys().map(|group| group.name()).collect();
+    let unfit = named
+        .iter()
+        .filter(|elf| !groups.keys().any(|group| elf.fits(*group)));
+    faults.extend(unfit.map(|elf| Note::OtherArchitecture {
+        path: elf.path.clone(),
+        found: elf.architecture_name(),
+        wanted: names.join(", "),
+    }));
     let endpoints = groups.into_iter().map(|(architecture, cores)| {
         let (places, mut cores): (Vec<usize>, Vec<Core>) = cores.into_iter().unzip();
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();

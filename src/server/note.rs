@@ -24,6 +24,15 @@ pub enum Note {
     },
     /// How a program agrees with the dumps.
     Program(ProgramNote),
+    /// A program that the user named is for no core that is served.
+    OtherArchitecture {
+        /// The program.
+        path: PathBuf,
+        /// What it is for.
+        found: &'static str,
+        /// The architectures of the cores.
+        wanted: String,
+    },
     /// A program that is not reported to clients, because only one can be.
     FurtherProgram {
         /// The program.
@@ -38,6 +47,15 @@ impl fmt::Display for Note {
             Self::Decode(note) => note.fmt(f),
             Self::Core { name, note } => write!(f, "{name}: {note}"),
             Self::Program(note) => note.fmt(f),
+            Self::OtherArchitecture {
+                path,
+                found,
+                wanted,
+            } => write!(
+                f,
+                "{}: it is not used: it is for {found}, and the cores are {wanted}",
+                path.display()
+            ),
             Self::FurtherProgram { path } => write!(
                 f,
                 "only one program is reported to clients; for this one type: add-symbol-file {}",

@@ -273,6 +273,18 @@ fn a_program_that_no_mapping_names_is_reported() {
     };
     let note = "no mapping of the threads in the snapshot has its name or its build-id";
     assert!(!said(&program).contains(note));
+    // At the addresses of the mapping, and at others.
+    let taken = said(&renamed);
+    let wanted = format!("{}: used as /opt/program.elf", renamed.display());
+    assert!(taken.contains(&wanted), "{taken}");
+    assert!(!taken.contains("missing image"), "{taken}");
+    assert!(!taken.contains(note), "{taken}");
+    let shown = session(&core, &["--elf", renamed.to_str().unwrap()], &["bt"]);
+    assert!(shown.contains("in main"), "{shown}");
+    let mut bytes = fs::read(&program).unwrap();
+    // A shared object.
+    bytes[16] = 3;
+    fs::write(&renamed, bytes).unwrap();
     let said = said(&renamed);
     assert!(
         said.contains(&format!("{}: {note}", renamed.display())),

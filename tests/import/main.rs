@@ -7,6 +7,7 @@ mod converted;
 mod core_files;
 #[cfg(target_os = "linux")]
 mod large;
+mod m_profile;
 mod modules;
 mod mtb;
 mod mutated;

@@ -6,6 +6,7 @@
 mod flattened;
 mod kernel_names;
 mod notes;
+mod profile;
 mod sve;
 mod thread_notes;
 mod vmcore;
@@ -231,6 +232,14 @@ pub fn import_bytes(
         kind: "core file".to_owned(),
         ..Imported::default()
     };
+    let core_type = if layout.is_64bit {
+        "ARMv8-A"
+    } else if profile::is_m_profile(&notes, &options.elf)? {
+        notes.threads.iter_mut().for_each(profile::rename);
+        "ARMv7-M"
+    } else {
+        "ARMv7-A"
+    };
     // Without a list of mapped files (QEMU) only the user can name the programs.
     let programs = match notes.files.is_empty() {
         true => programs::dumps(&placed(&options.elf, notes.entry, &mut out)?, &mut out)?,
@@ -244,6 +253,7 @@ pub fn import_bytes(
         }
     }
     let core = CoreFile {
+        core_type,
         bytes,
         layout,
         notes,
@@ -256,6 +266,8 @@ pub fn import_bytes(
 }
 
 struct CoreFile<'o> {
+    /// The type of its cores.
+    core_type: &'static str,
     bytes: Mapped,
     layout: Layout,
     notes: Notes,
@@ -347,12 +359,7 @@ impl CoreFile<'_> {
                     file: format!("cpu_{index}.ini"),
                     name,
                     class: DeviceClass::Core,
-                    kind: if self.layout.is_64bit {
-                        "ARMv8-A"
-                    } else {
-                        "ARMv7-A"
-                    }
-                    .to_owned(),
+                    kind: self.core_type.to_owned(),
                     other,
                     registers: thread.registers,
                     dumps: dumps.clone(),
@@ -467,7 +474,18 @@ impl CoreFile<'_> {
                 path: file.path.clone(),
                 build_id: ids.get(&*file.path).cloned().flatten(),
             };
-            let Some(elf) = self.images.find(&wanted) else {
+            let range = file.offset
+                ..file
+                    .offset
+                    .saturating_add(file.end.saturating_sub(file.start));
+            let mut loads = self.layout.of_kind(PT_LOAD);
+            let load = loads.find(|load| load.address == file.start);
+            let code = load.is_some_and(|load| load.flags & PF_X != 0);
+            let found = self.images.find(&wanted).or_else(|| {
+                let place = (range.clone(), file.start, code);
+                self.images.at_its_addresses(&wanted, place)
+            });
+            let Some(elf) = found else {
                 self.images.missing.insert(wanted);
                 continue;
             };
@@ -477,13 +495,6 @@ impl CoreFile<'_> {
             let path = self
                 .out
                 .add(folder, name, elf.whole().clone(), elf.path.clone());
-            let range = file.offset
-                ..file
-                    .offset
-                    .saturating_add(file.end.saturating_sub(file.start));
-            let mut loads = self.layout.of_kind(PT_LOAD);
-            let load = loads.find(|load| load.address == file.start);
-            let code = load.is_some_and(|load| load.flags & PF_X != 0);
             if let Some(bias) = programs::bias(&elf, range, file.start, code) {
                 let entry = (!is_program, path.clone(), bias);
                 recorded.entry(file.path.clone()).or_insert(entry);

@@ -20,6 +20,8 @@ const ARM_VFP: u32 = 0x400;
 const ARM_SVE: u32 = 0x405;
 const SIGINFO: u32 = 0x5349_4749;
 const FILE: u32 = 0x4649_4C45;
+/// NT_GDB_TDESC: the description of the registers, of GDB 12 and later.
+const DESCRIPTION: u32 = 0xff00_0000;
 
 /// The most threads and mappings that are read.
 const MOST: usize = 1 << 16;
@@ -88,6 +90,8 @@ pub struct Notes {
     pub vmcoreinfo: Option<Vec<u8>>,
     /// Another system than Linux, whose notes have other layouts.
     pub system: Option<&'static str>,
+    /// Whether the description of the registers (GDB) is of the M-profile, if there is one.
+    pub m_profile: Option<bool>,
     /// Whether registers of SME (streaming mode, ZA) are left out.
     pub sme: bool,
     /// Kinds of notes with state of threads that are left out.
@@ -122,6 +126,14 @@ impl Notes {
             }
             if let Some(system) = system(owner) {
                 self.system = Some(system);
+                continue;
+            }
+            if owner.starts_with(b"GDB\0") && kind == DESCRIPTION {
+                let has = |name: &str| memchr::memmem::find(contents, name.as_bytes()).is_some();
+                let m_profile = has("org.gnu.gdb.arm.m-profile");
+                if m_profile || has("org.gnu.gdb.arm.core") {
+                    self.m_profile = Some(m_profile);
+                }
                 continue;
             }
             let known = self.note(kind, fields.again(contents), is_64bit);

@@ -205,6 +205,13 @@ pub enum ImageNote {
         /// The reason.
         reason: String,
     },
+    /// A program that the user named has another name than the file that was mapped at its addresses.
+    OtherName {
+        /// The program.
+        path: PathBuf,
+        /// The file that was mapped.
+        wanted: Wanted,
+    },
     /// No mapping is of a program that the user named.
     Unused {
         /// The program.
@@ -235,6 +242,11 @@ impl fmt::Display for ImageNote {
             Self::Packed { path, reason } => write!(
                 f,
                 "{}: cannot be unpacked: {reason}: it is not used",
+                path.display()
+            ),
+            Self::OtherName { path, wanted } => write!(
+                f,
+                "{}: used as {wanted}, which was mapped at its addresses",
                 path.display()
             ),
             Self::Unused { path } => write!(
