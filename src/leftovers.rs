@@ -159,6 +159,29 @@ impl Private {
         Self::within(&folder)
     }
 
+    /// Creates one for files whose paths other programs are told: the path is short enough for the name of
+    /// a socket, and has no characters that separate paths or options. It is in the temporary directory, or
+    /// in another one of the system where the temporary directory has no such path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory or its lock cannot be created.
+    pub fn with_plain_path() -> io::Result<Self> {
+        let folder = std::env::temp_dir();
+        if is_plain(&folder) {
+            return Self::within(&folder);
+        }
+        let mut made = Err(io::ErrorKind::NotFound.into());
+        for folder in ["/tmp", "/var/tmp", "/dev/shm"].map(Path::new) {
+            clean(folder);
+            made = Self::within(folder);
+            if made.is_ok() {
+                break;
+            }
+        }
+        made
+    }
+
     fn within(folder: &Path) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(folder)?;
         // Created under another name, so that no other process can lock it first.
@@ -176,6 +199,15 @@ impl Private {
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
+}
+
+/// Whether a directory's path has a plain form, and leaves room for names in the path of a socket, of
+/// which systems take about 100 bytes.
+fn is_plain(folder: &Path) -> bool {
+    const MOST: usize = 56;
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(byte);
+    let bytes = folder.as_os_str().as_encoded_bytes();
+    bytes.len() <= MOST && bytes.iter().all(plain)
 }
 
 /// Removes the private directories of dead owners in a directory.

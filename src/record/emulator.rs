@@ -43,6 +43,9 @@ pub enum Error {
     /// The program or the emulator failed.
     #[error("{0}")]
     Failed(String),
+    /// The emulator failed, or ended, while the program ran.
+    #[error("{0}")]
+    Lost(String),
     /// The emulator's plugin failed.
     #[error(transparent)]
     Plugin(#[from] plugin::Error),
@@ -60,6 +63,11 @@ pub enum Error {
 impl Error {
     pub(super) fn of_file(path: &Path, error: impl std::fmt::Display) -> Self {
         Self::Failed(format!("{}: {error}", path.display()))
+    }
+
+    /// Returns whether what was traced before the error can still be saved.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::Remote(_) | Self::Io(_))
     }
 }
 
@@ -116,14 +124,21 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// An emulator to be started.
 pub(super) struct Launch {
     directory: Private,
+    /// The files whose paths the emulator is told.
+    told: Private,
     plugin: Plugin,
 }
 
 impl Launch {
     pub fn new() -> Result<Self, Error> {
         let directory = Private::new()?;
-        let plugin = Plugin::new(directory.path())?;
-        Ok(Self { directory, plugin })
+        let told = Private::with_plain_path()?;
+        let plugin = Plugin::new(told.path())?;
+        Ok(Self {
+            directory,
+            told,
+            plugin,
+        })
     }
 
     /// Returns the path of a private file of the recording.
@@ -131,9 +146,19 @@ impl Launch {
         self.directory.path().join(name)
     }
 
+    /// Returns the path of a private file that is an argument of the emulator.
+    pub fn told(&self, name: &str) -> PathBuf {
+        self.told.path().join(name)
+    }
+
     /// Returns the socket for the emulator's GDB server.
     pub fn gdb(&self) -> PathBuf {
-        self.file("gdb.socket")
+        self.told("gdb.socket")
+    }
+
+    /// Has the emulator of a Linux program preload the plugin.
+    pub fn preload(&self, command: &mut Command) {
+        self.plugin.preload(command);
     }
 
     /// Returns the emulator's arguments that load the plugin.
@@ -171,9 +196,11 @@ impl Launch {
             plugin,
             events,
             event_sender: Some(event_sender),
+            read: None,
             progress: Arc::default(),
             notes: Vec::new(),
             directory: self.directory,
+            _told: self.told,
         })
     }
 }
@@ -203,9 +230,12 @@ pub(super) struct Emulator {
     pub plugin: UnixStream,
     pub events: Receiver<TraceEvent>,
     event_sender: Option<Sender<TraceEvent>>,
+    /// The recording, if its stream has been read to the end.
+    read: Option<Box<dyn Recording>>,
     pub progress: Arc<AtomicU64>,
     pub notes: Vec<Note>,
     pub directory: Private,
+    _told: Private,
 }
 
 /// The state of a core at the end of the recording.
@@ -288,12 +318,27 @@ impl Emulator {
 
     /// Returns the recording, once the emulator has ended.
     pub fn recording(&mut self) -> Result<Box<dyn Recording>, Error> {
+        if let Some(recording) = self.read.take() {
+            return Ok(recording);
+        }
         let reader = self.process.reader.take();
         let recording = reader
             .map(JoinHandle::join)
             .ok_or_else(|| Error::Failed("the recording was read twice".to_owned()))?
             .map_err(|_| Error::Failed("the recording could not be read".to_owned()))??;
         Ok(recording)
+    }
+
+    /// Returns the error for a stream that ended before the program: that of reading it, if it failed.
+    /// Otherwise the recording is kept for [`Self::recording`].
+    pub fn unread(&mut self, ended: &str) -> Error {
+        match self.recording() {
+            Ok(recording) => {
+                self.read = Some(recording);
+                Error::Lost(ended.to_owned())
+            }
+            Err(error) => error,
+        }
     }
 
     /// Returns the thread that stopped: the one that the stop reply names, or the first.
@@ -319,7 +364,12 @@ impl Emulator {
         let mut cores = Vec::new();
         let mut cut = 0;
         for (index, thread) in self.remote.threads()?.into_iter().enumerate() {
-            self.remote.select(&thread)?;
+            match self.remote.select(&thread) {
+                Ok(()) => {}
+                // It ended after it was listed.
+                Err(remote::Error::Unexpected { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
             let mut registers = device_state::registers(&mut self.remote)?;
             let reported = find(index, &thread);
             if let Some(pc) = reported.and_then(stop::frozen_pc) {
@@ -352,15 +402,17 @@ impl Emulator {
 
     /// Ends the emulator and assembles the snapshot.
     pub fn finish(mut self, ending: Ending<'_>) -> Result<Recorded, Error> {
-        let at = ending.at.ok_or_else(|| {
-            Error::Failed("the emulator does not report where the program is stopped".to_owned())
-        })?;
         // The state is complete: the emulator is not needed any more.
         let _ = self.process.child.kill();
         let _ = self.process.child.wait();
         let next = ending.cores.iter();
         let next = next.filter_map(|halted| Some((halted.core.number?, halted.place?)));
         let summary = self.recording()?.finish(&next.collect())?;
+        let lost = ending.reason == Reason::Lost;
+        let last = summary.ended.first().filter(|_| lost);
+        let at = ending.at.or(last.map(|core| core.1)).ok_or_else(|| {
+            Error::Failed("the emulator does not report where the program is stopped".to_owned())
+        })?;
         let mut contents = ending.contents;
         contents.cores = ending.cores.into_iter().map(|halted| halted.core).collect();
         let before = contents.cores.len();
@@ -397,8 +449,14 @@ impl Emulator {
             Some(_) => changed.keeping_all(),
         };
         let files = contents.files(&ending.trace, ending.etm, &summary)?;
-        self.notes
-            .extend(notes(&summary, ended, ending.unit, &contents.changed));
+        if lost {
+            // The note on the loss says what is known.
+            self.notes
+                .extend(notes(&summary, 0, ending.unit, &Changed::default()));
+        } else {
+            self.notes
+                .extend(notes(&summary, ended, ending.unit, &contents.changed));
+        }
         Ok(Recorded {
             files,
             reason: ending.reason,

@@ -16,6 +16,11 @@ pub enum Note {
     },
     /// Not all threads could be stopped.
     NotAllStopped,
+    /// The emulator failed while the program ran, or before its state was read.
+    Lost {
+        /// How it failed.
+        reason: String,
+    },
     /// Cores or threads ended earlier: only the PC is known of their registers.
     Ended {
         /// Their number.
@@ -105,6 +110,11 @@ impl fmt::Display for Note {
             }
             Self::NotAllStopped => f.write_str(
                 "not all threads could be stopped: their registers may be from another moment",
+            ),
+            Self::Lost { reason } => write!(
+                f,
+                "{reason}: the recording has what was traced until then, and the code that was executed; \
+                 registers and memory at the end are missing, except PC at the last traced instruction"
             ),
             Self::Ended { count, unit } => write!(
                 f,

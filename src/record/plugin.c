@@ -10,7 +10,10 @@
  * offset from where the code that starts with these eight bytes is (the core waits there for a
  * command).
  *
- * Independent of trace protocols, snapshots, and GDB.
+ * An emulator of Linux programs also preloads this file (LD_PRELOAD), so that it can serialise the
+ * threads that enter the emulator's GDB server; see enter_gdb().
+ *
+ * Independent of trace protocols, snapshots, and what GDB's packets mean.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,6 +23,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -85,7 +89,7 @@ enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE
 enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
 enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
-enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
+enum { RUNNING, IN_SYSCALL, FROZEN, CUT, ENDING, WAITING };
 
 /* QEMU gives a thread an index above those of all others that live then. */
 #define MAX_CORES (64u << 10)
@@ -139,6 +143,9 @@ struct vcpu {
     int cut;            /* execution is no longer recorded */
     uint32_t untimed;   /* instructions since the last reported time */
     int called;         /* made a system call since then */
+    int ends;           /* is in the system call that ends its thread */
+    struct vcpu *ending; /* the next one in the list of those that were in this call */
+    int listed;         /* is in this list */
     uint32_t *words;
     uint32_t access;    /* 1 + the place of the last access among the words, if the block has one */
 };
@@ -168,7 +175,8 @@ static int have_guest_base;
 static int out = -1;
 static volatile int dead;
 static volatile int halting; /* bits: */
-enum { FREEZING = 1, EXITING = 2 };
+enum { FREEZING = 1, EXITING = 2, IN_GDB = 4 };
+enum { HOLDING = FREEZING | EXITING };
 static struct vcpu *exiting; /* the thread that exits the program */
 static volatile int may_leave;
 static int child; /* this is a fork of the recorded process */
@@ -180,6 +188,10 @@ static int place_wanted;
 static int accesses; /* addresses of loads and stores are reported with the events */
 static uint64_t clock_now; /* counted instructions of all threads */
 static volatile int held; /* waiting at the limit of instructions */
+static struct vcpu *ending; /* those that were in the system call that ends a thread */
+static __thread struct vcpu *own; /* the core of this host thread, once it has executed a block */
+static __thread int in_gdb; /* this host thread has the GDB server for itself */
+static int gdb_users; /* 1: a thread has it */
 
 static void put(const void *bytes, size_t length)
 {
@@ -248,6 +260,69 @@ static inline void room(struct vcpu *v)
 {
     if (v->count > WORDS - 10)
         flush(v);
+}
+
+/*
+ * Waits until no other thread is in the emulator's GDB server, and keeps others out of it.
+ *
+ * A signal stops one thread, which then handles GDB's packets; the others run. The server of QEMU 7.2
+ * has one state and one connection, without a lock: threads that are stopped at the same time take
+ * bytes of each other's packets. So a thread has the server for itself from its stop on, until it
+ * executes a block again, however it was resumed.
+ */
+static void enter_gdb(void)
+{
+    if (in_gdb || out < 0)
+        return;
+    int before = own ? __atomic_exchange_n(&own->state, WAITING, __ATOMIC_SEQ_CST) : RUNNING;
+    int none = 0;
+    while (!__atomic_compare_exchange_n(
+               &gdb_users, &none, 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+           && !dead) {
+        none = 0;
+        usleep(200);
+    }
+    if (own)
+        __atomic_store_n(&own->state, before, __ATOMIC_SEQ_CST);
+    if (dead)
+        return;
+    in_gdb = 1;
+    __atomic_fetch_or(&halting, IN_GDB, __ATOMIC_SEQ_CST);
+}
+
+static void leave_gdb(void)
+{
+    in_gdb = 0;
+    __atomic_fetch_and(&halting, ~IN_GDB, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&gdb_users, 0, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * The emulator calls this function of GLib first when a signal stops a thread. Preloaded, this one
+ * precedes GLib's.
+ */
+void g_string_vprintf(void *, const char *, va_list);
+EXPORT void g_string_printf(void *string, const char *format, ...)
+{
+    if (!in_system && !child && !strncmp(format, "T%02xthread:", 12))
+        enter_gdb();
+    va_list arguments;
+    va_start(arguments, format);
+    g_string_vprintf(string, format, arguments);
+    va_end(arguments);
+}
+
+/* Keeps LD_PRELOAD from the recorded program: it gets the variable that the emulator would have had. */
+__attribute__((constructor)) static void hide_from_program(void)
+{
+    const char *value = getenv("ARMSNAP_LD_PRELOAD");
+    if (!value)
+        return;
+    if (*value)
+        setenv("LD_PRELOAD", value, 1);
+    else
+        unsetenv("LD_PRELOAD");
+    unsetenv("ARMSNAP_LD_PRELOAD");
 }
 
 /* Freezes a core at the start of a block. Returns whether it is cut. */
@@ -389,11 +464,18 @@ static inline void list(struct vcpu *v, struct block *block)
 
 static inline void enter(struct vcpu *v, struct block *block, const struct state *state)
 {
-    if (__builtin_expect(halting, 0) && halt(v, block->pc))
-        return;
+    if (__builtin_expect(halting, 0)) {
+        /* The thread that exits keeps it to the end. */
+        if (in_gdb && v != exiting)
+            leave_gdb();
+        if (halting & HOLDING && halt(v, block->pc))
+            return;
+    }
     if (__builtin_expect(v != current, 0)) {
-        if (v->tid == 0)
+        if (v->tid == 0) {
             v->tid = syscall(SYS_gettid);
+            own = in_system ? NULL : v;
+        }
         if (one_thread) {
             if (current) {
                 room(current);
@@ -896,6 +978,8 @@ static void exit_begins(struct vcpu *v, uint64_t status, int group)
             usleep(500);
         return;
     }
+    /* The emulator tells its GDB server of the exit: no other thread may be in it then, or later. */
+    enter_gdb();
     __atomic_fetch_or(&halting, EXITING, __ATOMIC_SEQ_CST);
     room(v);
     /* Everything before the call was executed. */
@@ -921,6 +1005,43 @@ static void exit_begins(struct vcpu *v, uint64_t status, int group)
     syscall(SYS_tgkill, getpid(), v->tid, SIGSEGV);
 }
 
+/*
+ * Holds a thread that is about to end while the program is stopped, or exits: the emulator's GDB
+ * server would use the thread after it is gone.
+ */
+static void thread_ends(struct vcpu *v)
+{
+    v->ends = 1;
+    if (!v->listed) {
+        v->listed = 1;
+        pthread_mutex_lock(&out_lock);
+        v->ending = ending;
+        ending = v;
+        pthread_mutex_unlock(&out_lock);
+    }
+    for (;;) {
+        __atomic_store_n(&v->state, ENDING, __ATOMIC_SEQ_CST);
+        if (!(__atomic_load_n(&halting, __ATOMIC_SEQ_CST) & HOLDING) || dead)
+            return;
+        __atomic_store_n(&v->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
+        while (halting & HOLDING && !dead)
+            usleep(500);
+    }
+}
+
+/* Whether a thread is between thread_ends() and its end, as the system knows it. */
+static int one_is_ending(void)
+{
+    int found = 0;
+    pthread_mutex_lock(&out_lock);
+    for (struct vcpu *v = ending; v && !found; v = v->ending)
+        found = v->ends && v->tid != 0
+            && __atomic_load_n(&v->state, __ATOMIC_SEQ_CST) == ENDING
+            && (syscall(SYS_tgkill, getpid(), v->tid, 0) == 0 || (v->ends = 0));
+    pthread_mutex_unlock(&out_lock);
+    return found;
+}
+
 static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1,
                            uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6,
                            uint64_t a7, uint64_t a8)
@@ -944,13 +1065,24 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
     }
     __atomic_store_n(&v->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
     int group = number == (is_arm ? 248 : 94);
-    if (!child && (group || (number == (is_arm ? 1 : 93) && live_count() == 1)))
+    int ends = number == (is_arm ? 1 : 93);
+    if (!child && (group || (ends && live_count() == 1)))
         exit_begins(v, a1, group);
+    else if (!child && ends)
+        thread_ends(v);
 }
 
 static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result)
 {
-    __atomic_store_n(&vcpus[vcpu]->state, RUNNING, __ATOMIC_SEQ_CST);
+    struct vcpu *v = vcpus[vcpu];
+    v->ends = 0;
+    /* A pending signal would otherwise lead it into the GDB server while another thread is there. */
+    do {
+        __atomic_store_n(&v->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
+        while (halting & FREEZING && !dead && !in_gdb)
+            usleep(500);
+        __atomic_store_n(&v->state, RUNNING, __ATOMIC_SEQ_CST);
+    } while (halting & FREEZING && !dead && !in_gdb);
     if (child == 1) {
         /* Retranslates all code, without this plugin and without traps. */
         child = 2;
@@ -960,6 +1092,8 @@ static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, in
 
 static int all_still(uint32_t except)
 {
+    if (!in_system && one_is_ending())
+        return 0;
     for (unsigned i = 0; i < vcpu_count; i++) {
         struct vcpu *v = vcpus[i];
         if (v && v->live && v->tid != 0 && v->tid != except && !v->cut
@@ -998,7 +1132,8 @@ static void report(uint32_t still)
             continue;
         rows[count].core = v->core;
         rows[count].tid = v->tid;
-        rows[count].state = v->cut && v != exiting ? CUT : v->state;
+        int state = v->state == WAITING ? RUNNING : v->state == ENDING ? IN_SYSCALL : v->state;
+        rows[count].state = v->cut && v != exiting ? CUT : state;
         rows[count].index = i;
         rows[count].pc = v->pc;
         count++;
@@ -1073,6 +1208,8 @@ static void forked(void)
     child = 1;
     dead = 1;
     halting = 0;
+    in_gdb = 0;
+    gdb_users = 0;
     close(out);
     int memory = open("/proc/self/mem", O_WRONLY | O_CLOEXEC);
     for (unsigned i = 0; memory >= 0 && i < MAX_TRAPS; i++)
@@ -1087,6 +1224,20 @@ static void has_forked(void)
     pthread_mutex_lock(&out_lock);
     put_chunk(CHILD, 0, 0, NULL, 0);
     pthread_mutex_unlock(&out_lock);
+}
+
+/*
+ * The emulator of a machine dies: what a core of this host thread executed is passed on before that.
+ * Where it waits for a lock, the thread that holds it is the one that dies, and nothing can be done.
+ */
+static void dies(int number)
+{
+    signal(number, SIG_DFL);
+    if (!current || current->tid != (uint32_t)syscall(SYS_gettid)
+        || pthread_mutex_trylock(&out_lock) != 0)
+        return;
+    pthread_mutex_unlock(&out_lock);
+    flush_all();
 }
 
 static int connect_to(const char *path)
@@ -1127,6 +1278,13 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             log_path = strdup(argv[i] + 4);
     }
     in_system = info->system_emulation;
+    if (in_system) {
+        signal(SIGABRT, dies);
+        signal(SIGSEGV, dies);
+        signal(SIGBUS, dies);
+        signal(SIGILL, dies);
+        signal(SIGFPE, dies);
+    }
     is_arm = !strcmp(info->target_name, "arm");
     out = connect_to(socket_path);
     if (out < 0) {

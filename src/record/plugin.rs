@@ -5,10 +5,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::stream::Command;
+use super::stream;
 
 /// The shared object; empty if armsnap was built without a C compiler.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
@@ -93,6 +93,20 @@ impl Plugin {
         ["-plugin".into(), value]
     }
 
+    /// Has an emulator of Linux programs preload the plugin, which serialises the threads in the emulator's
+    /// GDB server. The program does not see this.
+    pub fn preload(&self, command: &mut Command) {
+        const PRELOAD: &str = "LD_PRELOAD";
+        let before = std::env::var_os(PRELOAD).unwrap_or_default();
+        let mut all = self.object.clone().into_os_string();
+        if !before.is_empty() {
+            all.push(":");
+            all.push(&before);
+        }
+        command.env(PRELOAD, all);
+        command.env("ARMSNAP_LD_PRELOAD", before);
+    }
+
     /// Waits until `emulator` has loaded the plugin, for at most `patience`.
     ///
     /// # Errors
@@ -129,6 +143,6 @@ impl Plugin {
 /// # Errors
 ///
 /// If the plugin is gone.
-pub fn send(mut stream: &UnixStream, command: &Command) -> io::Result<()> {
+pub fn send(mut stream: &UnixStream, command: &stream::Command) -> io::Result<()> {
     stream.write_all(&command.bytes())
 }

@@ -53,6 +53,25 @@ impl Region {
     }
 }
 
+/// Returns the memory of a program that it cannot change: its segments without write access.
+pub fn read_only(program: &[u8], moved: u64) -> Vec<Region> {
+    let Ok(file) = object::File::parse(program) else {
+        return Vec::new();
+    };
+    let segments = file.segments().filter(|segment| {
+        matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. }
+            if p_flags.0 & object::elf::PF_W.0 == 0)
+    });
+    let regions = segments.filter_map(|segment| {
+        let bytes = segment.data().ok().filter(|bytes| !bytes.is_empty())?;
+        Some(Region {
+            address: segment.address().wrapping_add(moved),
+            bytes: bytes.to_vec().into(),
+        })
+    });
+    regions.collect()
+}
+
 /// Pieces of physical memory in one file, one after the other.
 #[derive(Clone, Debug)]
 pub struct Ram {
@@ -205,7 +224,8 @@ impl Contents {
             .map(|region| (region.address, &*region.bytes))
             .collect();
         pieces.sort_by_key(|piece| piece.0);
-        let program = self.program.as_ref().map(|(_, bytes, moved)| {
+        let program = self.program.as_ref().filter(|_| !self.names_only);
+        let program = program.map(|(_, bytes, moved)| {
             let file = object::File::parse(&**bytes).ok();
             (file, *moved)
         });

@@ -24,6 +24,8 @@ pub enum Reason {
     Instructions(u64),
     /// The user stopped it.
     Interrupted,
+    /// The emulator failed: what it had executed before is recorded.
+    Lost,
 }
 
 impl fmt::Display for Reason {
@@ -35,6 +37,7 @@ impl fmt::Display for Reason {
             Self::ShutDown => write!(f, "shut down"),
             Self::Instructions(count) => write!(f, "after {count} instructions"),
             Self::Interrupted => write!(f, "interrupted"),
+            Self::Lost => write!(f, "where the emulator failed"),
         }
     }
 }

@@ -88,7 +88,8 @@ pub struct Summary {
     pub instructions: u64,
     /// The traced cores: number and trace ID.
     pub cores: Vec<(u32, TraceId)>,
-    /// Cores that ended, the last instruction of each, and when, by the clock of timestamps.
+    /// Cores that ended, or whose next instruction is not known (these precede): the last instruction of
+    /// each, and when, by the clock of timestamps.
     pub ended: Vec<(u32, CodeAddress, Option<u64>)>,
     /// The number of cores without a trace ID.
     pub untraced: u64,
@@ -326,17 +327,24 @@ where
             ended: std::mem::take(&mut self.ended),
             ..Summary::default()
         };
+        let mut unfinished = Vec::new();
         for core in 0..self.traces.cores.len() as u32 {
             let place = next.get(&core).copied();
+            let last = self.flow.last(core, &self.blocks);
+            let last = last.filter(|_| place.is_none());
+            unfinished.extend(last.map(|(last, _)| (core, last, None)));
             self.flow_ends(core, place)?;
             if let Some(trace) = self.traces.core(core) {
-                trace.tracer.finish(place);
+                trace
+                    .tracer
+                    .finish(place.or(last.map(|(_, behind)| behind)));
                 let (id, gaps) = (trace.id, trace.tracer.gaps());
                 summary.gaps += gaps;
                 summary.cores.push((core, id));
             }
             self.traces.take(core, 1)?;
         }
+        summary.ended.splice(0..0, unfinished);
         summary.instructions = self.traces.instructions;
         self.traces.store.finish()?;
         if let Some(witness) = self.traces.witness {

@@ -10,15 +10,16 @@ mod steps;
 mod traps;
 
 use super::blocks::Sets;
-use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
+use super::emulator::{Emulator, Ending, Error, Halted, Launch, Options, Recorded, Watch};
 use super::guest_program::Program;
 use super::note::Note;
 use super::process;
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{self, Exceptions, Settings};
-use super::snapshot_files::Contents;
+use super::snapshot_files::{Contents, read_only};
 use super::stop::Reason;
 use crate::element::Context;
+use crate::encode::CodeAddress;
 use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
 use crate::snapshot::changed::Carrier;
@@ -73,9 +74,38 @@ struct Session {
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
     let mut run = run::Run::new(&mut session, &mut request)?;
-    let ended = run.complete(&mut session, watch)?;
+    let ended = run.complete(&mut session, watch);
     run.finish()?;
-    finish(session, &request, program, ended)
+    let lost = match ended.and_then(|ended| state(&mut session, &request, &program, ended)) {
+        Ok(state) => return finish(session, &request, state),
+        Err(error) if error.is_loss() => error,
+        Err(error) => return Err(error),
+    };
+    salvage(session, &request, &program, &lost).map_err(|_| lost)
+}
+
+/// Assembles a snapshot of what was traced before the emulator failed.
+fn salvage(
+    mut session: Session,
+    request: &Request,
+    bytes: &Mapped,
+    lost: &Error,
+) -> Result<Recorded, Error> {
+    let reason = lost.to_string();
+    session.emulator.notes.push(Note::Lost { reason });
+    let libraries = libraries(&session, request).unwrap_or_default();
+    let contents = Contents {
+        memory: read_only(bytes, session.moved),
+        names_only: true,
+        ..contents(&session, request, bytes, libraries)
+    };
+    let state = State {
+        reason: Reason::Lost,
+        at: None,
+        cores: Vec::new(),
+        contents,
+    };
+    finish(session, request, state)
 }
 
 fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
@@ -119,6 +149,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         plugin.push(("accesses", "on".into()));
     }
     command.args(launch.plugin(&plugin));
+    launch.preload(&mut command);
     if let Some(sysroot) = sysroot(request.sysroot.as_deref(), path, &program)? {
         command.arg("-L").arg(sysroot);
     }
@@ -202,26 +233,33 @@ fn sysroot(given: Option<&Path>, path: &Path, program: &Program) -> Result<Optio
     )))
 }
 
-/// Reads the final state and assembles the snapshot.
-fn finish(
-    mut session: Session,
-    request: &Request,
-    bytes: Mapped,
-    ended: run::Ended,
-) -> Result<Recorded, Error> {
-    let (is_64bit, trace) = (session.program.is_64bit, request.options.trace);
-    let (state, sets) = if is_64bit {
-        ("AArch64", Sets::A64)
-    } else {
-        ("AArch32", Sets::A32AndT32)
-    };
-    let kind = match (is_64bit, trace.protocol) {
+/// Returns the type of the recorded cores.
+const fn kind(is_64bit: bool, protocol: Protocol) -> &'static str {
+    match (is_64bit, protocol) {
         // A core with pointer authentication: other decoders derive its branches from the type.
         (true, _) => "Cortex-A76",
         (false, Protocol::Etmv4) => "Cortex-A32",
         (false, Protocol::Ptm) => "Cortex-A15",
         (false, Protocol::Etmv3) => "Cortex-A7",
-    };
+    }
+}
+
+/// The state of a program at the end of the recording.
+struct State {
+    reason: Reason,
+    at: Option<CodeAddress>,
+    cores: Vec<Halted>,
+    contents: Contents,
+}
+
+/// Reads the final state.
+fn state(
+    session: &mut Session,
+    request: &Request,
+    bytes: &Mapped,
+    ended: run::Ended,
+) -> Result<State, Error> {
+    let kind = kind(session.program.is_64bit, request.options.trace.protocol);
     let number = |thread: &str| u32::from_str_radix(thread, 16).ok();
     let mut cores = session.emulator.halted(kind, |_, thread| {
         let number = number(thread)?;
@@ -234,7 +272,27 @@ fn finish(
     if let Some(first) = first {
         cores[..=first].rotate_right(1);
     }
-    let name = request.program.file_name().unwrap_or_default();
+    let libraries = libraries(session, request)?;
+    let memory = memory::read(session, request.options.memory)?;
+    let contents = Contents {
+        memory,
+        ..contents(session, request, bytes, libraries)
+    };
+    if matches!(ended.reason, Reason::Signal(SIGILL))
+        && processor(request.cpu.as_deref(), &session.program) == Some(NO_SVE)
+    {
+        session.emulator.notes.push(Note::NoSve);
+    }
+    Ok(State {
+        reason: ended.reason,
+        at: first.and_then(|_| cores[0].place),
+        cores,
+        contents,
+    })
+}
+
+/// Returns the libraries that the program has loaded: name and contents.
+fn libraries(session: &Session, request: &Request) -> Result<Vec<(String, Mapped)>, Error> {
     let own = request.program.canonicalize()?;
     let libraries = session.images()?.into_iter();
     let libraries = libraries.filter(|image| image.path != own).map(|image| {
@@ -245,36 +303,57 @@ fn finish(
             .unwrap_or_else(|| name.to_string_lossy().into_owned());
         (name, image.bytes)
     });
-    let contents = Contents {
+    Ok(libraries.collect())
+}
+
+/// Returns the contents of the snapshot, without memory.
+fn contents(
+    session: &Session,
+    request: &Request,
+    bytes: &Mapped,
+    libraries: Vec<(String, Mapped)>,
+) -> Contents {
+    let name = request.program.file_name().unwrap_or_default();
+    let state = match session.program.is_64bit {
+        true => "AArch64",
+        false => "AArch32",
+    };
+    Contents {
         description: format!(
             "{} in {state} state under QEMU, recorded by armsnap {}",
             request.program.display(),
             env!("CARGO_PKG_VERSION")
         ),
-        libraries: libraries.collect(),
-        memory: memory::read(&mut session, request.options.memory)?,
-        program: Some((name.to_string_lossy().into_owned(), bytes, session.moved)),
+        libraries,
+        program: Some((
+            name.to_string_lossy().into_owned(),
+            bytes.clone(),
+            session.moved,
+        )),
         recording: Recording {
             linux_program: true,
             ..Recording::default()
         },
         ..Contents::default()
-    };
-    if matches!(ended.reason, Reason::Signal(SIGILL))
-        && processor(request.cpu.as_deref(), &session.program) == Some(NO_SVE)
-    {
-        session.emulator.notes.push(Note::NoSve);
     }
+}
+
+/// Assembles the snapshot.
+fn finish(session: Session, request: &Request, state: State) -> Result<Recorded, Error> {
+    let (is_64bit, trace) = (session.program.is_64bit, request.options.trace);
     session.emulator.finish(Ending {
-        reason: ended.reason,
-        at: first.and_then(|_| cores[0].place),
+        reason: state.reason,
+        at: state.at,
         stopped: None,
-        cores,
-        kind,
+        cores: state.cores,
+        kind: kind(is_64bit, trace.protocol),
         name: "cpu",
         unit: "threads",
         trace,
-        etm: settings::core_of(sets),
-        contents,
+        etm: settings::core_of(match is_64bit {
+            true => Sets::A64,
+            false => Sets::A32AndT32,
+        }),
+        contents: state.contents,
     })
 }

@@ -14,10 +14,10 @@ mod places;
 mod run;
 
 use super::blocks::Sets;
-use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
+use super::emulator::{Emulator, Ending, Error, Halted, Launch, Options, Recorded, Watch};
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{Exceptions, Settings, System};
-use super::snapshot_files::{Contents, Ram, RecordedCore};
+use super::snapshot_files::{Contents, Ram, RecordedCore, read_only};
 use super::stop::Reason;
 use super::until::Until;
 use crate::arch::Architecture;
@@ -80,8 +80,55 @@ struct Session {
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let image = Image::read(&request.image)?;
     let mut session = start(&mut request, &image)?;
-    let ended = run::to_the_end(&mut session, &request, &image, watch)?;
-    finish(session, &request, image, ended)
+    let ended = run::to_the_end(&mut session, &request, &image, watch);
+    let lost = match ended.and_then(|ended| state(&mut session, &request, &image, &ended)) {
+        Ok(state) => return finish(session, &request, state),
+        Err(error) if error.is_loss() => error,
+        Err(error) => return Err(error),
+    };
+    salvage(session, &request, &image, &lost).map_err(|_| lost)
+}
+
+/// Assembles a snapshot of what was traced before the emulator failed.
+fn salvage(
+    mut session: Session,
+    request: &Request,
+    image: &Image,
+    lost: &Error,
+) -> Result<Recorded, Error> {
+    let reason = lost.to_string();
+    session.emulator.notes.push(Note::Lost { reason });
+    let name = request.image.file_name().unwrap_or_default();
+    let contents = Contents {
+        description: description(request),
+        memory: match &image.kernel {
+            None => read_only(&image.bytes, 0),
+            Some(_) => Vec::new(),
+        },
+        program: match &image.kernel {
+            None => Some((name.to_string_lossy().into_owned(), image.bytes.clone(), 0)),
+            Some(kernel) => kernel_symbols(&mut session, kernel, true),
+        },
+        names_only: true,
+        kernel: session.text,
+        ..Contents::default()
+    };
+    let state = State {
+        cores: Vec::new(),
+        contents,
+        reason: Reason::Lost,
+        thread: String::new(),
+    };
+    finish(session, request, state)
+}
+
+fn description(request: &Request) -> String {
+    format!(
+        "{} on QEMU's {}, recorded by armsnap {}",
+        request.image.display(),
+        request.machine,
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 fn command(request: &Request, image: &Image, file: &Path, gdb: &Path) -> Command {
@@ -138,7 +185,7 @@ fn command(request: &Request, image: &Image, file: &Path, gdb: &Path) -> Command
 
 fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     let launch = Launch::new()?;
-    let log = launch.file("log");
+    let log = launch.told("log");
     if image.kernel.is_none() && (request.append.is_some() || request.initrd.is_some()) {
         let text = "--append and --initrd are for a Linux kernel, and the image is an ELF file";
         return Err(Error::Usage(text.to_owned()));
@@ -349,13 +396,22 @@ fn module_names(session: &mut Session, kernel: &Kernel, ram: &Ram, signed: bool)
     }
 }
 
-/// Reads the final state and assembles the snapshot.
-fn finish(
-    mut session: Session,
+/// The state of a machine at the end of the recording.
+struct State {
+    cores: Vec<Halted>,
+    contents: Contents,
+    reason: Reason,
+    /// The core that ended it, as the GDB server's thread ID.
+    thread: String,
+}
+
+/// Reads the final state.
+fn state(
+    session: &mut Session,
     request: &Request,
-    image: Image,
-    ended: run::Ended,
-) -> Result<Recorded, Error> {
+    image: &Image,
+    ended: &run::Ended,
+) -> Result<State, Error> {
     let cores = session.emulator.halted(&session.kind, |index, _| {
         ended.cores.iter().find(|core| core.index as usize == index)
     })?;
@@ -381,40 +437,49 @@ fn finish(
     match &image.kernel {
         None => {
             let most = request.options.memory;
-            contents.memory = memory::read(&mut session, &image, &stacks, most)?;
+            contents.memory = memory::read(session, image, &stacks, most)?;
         }
-        Some(_) => contents.ram = memory::physical(&mut session, request.options.memory)?,
+        Some(_) => contents.ram = memory::physical(session, request.options.memory)?,
     }
-    run::await_returns(&mut session, &image, &ended)?;
+    run::await_returns(session, image, ended)?;
     if let (Some(kernel), Some(ram)) = (&image.kernel, &contents.ram) {
-        contents.module_names = module_names(&mut session, kernel, ram, signed);
+        contents.module_names = module_names(session, kernel, ram, signed);
     }
     let name = request.image.file_name().unwrap_or_default();
     let contents = Contents {
-        description: format!(
-            "{} on QEMU's {}, recorded by armsnap {}",
-            request.image.display(),
-            request.machine,
-            env!("CARGO_PKG_VERSION")
-        ),
+        description: description(request),
         program: match &image.kernel {
-            None => Some((name.to_string_lossy().into_owned(), image.bytes, 0)),
-            Some(kernel) => kernel_symbols(&mut session, kernel, signed),
+            None => Some((name.to_string_lossy().into_owned(), image.bytes.clone(), 0)),
+            Some(kernel) => kernel_symbols(session, kernel, signed),
         },
         names_only: image.kernel.is_some(),
         kernel: session.text,
         ..contents
     };
-    let named = cores
-        .iter()
-        .position(|halted| halted.thread == ended.thread);
-    let known = match ended.reason {
+    Ok(State {
+        cores,
+        contents,
+        reason: ended.reason.clone(),
+        thread: ended.thread.clone(),
+    })
+}
+
+/// Assembles the snapshot.
+fn finish(session: Session, request: &Request, state: State) -> Result<Recorded, Error> {
+    let State {
+        cores,
+        contents,
+        reason,
+        thread,
+    } = state;
+    let named = cores.iter().position(|halted| halted.thread == thread);
+    let known = match reason {
         Reason::ShutDown => cores.iter().position(|halted| ends_machine(&halted.core)),
-        Reason::Instructions(_) | Reason::Interrupted => None,
+        Reason::Instructions(_) | Reason::Interrupted | Reason::Lost => None,
         Reason::Exit(_) | Reason::Until(_) | Reason::Signal(_) => named,
     };
     session.emulator.finish(Ending {
-        reason: ended.reason,
+        reason,
         at: known.or(named).and_then(|index| cores[index].place),
         stopped: known.filter(|index| *index > 0),
         cores,

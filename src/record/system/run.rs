@@ -131,13 +131,13 @@ pub(super) fn to_the_end(
         let (signal, thread) = match stop {
             Stop::Signal { signal, thread } => (signal, thread),
             Stop::Exited(status) => {
-                return Err(Error::Failed(format!(
+                return Err(Error::Lost(format!(
                     "the machine ended with status {status} before it could be stopped: use \
                      --until with a function executed earlier"
                 )));
             }
             Stop::Ended(signal) => {
-                return Err(Error::Failed(format!(
+                return Err(Error::Lost(format!(
                     "the emulator was ended by signal {signal}"
                 )));
             }
@@ -309,12 +309,9 @@ fn flush(session: &mut Session) -> Result<(Vec<StoppedCore>, bool), Error> {
 
 /// Returns the error for a stream that ended before the machine.
 fn unread(session: &mut Session) -> Error {
-    match session.emulator.recording() {
-        Err(error) => error,
-        Ok(_) => silent(),
-    }
+    session.emulator.unread("the emulator ended")
 }
 
 fn silent() -> Error {
-    Error::Failed("the emulator's plugin does not reply".to_owned())
+    Error::Lost("the emulator's plugin does not reply".to_owned())
 }

@@ -44,6 +44,8 @@ pub(super) struct Run {
     pub(super) traps: BTreeMap<u64, Trap>,
     /// Set once the program is about to exit.
     pub(super) exit: Option<Exit>,
+    /// When it was let go on to its exit.
+    pub(super) leaves: Option<Instant>,
     /// The number of processes it started.
     pub(super) children: u64,
     /// The register log, for which each instruction is a step.
@@ -73,7 +75,7 @@ const TRAP: u8 = 5;
 /// The polling interval while the program runs.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The timeout for an interrupted program to stop.
+/// The timeout for a program to stop that was interrupted, or is about to exit.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The timeout for the plugin's reply.
@@ -134,6 +136,10 @@ impl Run {
                     Err(TryRecvError::Disconnected) => return Err(session.unread()),
                 }
             }
+            let left = self.leaves.map(|since| since.elapsed());
+            if left.is_some_and(|time| time > INTERRUPT_TIMEOUT) {
+                return Err(session.gone("it does not stop at its exit"));
+            }
             (watch.progress)(session.emulator.progress.load(Ordering::Relaxed));
             if watch.interrupted.load(Ordering::Relaxed) {
                 match asked {
@@ -142,10 +148,8 @@ impl Run {
                         session.interrupt()?;
                     }
                     Some(asked) if asked.elapsed() > INTERRUPT_TIMEOUT => {
-                        return Err(Error::Failed(
-                            "interrupted, but the program does not take the signal: nothing is \
-                             written; --until or --instructions stops it"
-                                .to_owned(),
+                        return Err(Error::Lost(
+                            "interrupted, but the program does not take the signal".to_owned(),
                         ));
                     }
                     Some(_) => {}
@@ -189,6 +193,7 @@ impl Run {
                 self.exit = Some(exit);
                 self.trap_exit(session, exit)?;
                 send(&session.emulator.plugin, &Command::Leave)?;
+                self.leaves = Some(Instant::now());
             }
             TraceEvent::Child => self.children += 1,
             TraceEvent::Stopped {
@@ -403,7 +408,7 @@ impl Run {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(Error::Failed(
+                    return Err(Error::Lost(
                         "the emulator's plugin does not reply".to_owned(),
                     ));
                 }

@@ -36,18 +36,15 @@ impl Session {
     }
 
     pub(super) fn gone(&self, how: &str) -> Error {
-        Error::Failed(format!(
-            "the program ended ({how}) before its registers and memory could be read: nothing is \
-             written; --until stops it earlier"
+        Error::Lost(format!(
+            "the program ended ({how}) before its registers and memory could be read"
         ))
     }
 
     /// Returns the error for a stream that ended before the program.
     pub(super) fn unread(&mut self) -> Error {
-        match self.emulator.recording() {
-            Err(error @ Error::Io(_)) => error,
-            _ => self.gone("the emulator's plugin is gone"),
-        }
+        let gone = self.gone("the emulator's plugin is gone").to_string();
+        self.emulator.unread(&gone)
     }
 
     /// Selects the thread that stopped, and returns its ID.

@@ -41,6 +41,7 @@ impl Run {
             removed: BTreeSet::new(),
             passing: None,
             exit: None,
+            leaves: None,
             children: 0,
             steps: match request.registers.take() {
                 Some(file) => Some(StepLog::new(file, session)?),
