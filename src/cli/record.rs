@@ -300,13 +300,49 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     drop(counter);
     super::print_notes(&recorded.notes);
-    write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
-        .map_err(Error::from)?;
+    let kept = keep(&recorded, &output, arguments.force)?;
     for file in witness.into_iter().chain(registers) {
         file.persist(arguments.force)?;
     }
-    print_summary(&recorded, &output);
-    Ok(ExitCode::SUCCESS)
+    print_summary(&recorded, &kept);
+    Ok(match kept == output && recorded.reason != Reason::Lost {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Writes the snapshot. Where this fails, because the output was free before the program ran and is not now,
+/// it is kept under another name: beside the output, or else in the temporary directory. Returns its path.
+fn keep(recorded: &Recorded, output: &Path, force: bool) -> Result<PathBuf, Failure> {
+    const TRIES: u32 = 100;
+    let write =
+        |path: &Path, force| write::write_files(&recorded.files, path, force, &mut |_, _| ());
+    let error = match write(output, force) {
+        Ok(()) => return Ok(output.to_owned()),
+        Err(error) => error,
+    };
+    // The current directory has a name, too.
+    let named = match output.file_name() {
+        Some(_) => output.to_owned(),
+        None => output.canonicalize().unwrap_or_else(|_| output.to_owned()),
+    };
+    let name = named.file_name().unwrap_or("recording".as_ref());
+    for directory in [named.with_file_name(""), std::env::temp_dir()] {
+        let free = (1..TRIES).map(|number| {
+            let mut name = name.to_owned();
+            name.push(format!(".{number}"));
+            directory.join(name)
+        });
+        let free = { free }.find(|path| path.symlink_metadata().is_err());
+        if let Some(path) = free
+            && write(&path, false).is_ok()
+        {
+            let shown = path.display();
+            super::say(format_args!("{error}: the recording is kept as {shown}"));
+            return Ok(path);
+        }
+    }
+    Err(Error::from(error).into())
 }
 
 fn print_summary(recorded: &Recorded, output: &Path) {

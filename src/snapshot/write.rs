@@ -117,8 +117,8 @@ pub fn write_files(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), WriteError> {
     let replaced = replaced(dir, force)?;
-    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
+    let empty = is_empty(dir);
+    let parent = parent(dir, empty);
     let mut temporary = sibling(dir, parent)?;
     let total = files.values().map(|bytes| bytes.len() as u64).sum();
     let mut written = 0;
@@ -130,6 +130,9 @@ pub fn write_files(
         put(&temporary.path().join(name), bytes, &mut add)?;
     }
     mapped::whole().map_err(at(dir))?;
+    if empty {
+        return fill(temporary.path(), dir, files);
+    }
     move_into_place(&mut temporary, dir, parent, replaced)
 }
 
@@ -140,8 +143,45 @@ pub fn write_files(
 /// If `dir` may not be replaced, or its parent directory is not writable.
 pub fn may_write(dir: &Path, force: bool) -> Result<(), WriteError> {
     replaced(dir, force)?;
+    sibling(dir, parent(dir, is_empty(dir))).map(|_| ())
+}
+
+/// Whether `dir` is an empty directory. It is filled, not replaced: the current directory and a mount point
+/// cannot be renamed.
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none())
+}
+
+/// Returns the directory for the temporary one.
+fn parent(dir: &Path, empty: bool) -> &Path {
+    if empty {
+        return dir;
+    }
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
-    sibling(dir, parent.unwrap_or(Path::new("."))).map(|_| ())
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Moves complete files from a directory in `dir` to `dir`, snapshot.ini last; all of them or none.
+fn fill(temporary: &Path, dir: &Path, files: &BTreeMap<String, Mapped>) -> Result<(), WriteError> {
+    let others = fs::read_dir(dir).map_err(at(dir))?;
+    let others = others.flatten().map(|entry| entry.path());
+    if { others }.any(|path| path.file_name() != temporary.file_name()) {
+        return Err(WriteError::Exists(dir.to_owned()));
+    }
+    let first = |path: &String| path.split('/').next().unwrap_or_default().to_owned();
+    let mut names: Vec<String> = files.keys().map(first).collect();
+    names.sort_by_key(|name| name == "snapshot.ini");
+    names.dedup();
+    for (done, name) in names.iter().enumerate() {
+        if let Err(error) = fs::rename(temporary.join(name), dir.join(name)) {
+            for name in &names[..done] {
+                // Back to where it will be removed.
+                let _ = fs::rename(dir.join(name), temporary.join(name));
+            }
+            return Err(at(dir)(error));
+        }
+    }
+    Ok(())
 }
 
 /// Whether `dir` exists and may be replaced.

@@ -10,6 +10,7 @@ mod far_back;
 mod libraries;
 mod linux_programs;
 mod matrix;
+mod never_lost;
 mod past_signals;
 mod past_threads;
 mod past_values;

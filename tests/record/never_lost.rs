@@ -1,0 +1,178 @@
+//! `armsnap record` writes what was traced, whatever happens after the program ran.
+
+use crate::support::record::{Guest, build, decoded, installed, record};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn told(run: &Output) -> String {
+    String::from_utf8_lossy(&run.stderr).into_owned()
+}
+
+fn run_in(guest: &Guest, directory: &Path, arguments: &[&str], temporary: &Path) -> Output {
+    Command::new(crate::support::armsnap())
+        .arg("record")
+        .args(arguments)
+        .arg("--")
+        .arg(&guest.program)
+        .current_dir(directory)
+        .env("TMPDIR", temporary)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn exits() -> Option<Guest> {
+    const EXIT: &str = ".globl _start\n_start: mov x8, #93\n mov x0, #0\n svc #0\n";
+    build("aarch64", "exit.s", EXIT, &["-nostdlib", "-static"])
+}
+
+/// The threads end, or are about to, at any moment of the exit.
+#[test]
+fn a_program_exits_while_its_threads_end() {
+    const SOURCE: &str = r"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <time.h>
+        static void *wait(void *ms) {
+            struct timespec t = { 0, (long)ms * 1000000L };
+            nanosleep(&t, 0);
+            return 0;
+        }
+        int main(void) {
+            pthread_t t;
+            for (long i = 0; i < 32; i++) pthread_create(&t, 0, wait, (void *)(10 + 2 * i));
+            exit(3);
+        }";
+    let Some(guest) = build("aarch64", "ends.c", SOURCE, &["-static", "-pthread"]) else {
+        return;
+    };
+    for number in 0..4 {
+        let run = record(&guest, &format!("out{number}"), &[], &[]);
+        let said = told(&run);
+        assert!(run.status.success(), "{said}");
+        assert!(said.contains("about to exit with status 3"), "{said}");
+    }
+}
+
+/// Each thread that takes a signal stops in the emulator's GDB server.
+#[test]
+fn threads_take_signals_at_the_same_time() {
+    const SOURCE: &str = r"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        static volatile int taken;
+        static void handle(int n) { __atomic_add_fetch(&taken, 1, __ATOMIC_SEQ_CST); }
+        static void *send(void *own) {
+            for (int i = 0; i < 25; i++) pthread_kill(pthread_self(), SIGUSR1);
+            return 0;
+        }
+        int main(void) {
+            pthread_t all[4];
+            signal(SIGUSR1, handle);
+            for (int i = 0; i < 4; i++) pthread_create(all + i, 0, send, 0);
+            for (int i = 0; i < 4; i++) pthread_join(all[i], 0);
+            exit(taken);
+        }";
+    let Some(guest) = build("aarch64", "kill.c", SOURCE, &["-static", "-pthread"]) else {
+        return;
+    };
+    let run = record(&guest, "out", &[], &[]);
+    let said = told(&run);
+    assert!(run.status.success(), "{said}");
+    assert!(said.contains("about to exit with status 100"), "{said}");
+}
+
+#[test]
+fn a_microcontroller_locks_up() {
+    if !installed(&["arm-none-eabi-as", "qemu-system-arm"]) {
+        return;
+    }
+    const SOURCE: &str = "
+        .syntax unified
+        .cpu cortex-m4
+        .thumb
+        .word 0x20001000, start + 1, 0, fault + 1
+        .global _start
+        _start:
+        .thumb_func
+        start: movs r0, #100
+        1: subs r0, #1
+        bne 1b
+        mov r1, #0xf0000000
+        ldr r2, [r1]
+        .thumb_func
+        fault: .inst.n 0xde00
+        ";
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("l.s"), SOURCE).unwrap();
+    for (tool, from, to, option) in [
+        ("arm-none-eabi-as", "l.s", "l.o", "-mthumb"),
+        ("arm-none-eabi-ld", "l.o", "l.elf", "-Ttext=0"),
+    ] {
+        let mut command = Command::new(tool);
+        command.arg(option).arg(at(from)).arg("-o").arg(at(to));
+        assert!(command.status().unwrap().success());
+    }
+    let run = Command::new(crate::support::armsnap())
+        .args(["record", "--system", "mps2-an386", "-o", "out", "l.elf"])
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = told(&run);
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    let wanted = "stopped where the emulator failed";
+    assert!(said.contains(wanted), "{said}");
+    let wanted = "registers and memory at the end are missing";
+    assert!(said.contains(wanted), "{said}");
+    let traced: usize = decoded(&at("out")).values().map(Vec::len).sum();
+    assert!(traced > 200, "{traced}");
+}
+
+#[test]
+fn temporary_directories_with_any_path() {
+    let Some(guest) = exits() else { return };
+    let long = "x".repeat(90);
+    for name in ["a,b", "a:b c", &long] {
+        let temporary = guest.directory.path().join(name);
+        std::fs::create_dir(&temporary).unwrap();
+        let here = guest.directory.path();
+        let run = run_in(&guest, here, &["-o", &format!("out {name}")], &temporary);
+        assert!(run.status.success(), "{}", told(&run));
+        assert_eq!(temporary.read_dir().unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn an_empty_directory_is_filled() {
+    let Some(guest) = exits() else { return };
+    let here = guest.directory.path().join("here");
+    std::fs::create_dir(&here).unwrap();
+    let run = run_in(&guest, &here, &["-o", "."], &std::env::temp_dir());
+    assert!(run.status.success(), "{}", told(&run));
+    assert!(here.join("snapshot.ini").is_file());
+    let names = here.read_dir().unwrap().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let hidden: Vec<String> = names.filter(|name| name.starts_with('.')).collect();
+    assert!(hidden.is_empty(), "{hidden:?}");
+}
+
+/// The program itself makes the output a file.
+#[test]
+fn an_output_that_appears_meanwhile() {
+    const SOURCE: &str = r#"
+        #include <fcntl.h>
+        int main(void) { return open("out", O_CREAT | O_WRONLY, 0600) < 0; }"#;
+    let Some(guest) = build("aarch64", "makes.c", SOURCE, &["-static"]) else {
+        return;
+    };
+    let here = guest.directory.path();
+    let run = run_in(&guest, here, &["-o", "out"], &std::env::temp_dir());
+    let said = told(&run);
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(said.contains("the recording is kept as out.1"), "{said}");
+    assert!(here.join("out.1/snapshot.ini").is_file());
+    assert!(here.join("out").is_file());
+}
