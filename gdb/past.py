@@ -67,7 +67,7 @@ armsnap runs it before every command that moves by lines."""
     # No `dont_repeat`: that would keep an empty line from repeating the move.
     def invoke(self, argument, from_tty):
         thread = gdb.selected_thread()
-        if thread is None or not knows(gdb.newest_frame(), "sp"):
+        if thread is None or not knows(found_frame(), "sp"):
             return
         names = re.fullmatch("-([0-9a-f]+),([0-9a-f]+),([0-9a-f]+)", ask_callers(0))
         # The stack address of GDB's frame ID; Python's API does not provide it.
@@ -101,10 +101,19 @@ armsnap runs it before every command that moves by lines."""
 
 def gdb_function():
     """Returns the start of the newest frame's function in the debug information."""
-    block = gdb.newest_frame().function() and gdb.newest_frame().block()
+    block = found_frame().function() and found_frame().block()
     while block and not (block.function and block.superblock.is_static):
         block = block.superblock
     return block and block.start
+
+
+def found_frame():
+    """Returns the newest frame. Where the CPSR of AArch32 is not known, GDB fails the first time that it looks
+    for the frame after a move, and finds it the second time."""
+    try:
+        return gdb.newest_frame()
+    except gdb.error:
+        return gdb.newest_frame()
 
 
 def knows(frame, register):
@@ -337,9 +346,9 @@ outer frame then."""
     # No `dont_repeat`: an empty line repeats the command before.
     def invoke(self, argument, from_tty):
         thread = gdb.selected_thread()
-        if thread is None or gdb.selected_frame() == gdb.newest_frame():
+        if thread is None or gdb.selected_frame() == found_frame():
             return
-        before = shown_position(gdb.newest_frame())
+        before = shown_position(found_frame())
         if before is not None and packet(f"qArmsnap.position:{thread.ptid[1]:x}") != f"{before:x}":
             gdb.newest_frame().select()
 
@@ -404,39 +413,6 @@ def choose_instruction_set(isa):
         gdb.execute("set arm fallback-mode " + mode)
 
 
-def knows_result(frame):
-    """Returns whether the registers in which functions return values are known in a frame."""
-    if is_arm(frame.architecture()):
-        return knows(frame, "r0")
-    try:
-        int(frame.read_register("v0")["d"]["u"][0])
-    except (gdb.error, ValueError):
-        return False
-    return knows(frame, "x0")
-
-
-class Returned:
-    """Switches off the value of `finish` at past positions: GDB reads unknown registers as 0."""
-
-    hides = False
-
-    @classmethod
-    def mind(cls, _=None):
-        """Called at each stop."""
-        try:
-            known = knows_result(gdb.newest_frame())
-        except gdb.error:
-            # A core without a program counter has no frame.
-            return
-        shown = gdb.parameter("print finish")
-        if known and cls.hides:
-            gdb.execute("set print finish on")
-        elif not known and shown:
-            gdb.execute("set print finish off")
-        cls.hides = not known and (shown or cls.hides)
-
-
 Halted()
 Moved()
-gdb.events.stop.connect(Returned.mind)
 gdb.unwinder.register_unwinder(None, Callers(), True)

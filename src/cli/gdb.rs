@@ -46,7 +46,7 @@ pub struct Arguments {
 }
 
 /// The Python files that `armsnap gdb` loads in GDB.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
@@ -56,6 +56,7 @@ const COMMANDS: [&str; 11] = [
     include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
     include_str!("../../gdb/interrupt.py"),
+    include_str!("../../gdb/finish.py"),
     include_str!("../../gdb/leave.py"),
     include_str!("../../gdb/quiet.py"),
 ];

@@ -66,13 +66,13 @@ fn frames_of_coroutines_are_on_their_own_stacks() {
             .lines()
             .filter(|line| line.contains("Breakpoint 1, "))
             .collect();
-        // Not every value is known, but none is another coroutine's.
-        let unknown = "id=<unavailable>, ";
+        // Of A32 not every value is known, but none is another coroutine's.
+        let unknown = |stop: &str| architecture == "arm" && stop.contains("id=<unavailable>, ");
         for (stop, id, seed) in [
             (stops[0], "id=2, ", "seed=9)"),
             (stops[1], "id=1, ", "seed=7)"),
         ] {
-            assert!(stop.contains(id) || stop.contains(unknown), "{text}");
+            assert!(stop.contains(id) || unknown(stop), "{text}");
             assert!(stop.contains(seed), "{text}");
         }
         assert!(text.contains("= 1008\n"), "{text}");

@@ -7,6 +7,7 @@ mod clients;
 mod conditions;
 mod coroutines;
 mod endpoints;
+mod finish;
 mod frame_values;
 mod history;
 mod history_commands;
