@@ -205,8 +205,12 @@ impl SnapshotTarget {
             .register(&endpoint, positions, (thread, register), cancel)
     }
 
-    /// Returns whether the program counter at the position of a core is known.
+    /// Returns whether the program counter at the position of a core is known. A trace frame that is
+    /// shown without being selected has one.
     pub(super) fn knows_pc(&self, thread: Tid) -> bool {
+        if self.looks_at_frame() {
+            return true;
+        }
         let mut registers = self.endpoint.description.registers();
         let pc = registers.find(|register| register.name == "pc");
         let bytes = pc.and_then(|pc| self.positions.register(thread, pc));
