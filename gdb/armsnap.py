@@ -138,8 +138,18 @@ Attach()
 # In a source tree the other files are next to this one; `armsnap gdb-commands` prints all as one,
 # up to this line of this file.
 OTHERS = (
-    "registers memory signals save core history past interrupt finish leave quiet"
-).split()
+    "registers",
+    "memory",
+    "signals",
+    "save",
+    "core",
+    "history",
+    "past",
+    "interrupt",
+    "finish",
+    "leave",
+    "quiet",
+)
 for other in OTHERS:
     other = os.path.join(os.path.dirname(globals().get("__file__", "")), f"{other}.py")
     if "__file__" in globals() and os.path.isfile(other):

@@ -67,7 +67,7 @@ def show_move():
     forget_registers()
     forget_memory()
     reread_watchpoints()
-    Returned.mind()
+    find_frame()
     # `frame` shows the same; this also updates the TUI and front ends.
     for command in ("up 0", "display"):
         try:

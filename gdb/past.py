@@ -107,13 +107,19 @@ def gdb_function():
     return block and block.start
 
 
-def found_frame():
-    """Returns the newest frame. Where the CPSR of AArch32 is not known, GDB fails the first time that it looks
-    for the frame after a move, and finds it the second time."""
+def find_frame(_=None):
+    """Makes GDB find the newest frame; called at each stop. Where the CPSR of AArch32 is not known, the first
+    attempt fails, which is to be no command of the user's."""
     try:
-        return gdb.newest_frame()
+        gdb.newest_frame()
     except gdb.error:
-        return gdb.newest_frame()
+        pass
+
+
+def found_frame():
+    """Returns the newest frame, also before the handlers of a stop have run."""
+    find_frame()
+    return gdb.newest_frame()
 
 
 def knows(frame, register):
@@ -415,4 +421,5 @@ def choose_instruction_set(isa):
 
 Halted()
 Moved()
+gdb.events.stop.connect(find_frame)
 gdb.unwinder.register_unwinder(None, Callers(), True)

@@ -32,7 +32,8 @@ impl Masks {
         }
         let [data, code] = MASKS.map(|name| registers.value(name));
         match (data, code) {
-            (Some(data), Some(code)) => Some(Self { data, code }),
+            // Address spaces of Linux have 36 bits at least.
+            (Some(data), Some(code)) if (data | code) << 32 == 0 => Some(Self { data, code }),
             _ => Self::described(registers),
         }
     }
@@ -112,8 +113,13 @@ impl Layout {
             true => 12,
             false => 16,
         };
+        // Sizes above 39 are small address spaces (FEAT_TTST, ID_AA64MMFR2_EL1.ST), and without them no sizes.
+        let small = registers.value("ID_AA64MMFR2_EL1").map(|id| id >> 28 & 15);
+        if size > 39 && small.unwrap_or(0) == 0 || size > 48 {
+            return None;
+        }
         Some(Self {
-            bits: 64 - (size as u32).clamp(least, 48),
+            bits: 64 - (size as u32).max(least),
             tagged_data: tagged,
             tagged_code: tagged && !data_only,
         })
@@ -250,6 +256,12 @@ mod tests {
             (&[("ID_AA64ISAR1_EL1", 0), ("TCR_EL1", 16)], None),
             (&[("SCTLR_EL1", 1), ("TCR_EL1", 16)], None),
             (&[HAS], None),
+            // No size of an address space, unless small ones are implemented.
+            (&[HAS, ("TCR_EL1", 48)], None),
+            (
+                &[HAS, ("TCR_EL1", 40 | tbi0), ("ID_AA64MMFR2_EL1", 1 << 28)],
+                Some((0x7f_ffff_ff00_0000, 0x7f_ffff_ff00_0000)),
+            ),
         ] {
             assert_eq!(masks(registers), wanted, "{registers:x?}");
         }

@@ -43,6 +43,8 @@ fn name_of(architecture: Architecture, name: &str) -> Option<String> {
         (Architecture::MProfile, "xpsr") => "xPSR".to_owned(),
         // QEMU updates it only when the exception level changes.
         (Architecture::AArch64, "SP_EL1") => return None,
+        // GDB's names of the thread pointers.
+        (Architecture::AArch64, "tpidr" | "tpidr2") => format!("{}_EL0", name.to_ascii_uppercase()),
         (Architecture::AArch64, "AMAIR0") => "AMAIR_EL1".to_owned(),
         (Architecture::AArch64, _) if has_aarch32_name(name) => format!("{name}_EL1"),
         // Views of D registers.
