@@ -32,10 +32,10 @@ impl Reader<'_> {
         if let Some(end) = self.attempt(Self::class, at)? {
             return Ok((end, true));
         }
-        if let Some(end) = self.attempt(Self::substitution, at)? {
-            if self.peek(end) != Some(b'I') {
-                return Ok((end, false));
-            }
+        if let Some(end) = self.attempt(Self::substitution, at)?
+            && self.peek(end) != Some(b'I')
+        {
+            return Ok((end, false));
         }
         for rule in [
             Self::function,
