@@ -79,8 +79,9 @@
 extern crate self as armsnap;
 
 pub mod arch;
-#[cfg(feature = "history")]
+#[cfg(feature = "snapshot")]
 pub mod budget;
+#[cfg(feature = "history")]
 pub mod cache;
 #[cfg(feature = "snapshot")]
 pub mod capture;
