@@ -159,7 +159,7 @@ impl Private {
         Self::within(&folder)
     }
 
-    /// Creates one for files whose paths other programs are told: the path is short enough for the name of
+    /// Creates one for files whose paths other programs get: the path is short enough for the name of
     /// a socket, and has no characters that separate paths or options. It is in the temporary directory, or
     /// in another one of the system where the temporary directory has no such path.
     ///

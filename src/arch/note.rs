@@ -80,7 +80,7 @@ impl fmt::Display for RegisterNote {
             Self::StackInUse { register } => write!(f, "sp is {register}, the stack in use"),
             Self::LinkRegister { name } => write!(
                 f,
-                "pc is the code of a return and lr is none, at which GDB ends: lr is shown as {name}"
+                "pc is an EXC_RETURN code and lr is not, which makes GDB exit: lr is shown as {name}"
             ),
             Self::StacksOfState { state } => write!(
                 f,

@@ -8,7 +8,7 @@ use super::{Architecture, state};
 /// the code.
 pub const MASKS: [&str; 2] = ["pauth_dmask", "pauth_cmask"];
 
-/// Number of the first mask, behind FPSR and FPCR.
+/// Number of the first mask, after FPSR and FPCR.
 pub(super) const FIRST_NUMBER: u32 = 68;
 /// Bit 55 selects the half of the address space.
 const HALF: u64 = 1 << 55;

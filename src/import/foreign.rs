@@ -6,7 +6,7 @@ use crate::mapped;
 use std::fmt;
 use std::path::Path;
 
-/// The bytes by which files are told.
+/// The number of bytes at the start of a file by which it is recognised.
 const HEAD: u64 = 8192;
 
 /// A file that armsnap does not read as it is.

@@ -1,5 +1,5 @@
 //! RAM of a Linux system in LiME's format (`format=lime`; Linux Memory Extractor, doc/README.md): ranges,
-//! each behind a header with its physical addresses.
+//! each after a header with its physical addresses.
 
 use super::fields::Fields;
 use std::ops::Range;

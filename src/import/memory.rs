@@ -8,8 +8,8 @@ use crate::mapped::Mapped;
 use crate::snapshot::model::Dump;
 use crate::text;
 
-/// The most separate parts of a file of records, and a further one for so many of its bytes: each becomes a
-/// file.
+/// The most separate parts of a small file of records, each of which becomes a file; each [`BYTES_EACH`] bytes
+/// allow one more.
 const LEAST_RUNS: usize = 1 << 12;
 const BYTES_EACH: usize = 128;
 
@@ -26,7 +26,7 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
         let (form, runs) = match (records::format(&bytes), named.address) {
             (None, Some(_)) if lime::is_lime(&bytes) => {
                 return Err(ImportError::Usage(format!(
-                    "--memory {}: LiME's headers have the addresses: leave out what is behind @",
+                    "--memory {}: LiME's headers have the addresses: leave out what follows @",
                     named.path.display()
                 )));
             }

@@ -10,7 +10,7 @@ use std::path::Path;
 const LARGEST: u64 = 256 << 20;
 /// The bytes that are read from it at once.
 const PIECE: u64 = 1 << 20;
-/// All files of an input may have [`LEAST`] bytes unpacked, and so many times their size: the kernel's
+/// All files of an input may have [`LEAST`] bytes unpacked, and this many times their size: the kernel's
 /// modules have four to eight times their size, and they are linked.
 pub const MAX_RATIO: u64 = 24;
 /// See [`MAX_RATIO`].

@@ -193,11 +193,35 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    /// The rows are those that readelf prints.
     #[test]
-    fn programs_without_frames_have_none() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        assert!(Elf::open(&path).is_err());
-        assert_eq!(CallFrames::default().at(0), None);
-        assert_eq!(CallFrames::new([]).at(u64::MAX), None);
+    fn frames_begin_where_other_tools_say() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = Elf::open(&top.join("testdata/virt-a57/program.elf")).unwrap();
+        let frames = CallFrames::new([&program]);
+        let sp = |offset| {
+            Some(FrameAddress {
+                register: 31,
+                offset,
+            })
+        };
+        for (pc, wanted) in [
+            (0x4010_01a0, sp(0)),
+            (0x4010_01a4, sp(16)),
+            (0x4010_01e0, sp(16)),
+            (0x4010_01e4, sp(0)),
+            (0x4010_0297, sp(0)),
+            (0x4010_0298, sp(64)),
+            (0x4010_0347, sp(64)),
+            (0x4010_0348, sp(0)),
+            (0x4010_0000, None),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(frames.at(pc), wanted, "{pc:#x}");
+        }
+        let moved = CallFrames::new([&program.moved(0x1000)]);
+        assert_eq!(moved.at(0x4010_0298), None);
+        assert_eq!(moved.at(0x4010_1298), sp(64));
+        assert_eq!(CallFrames::default().at(0x4010_01a4), None);
     }
 }

@@ -124,19 +124,19 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// An emulator to be started.
 pub(super) struct Launch {
     directory: Private,
-    /// The files whose paths the emulator is told.
-    told: Private,
+    /// The directory of the files whose paths the emulator gets.
+    plain: Private,
     plugin: Plugin,
 }
 
 impl Launch {
     pub fn new() -> Result<Self, Error> {
         let directory = Private::new()?;
-        let told = Private::with_plain_path()?;
-        let plugin = Plugin::new(told.path())?;
+        let plain = Private::with_plain_path()?;
+        let plugin = Plugin::new(plain.path())?;
         Ok(Self {
             directory,
-            told,
+            plain,
             plugin,
         })
     }
@@ -147,13 +147,13 @@ impl Launch {
     }
 
     /// Returns the path of a private file that is an argument of the emulator.
-    pub fn told(&self, name: &str) -> PathBuf {
-        self.told.path().join(name)
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.plain.path().join(name)
     }
 
     /// Returns the socket for the emulator's GDB server.
     pub fn gdb(&self) -> PathBuf {
-        self.told("gdb.socket")
+        self.path_of("gdb.socket")
     }
 
     /// Has the emulator of a Linux program preload the plugin.
@@ -200,7 +200,7 @@ impl Launch {
             progress: Arc::default(),
             notes: Vec::new(),
             directory: self.directory,
-            _told: self.told,
+            _plain: self.plain,
         })
     }
 }
@@ -235,7 +235,7 @@ pub(super) struct Emulator {
     pub progress: Arc<AtomicU64>,
     pub notes: Vec<Note>,
     pub directory: Private,
-    _told: Private,
+    _plain: Private,
 }
 
 /// The state of a core at the end of the recording.

@@ -212,7 +212,7 @@ fn own_calls(
     };
     let mut site = site;
     let mut inner = within;
-    // Behind the last call, where no more is known, is a frame without a call.
+    // After the last call, where no more is known, is a frame without a call.
     let beyond = ends.then_some(None);
     let all = calls.iter().map(Some).chain(beyond);
     for (number, call) in all.enumerate() {

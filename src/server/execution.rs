@@ -32,7 +32,7 @@ enum Reason {
     Breakpoint(Kind),
     /// It is before an access to this address, as seen in the direction of the move.
     Watchpoint(watchpoints::Kind, u64),
-    /// It is behind a store to this watched address, in the direction of the move. The value is not known
+    /// It is just after a store to this watched address, in the direction of the move. The value is not known
     /// on either side, so that GDB, which compares them, would move on.
     UnknownStore(u64),
     /// It is at a gap.
@@ -211,8 +211,8 @@ fn arrive_at(
     access: Access,
     direction: Direction,
 ) -> Reason {
-    if let Some(behind) = watched::unseen(target, thread, &access, direction) {
-        target.positions.set(thread, behind);
+    if let Some(after) = watched::unseen(target, thread, &access, direction) {
+        target.positions.set(thread, after);
         return Reason::UnknownStore(access.address);
     }
     target.positions.set(thread, access.stops_at);

@@ -193,7 +193,7 @@ impl Inbox {
                     let more = HTTP_METHOD.saturating_sub(first.len()).min(count);
                     first.extend(&piece[..more]);
                     match is_http(&first) {
-                        // Its body must not be taken for packets.
+                        // Its body must not be read as packets.
                         true => state.ended = true,
                         false => state.bytes.extend(&piece[..count]),
                     }

@@ -118,10 +118,10 @@ pub(super) fn search(
     Some(found)
 }
 
-/// Returns where a core stops for a store that GDB would pass in silence: behind it, in the direction of the
+/// Returns where a core stops for a store that GDB would pass silently: after it, in the direction of the
 /// move. `None` for other accesses.
 ///
-/// GDB compares the value that it knew before with the one behind the store, and goes on if neither can be
+/// GDB compares the value that it knew before with the one after the store, and continues if neither can be
 /// read. LLDB stops at each hit.
 pub(super) fn unseen(
     target: &mut SnapshotTarget,
@@ -132,7 +132,7 @@ pub(super) fn unseen(
     if access.kind != Kind::Write || target.takes_unknown_for_value {
         return None;
     }
-    let behind = match direction {
+    let after = match direction {
         Direction::Backward => access.instruction,
         Direction::Forward => {
             let history = target.positions.history(thread)?;
@@ -145,8 +145,8 @@ pub(super) fn unseen(
         let mut ranges = ranges.iter();
         ranges.all(|range| is_known(target, thread, *range))
     };
-    let is_seen = are_known(behind) || (are_known(access.stops_at) && are_known(access.from));
-    (!is_seen).then_some(behind)
+    let is_seen = are_known(after) || (are_known(access.stops_at) && are_known(access.from));
+    (!is_seen).then_some(after)
 }
 
 /// Returns the ranges whose values GDB compares at an access: the one that is accessed and, if that is a

@@ -94,7 +94,7 @@ impl Ram {
     }
 }
 
-/// The blocks behind that of the registers.
+/// The blocks after that of the registers.
 fn blocks(ram: &Ram, current: u64, first: u64) -> Vec<u8> {
     let size = if ram.wide { 8 } else { 4 };
     let mut kernel = vec![0; 0x40];
@@ -165,7 +165,7 @@ fn check(directory: &Path, dump: &[u8], program: &Path, wanted: &[&str]) {
 #[test]
 fn threads_of_a_cortex_m() {
     let scratch = tempfile::tempdir().unwrap();
-    // `callee_saved.psp`, behind R4 to R11.
+    // `callee_saved.psp`, after R4 to R11.
     let Some(program) = build(scratch.path(), false, 0x28 + 32) else {
         return;
     };
@@ -232,7 +232,7 @@ fn threads_of_a_cortex_m() {
 #[test]
 fn threads_of_arm64() {
     let scratch = tempfile::tempdir().unwrap();
-    // `callee_saved.sp_elx`, behind X19 to X29 and SP_EL0.
+    // `callee_saved.sp_elx`, after X19 to X29 and SP_EL0.
     let Some(program) = build(scratch.path(), true, 96) else {
         return;
     };

@@ -4,7 +4,7 @@ use crate::support::record::{Guest, build, decoded, installed, record};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-fn told(run: &Output) -> String {
+fn report(run: &Output) -> String {
     String::from_utf8_lossy(&run.stderr).into_owned()
 }
 
@@ -48,7 +48,7 @@ fn a_program_exits_while_its_threads_end() {
     };
     for number in 0..4 {
         let run = record(&guest, &format!("out{number}"), &[], &[]);
-        let said = told(&run);
+        let said = report(&run);
         assert!(run.status.success(), "{said}");
         assert!(said.contains("about to exit with status 3"), "{said}");
     }
@@ -78,7 +78,7 @@ fn threads_take_signals_at_the_same_time() {
         return;
     };
     let run = record(&guest, "out", &[], &[]);
-    let said = told(&run);
+    let said = report(&run);
     assert!(run.status.success(), "{said}");
     assert!(said.contains("about to exit with status 100"), "{said}");
 }
@@ -121,7 +121,7 @@ fn a_microcontroller_locks_up() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = told(&run);
+    let said = report(&run);
     assert_eq!(run.status.code(), Some(1), "{said}");
     let wanted = "stopped where the emulator failed";
     assert!(said.contains(wanted), "{said}");
@@ -140,7 +140,7 @@ fn temporary_directories_with_any_path() {
         std::fs::create_dir(&temporary).unwrap();
         let here = guest.directory.path();
         let run = run_in(&guest, here, &["-o", &format!("out {name}")], &temporary);
-        assert!(run.status.success(), "{}", told(&run));
+        assert!(run.status.success(), "{}", report(&run));
         assert_eq!(temporary.read_dir().unwrap().count(), 0, "{name}");
     }
 }
@@ -151,7 +151,7 @@ fn an_empty_directory_is_filled() {
     let here = guest.directory.path().join("here");
     std::fs::create_dir(&here).unwrap();
     let run = run_in(&guest, &here, &["-o", "."], &std::env::temp_dir());
-    assert!(run.status.success(), "{}", told(&run));
+    assert!(run.status.success(), "{}", report(&run));
     assert!(here.join("snapshot.ini").is_file());
     let names = here.read_dir().unwrap().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -170,7 +170,7 @@ fn an_output_that_appears_meanwhile() {
     };
     let here = guest.directory.path();
     let run = run_in(&guest, here, &["-o", "out"], &std::env::temp_dir());
-    let said = told(&run);
+    let said = report(&run);
     assert_eq!(run.status.code(), Some(1), "{said}");
     assert!(said.contains("the recording is kept as out.1"), "{said}");
     assert!(here.join("out.1/snapshot.ini").is_file());

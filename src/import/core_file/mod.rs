@@ -42,10 +42,10 @@ const PN_XNUM: u16 = 0xFFFF;
 
 /// The most descriptions of memory of all threads together: each thread describes all parts.
 const MAX_DUMPS: usize = 1 << 23;
-/// Those of any core file, and a further one for so many of its bytes.
+/// The limit for the smallest core file; each [`BYTES_EACH`] bytes add one.
 const LEAST_DUMPS: usize = 1 << 16;
 const BYTES_EACH: usize = 64;
-/// Parts of memory may be so many times as large as the file: they seldom share bytes in it.
+/// All parts of memory together may be this many times as large as the file: parts seldom share bytes.
 const MAX_SHARED: u64 = 2;
 
 /// The size in bytes of the largest page of memory.

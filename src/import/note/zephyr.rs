@@ -51,10 +51,10 @@ pub enum ZephyrNote {
     Threads {
         /// Those with registers.
         read: usize,
-        /// Those whose registers are not in the dump, or cannot be told.
+        /// Those whose registers are not in the dump, or cannot be determined.
         without: usize,
     },
-    /// The list of threads goes on in memory that is not known.
+    /// The list of threads continues in memory that is not known.
     CutThreads,
     /// The kernel reported in the log that it could not dump.
     LogError {
@@ -160,7 +160,7 @@ impl fmt::Display for ZephyrNote {
                 }
             }
             Self::CutThreads => f.write_str(
-                "the kernel's list of threads goes on in memory that the dump does not have",
+                "the kernel's list of threads continues in memory that the dump does not have",
             ),
             Self::LogError { line } => write!(
                 f,
@@ -168,7 +168,7 @@ impl fmt::Display for ZephyrNote {
             ),
             Self::LogLine { line } => write!(
                 f,
-                "line {line}: expected pairs of hexadecimal digits behind #CD:, so the dump is left out \
+                "line {line}: expected pairs of hexadecimal digits after #CD:, so the dump is left out \
                  from there on"
             ),
             Self::LogWithoutEnd => {
@@ -176,7 +176,7 @@ impl fmt::Display for ZephyrNote {
             }
             Self::LogHasMore { count } => write!(
                 f,
-                "the log has {} behind the first: cut it there to read them",
+                "the log has {} after the first: cut it there to read them",
                 text::count(*count as u64, "more dump")
             ),
             Self::FlashError { error } => write!(

@@ -17,8 +17,8 @@ use std::rc::Rc;
 const MAX_MAPPINGS: usize = 1 << 16;
 /// The most mappings and generated functions of all cores together.
 const MAX_IN_ALL: usize = 1 << 22;
-/// Those of any recording, and a further one for so many bytes of the recording and of its jitdumps: each
-/// thread describes all of its process.
+/// The limit for a small recording; each [`BYTES_EACH`] bytes of it and of its jitdumps add one: each thread
+/// describes all of its process.
 const LEAST_IN_ALL: usize = 1 << 16;
 const BYTES_EACH: usize = 16;
 /// The most mappings of the kernel whose file is looked for.
@@ -95,7 +95,7 @@ pub struct MemoryBuilder<'a> {
 }
 
 impl<'a> MemoryBuilder<'a> {
-    /// For a recording of so many bytes; `kcore` is the memory of its kernel.
+    /// For a recording of `size` bytes; `kcore` is the memory of its kernel.
     pub fn new(
         recording: &'a Recording,
         size: usize,

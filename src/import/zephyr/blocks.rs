@@ -1,11 +1,11 @@
-//! The blocks of a dump. Reading goes on behind a block that is not known or damaged, if another one is
+//! The blocks of a dump. Reading continues after a block that is unknown or damaged, if another one is
 //! found there.
 
 use super::ZephyrNote;
 use crate::import::fields::Fields;
 use std::ops::Range;
 
-/// The newest version of a block's header that is taken for one.
+/// The newest version of a block's header that is accepted.
 const NEWEST: u16 = 16;
 /// The least bytes of a block of registers, those of version 1 of a Cortex-M.
 const FEWEST_REGISTERS: usize = 36;
@@ -32,7 +32,7 @@ pub enum Block {
     Checksum(u32),
 }
 
-/// Reads the block at an offset, and returns the offset behind it.
+/// Reads the block at an offset, and returns the offset after it.
 fn block(bytes: &[u8], at: usize, wide: bool) -> Option<(Block, usize)> {
     let mut fields = Fields::new(bytes.get(at..)?, false);
     let (kind, version) = (fields.bytes(1)?[0], fields.u16()?);
@@ -87,8 +87,8 @@ fn is_end(bytes: &[u8], at: usize) -> bool {
     matches!(first, 0 | 0xff) && rest.iter().all(|byte| *byte == first)
 }
 
-/// The offset of the next block behind one that cannot be read.
-fn behind(bytes: &[u8], at: usize, wide: bool) -> Option<usize> {
+/// The offset of the next block after one that cannot be read.
+fn next_block(bytes: &[u8], at: usize, wide: bool) -> Option<usize> {
     let continues =
         |at: usize| at <= bytes.len() && (at == bytes.len() || block(bytes, at, wide).is_some());
     // All but those of memory and the checksum begin with their length.
@@ -102,7 +102,7 @@ fn behind(bytes: &[u8], at: usize, wide: bool) -> Option<usize> {
         return Some(skipped);
     }
     let mut from = at + 1;
-    // A block is taken for one if another one follows, or the end.
+    // A block is accepted if another one follows, or the end.
     let begins = |byte: &u8| matches!(byte, b'A' | b'F' | b'M' | b'T');
     while let Some(next) = bytes.get(from..)?.iter().position(begins) {
         let next = from + next;
@@ -145,7 +145,7 @@ pub fn read(
             continue;
         }
         let kind = bytes[at];
-        let next = behind(bytes, at, wide);
+        let next = next_block(bytes, at, wide);
         let cut = cut_memory(bytes, at, wide).filter(|_| next.is_none());
         if let Some((start, place)) = cut {
             let kept = place.len();

@@ -56,7 +56,7 @@ pub fn of_fault(core: Core, version: u16, block: &[u8]) -> Option<Vec<Register>>
     }
 }
 
-/// Reads the block of another CPU, whose version is told by its length: the kernel fills in no
+/// Reads the block of another CPU, whose version follows from its length: the kernel fills in no
 /// callee-saved registers there.
 pub fn of_cpu(core: Core, block: &[u8]) -> Option<Vec<Register>> {
     let versions: &[u16] = match core {

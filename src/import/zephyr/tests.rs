@@ -99,7 +99,7 @@ fn faults_are_named() {
         let wanted = format!("at byte {:#x}: {wanted}", whole.len());
         assert_eq!(notes(&imported), [wanted]);
     }
-    // Erased flash behind it.
+    // Erased flash after it.
     let imported = read([&whole[..], &[0xff; 100]].concat()).unwrap();
     assert_eq!(notes(&imported), [""; 0]);
 }

@@ -95,7 +95,7 @@ pub struct List {
     pub current: Option<u64>,
     /// The addresses of all threads that are found.
     pub threads: Vec<u64>,
-    /// Whether the list goes on in memory that is not known, or in a circle.
+    /// Whether the list continues in memory that is not known, or in a circle.
     pub is_cut: bool,
 }
 
@@ -162,7 +162,7 @@ pub fn registers(
     }
 }
 
-/// `struct _callee_saved` of ARM64: X19 to X29, SP_EL0, SP, X30; the thread goes on at X30.
+/// `struct _callee_saved` of ARM64: X19 to X29, SP_EL0, SP, X30; the thread continues at X30.
 fn aarch64(stack: u64, memory: &Memory<'_>) -> Option<Vec<Register>> {
     let bytes = memory.at(stack.wrapping_sub(96), 112)?;
     let word = |index: usize| &bytes[8 * index..8 * index + 8];

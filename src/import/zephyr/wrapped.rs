@@ -86,7 +86,7 @@ fn digits(text: &[u8]) -> Option<Vec<u8>> {
 /// The largest unit in which flash is written.
 const LARGEST_UNIT: usize = 4096;
 
-/// The offset of a dump in an image of its partition: behind a header of 16 bytes, or 20 on 64-bit systems,
+/// The offset of a dump in an image of its partition: after a header of 16 bytes, or 20 on 64-bit systems,
 /// up to the next unit of flash.
 pub fn in_partition(bytes: &[u8]) -> Option<usize> {
     let mut fields = Fields::new(bytes, false);

@@ -185,7 +185,7 @@ fn command(request: &Request, image: &Image, file: &Path, gdb: &Path) -> Command
 
 fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     let launch = Launch::new()?;
-    let log = launch.told("log");
+    let log = launch.path_of("log");
     if image.kernel.is_none() && (request.append.is_some() || request.initrd.is_some()) {
         let text = "--append and --initrd are for a Linux kernel, and the image is an ELF file";
         return Err(Error::Usage(text.to_owned()));
