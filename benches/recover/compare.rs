@@ -88,7 +88,7 @@ const fn is_random(value: u64) -> bool {
 fn record(program: &Path, snapshot: &Path) -> Result<OpenSnapshot, Box<dyn Error>> {
     let mut record = truth::command(env!("CARGO_BIN_EXE_armsnap"));
     record
-        .args(["record", "--data-addresses", "-o"])
+        .args(["record", "--exit-zero", "--data-addresses", "-o"])
         .arg(snapshot);
     let run = record.arg("--").arg(program).output()?;
     if !run.status.success() {

@@ -1,7 +1,7 @@
 //! The command line: a file for each subcommand.
 //!
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
-//! input is faulty, 2 wrong usage.
+//! input is faulty, 2 wrong usage; `record` exits with that of its program, or 125.
 
 mod analysis;
 mod arch;
@@ -88,6 +88,10 @@ enum Command {
     #[command(after_help = examples::IMPORT)]
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
+    ///
+    /// The exit status is that of the program, also of an image that exits by semihosting; 128 and the number
+    /// of the signal that ended it; 0 if the recording ended before (--until, --instructions, Ctrl-C, a machine
+    /// that shut down); 125 if armsnap failed, with a message that says what is recorded and where.
     #[cfg(unix)]
     #[command(after_help = examples::RECORD)]
     Record(record::Arguments),
@@ -289,11 +293,16 @@ pub enum Failure {
     Io(#[from] io::Error),
 }
 
-/// Parses the arguments. Wrong usage exits here with status 2.
+/// Parses the arguments. Wrong usage exits here, with status 2 except for `record`.
 fn parse() -> Arguments {
     Arguments::try_parse().unwrap_or_else(|error| {
         let shown = error.render().to_string();
         let mut status = error.exit_code();
+        #[cfg(unix)]
+        if status != 0 {
+            let arguments = std::env::args_os().skip(1);
+            status = record::usage_status(arguments).unwrap_or(status);
+        }
         if shown == text::lines(&shown) {
             // Keeps clap's colours.
             let printed = error.print().and_then(|()| io::stdout().flush());

@@ -4,6 +4,7 @@ use super::Failure;
 use super::output::{exists, not_any_of, not_input};
 use super::progress::Counter;
 use super::signals;
+use armsnap::mapped;
 use armsnap::record::protocol::{Protocol, Timestamps, TraceOptions};
 use armsnap::record::until::Until;
 use armsnap::record::{Error, Options, Reason, Recorded, Watch, system, user};
@@ -146,6 +147,10 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", conflicts_with = "system")]
     sysroot: Option<PathBuf>,
 
+    /// Exit with 0 whatever the program's exit status is, and with 1 or 2 for errors, like other commands
+    #[arg(long)]
+    exit_zero: bool,
+
     /// The maximum number of bytes of memory to save
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     memory: u64,
@@ -165,7 +170,7 @@ impl From<Error> for Failure {
             Error::Write(exists @ (WriteError::Exists(_) | WriteError::InTheWay(_))) => {
                 Self::Usage(exists.to_string())
             }
-            Error::Io(error) => Self::Io(error),
+            // Not `Io`: a pipe to the emulator is not that of the output.
             error => Self::Input(error.to_string()),
         }
     }
@@ -239,8 +244,38 @@ fn resolve(program: &Path) -> PathBuf {
     place.unwrap_or_else(|| program.to_owned())
 }
 
-/// Records a program.
+/// The exit status of `record` itself where it fails, as of other commands that run a program.
+const FAILED: u8 = 125;
+
+/// The exit status for a command line, without armsnap's name, that cannot be parsed: [`FAILED`] for one of
+/// `record` that asks for the program's exit status.
+pub fn usage_status(mut arguments: impl Iterator<Item = OsString>) -> Option<i32> {
+    let is_own = arguments.next().is_some_and(|command| command == "record");
+    let mut options = arguments.take_while(|argument| argument != "--");
+    let passes = is_own && options.all(|option| option != "--exit-zero");
+    passes.then_some(FAILED.into())
+}
+
+/// Records a program. Returns its exit status: errors are told apart from it by their own.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    // Results read from a file that shrank meanwhile are not valid.
+    match record(arguments).and_then(|done| Ok(mapped::whole().map(|()| done)?)) {
+        Ok((kept, program)) => Ok(match (arguments.exit_zero, kept) {
+            (true, true) => ExitCode::SUCCESS,
+            (true, false) => ExitCode::FAILURE,
+            (false, true) => ExitCode::from(program),
+            (false, false) => ExitCode::from(FAILED),
+        }),
+        Err(failure) if !arguments.exit_zero => {
+            super::say(failure);
+            Ok(ExitCode::from(FAILED))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Records a program. Returns whether all of it is in its output, and the program's exit status.
+fn record(arguments: &Arguments) -> Result<(bool, u8), Failure> {
     let Some((program, rest)) = arguments.program.split_first() else {
         return Err(Failure::Usage("expected a program".to_owned()));
     };
@@ -305,10 +340,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         file.persist(arguments.force)?;
     }
     print_summary(&recorded, &kept);
-    Ok(match kept == output && recorded.reason != Reason::Lost {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    let whole = kept == output && recorded.reason != Reason::Lost;
+    Ok((whole, recorded.reason.status()))
 }
 
 /// Writes the snapshot. Where this fails, because the output was free before the program ran and is not now,

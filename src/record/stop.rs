@@ -28,6 +28,25 @@ pub enum Reason {
     Lost,
 }
 
+impl Reason {
+    /// The exit status that a shell would show of the program: its own, or 128 and the signal's number; 0
+    /// where the recording ended before the program did.
+    pub fn status(&self) -> u8 {
+        /// What a shell adds to the number of a signal.
+        const BY_SIGNAL: u32 = 128;
+        match self {
+            // Linux keeps eight bits of a status.
+            Self::Exit(status) => *status as u8,
+            Self::Signal(number) => u8::try_from(BY_SIGNAL + number).unwrap_or(u8::MAX),
+            Self::Until(_)
+            | Self::ShutDown
+            | Self::Instructions(_)
+            | Self::Interrupted
+            | Self::Lost => 0,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -133,11 +133,15 @@ fn errors_end_in_what_to_do_next() {
         // Recording.
         (
             &["record", "-o", "x", "--", "./script"],
-            1,
+            125,
             "no script and no raw image",
         ),
-        (&["record", "-o", "x", "--", "./program"], 1, "chmod +x"),
-        (&["record", "-o", "x", "--", "/bin/sh"], 1, "armsnap doctor"),
+        (&["record", "-o", "x", "--", "./program"], 125, "chmod +x"),
+        (
+            &["record", "-o", "x", "--", "/bin/sh"],
+            125,
+            "armsnap doctor",
+        ),
     ] {
         let (code, said) = said(directory.path(), words);
         assert_eq!(code, Some(status), "{words:?}: {said}");

@@ -133,7 +133,14 @@ fn code_without_symbols_is_named_by_its_file() {
         .find(|symbol| symbol.name() == Ok("main"))
         .unwrap();
     let snapshot = path("snapshot");
-    let record = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&stripped)]);
+    let record = armsnap(&[
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&stripped),
+    ]);
     assert!(record.status.success(), "{}", said(&record));
     let stacks = export_text(&snapshot, "folded", &[]);
     let name = format!("stripped+{:#x}", main.address());

@@ -49,7 +49,14 @@ fn inlined_functions_are_frames() {
     let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
     let built = run("aarch64-linux-gnu-gcc", &build);
     assert!(built.status.success(), "{}", said(&built));
-    let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
+    let recorded = armsnap(&[
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&program),
+    ]);
     assert!(recorded.status.success(), "{}", said(&recorded));
 
     let text = export_text(&snapshot, "folded", &["--inline"]);
@@ -126,7 +133,14 @@ fn callgrind_annotate_counts_inlined_lines_in_their_file() {
     let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
     let built = run("aarch64-linux-gnu-gcc", &build);
     assert!(built.status.success(), "{}", said(&built));
-    let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
+    let recorded = armsnap(&[
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&program),
+    ]);
     assert!(recorded.status.success(), "{}", said(&recorded));
 
     let text = export_text(&snapshot, "callgrind", &[]);

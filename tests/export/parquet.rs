@@ -217,7 +217,14 @@ fn start(line: &str) -> u64 {
 fn again(recorded: &Recorded, directory: &Path) -> PathBuf {
     let snapshot = directory.join("again");
     let program = recorded.program();
-    let record = ["record", "-o", arg(&snapshot), "--", arg(&program)];
+    let record = [
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&program),
+    ];
     let output = armsnap(&[&record[..], &["a", "b", "c"]].concat());
     assert!(output.status.success(), "{}", said(&output));
     snapshot

@@ -316,7 +316,14 @@ fn compiled(directory: &Path, name: &str, options: &[&str]) -> Compiled {
     ];
     let built = run("clang-19", &all.concat());
     assert!(built.status.success(), "{}", said(&built));
-    let record = ["record", "-o", arg(&snapshot), "--", arg(&program)];
+    let record = [
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&program),
+    ];
     let recorded = super::common::armsnap(&record);
     assert!(recorded.status.success(), "{}", said(&recorded));
     Compiled { snapshot, program }

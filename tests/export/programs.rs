@@ -53,6 +53,7 @@ fn make() -> Option<Recorded> {
     let snapshot = recorded.snapshot();
     let output = armsnap(&[
         "record",
+        "--exit-zero",
         "--cycles",
         "-o",
         arg(&snapshot),

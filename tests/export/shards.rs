@@ -144,7 +144,14 @@ fn recording(
     let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
     let built = run(compiler, &build);
     assert!(built.status.success(), "{}", said(&built));
-    let record = ["record", "-o", arg(&snapshot), "--", arg(&program)];
+    let record = [
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&program),
+    ];
     let output = armsnap(&[&record[..1], options, &record[1..]].concat());
     assert!(output.status.success(), "{}", said(&output));
     Some(snapshot)

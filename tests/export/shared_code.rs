@@ -126,7 +126,14 @@ fn recorded(tools: [&str; 2], (file, code): (&str, &str), options: &[&str]) -> O
         &[options, &[arg(&source), "-o", arg(&program)]].concat(),
     );
     assert!(built.status.success(), "{}", said(&built));
-    let recorded = armsnap(&["record", "-o", arg(&snapshot), "--", arg(&program)]);
+    let recorded = armsnap(&[
+        "record",
+        "--exit-zero",
+        "-o",
+        arg(&snapshot),
+        "--",
+        arg(&program),
+    ]);
     assert!(recorded.status.success(), "{}", said(&recorded));
     Some(directory)
 }

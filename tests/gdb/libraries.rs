@@ -39,7 +39,7 @@ fn recorded(architecture: &'static str, program: &str, options: &[&str]) -> Opti
     need_gdb();
     let guest = build(architecture, "sort.c", program, options)?;
     let mut record = Command::new(crate::support::armsnap());
-    record.arg("record").arg("-o");
+    record.args(["record", "--exit-zero", "-o"]);
     record.arg(guest.directory.path().join("saved"));
     let run = run(record.arg("--").arg(&guest.program));
     assert!(run.status.success(), "{run:?}");

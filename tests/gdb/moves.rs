@@ -167,7 +167,10 @@ fn recorded(
     let guest = build(architecture, "moves.c", source, options)?;
     let saved = guest.directory.path().join("saved");
     let mut record = Command::new(crate::support::armsnap());
-    record.arg("record").arg("-o").arg(&saved).arg("--");
+    record
+        .args(["record", "--exit-zero", "-o"])
+        .arg(&saved)
+        .arg("--");
     // The library chooses the same functions for the processor.
     let recorded = crate::support::gdb::run(record.arg(&guest.program).env("QEMU_CPU", cpu));
     assert!(recorded.status.success(), "{recorded:?}");

@@ -137,12 +137,16 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
         for typed in &step.typed {
             shell += &format!(" -ex '{typed}'");
         }
+        if errors {
+            shell += " 2>&1";
+        }
         if shell.contains(" check ") {
             // The snapshot has errors.
             shell += " || [ $? = 1 ]";
         }
-        if errors {
-            shell += " 2>&1";
+        if shell.contains(" record ") {
+            // The status is that of the program.
+            shell += " || [ $? != 125 ]";
         }
         let mut child = Command::new("sh");
         child.args(["-c", &shell]).current_dir(directory);

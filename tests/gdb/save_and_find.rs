@@ -18,7 +18,7 @@ fn recording(directory: &Path, source: &str, options: &[&str]) -> PathBuf {
     assert!(status.success());
     let recorded = directory.join("recorded");
     let mut record = armsnap();
-    record.arg("record").arg("-o").arg(&recorded);
+    record.args(["record", "--exit-zero", "-o"]).arg(&recorded);
     let output = run(record.arg("--").arg(directory.join("program")));
     assert!(output.status.success(), "{}", text(&output));
     recorded

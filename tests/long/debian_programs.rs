@@ -89,7 +89,14 @@ fn exact(package: &str, program: &[&str], status: i32) {
             let what = format!("{package}:{architecture}, logged: {logs}");
             let out = directory.path().join("out");
             let own = crate::support::armsnap();
-            let options = [own, "record", "--force", "-o", out.to_str().unwrap()];
+            let options = [
+                own,
+                "record",
+                "--exit-zero",
+                "--force",
+                "-o",
+                out.to_str().unwrap(),
+            ];
             let options = [
                 &options[..],
                 &["--witness", witness.to_str().unwrap(), "--sysroot"],
@@ -192,7 +199,14 @@ fn children_of_a_static_bash() {
         let script = "(exit 3) || echo failed $?; x=$(echo in a pipe | cat); echo $x; exit 4";
         let program = ["bin/bash-static", "-c", script];
         let own = crate::support::armsnap();
-        let options = [own, "record", "-o", out.to_str().unwrap(), "--sysroot"];
+        let options = [
+            own,
+            "record",
+            "--exit-zero",
+            "-o",
+            out.to_str().unwrap(),
+            "--sysroot",
+        ];
         let run = command(&options, &root, &program).output().unwrap();
         let told = said(&run);
         assert_eq!(

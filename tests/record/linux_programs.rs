@@ -285,7 +285,15 @@ fn a_recording_ends_at_until_and_instructions() {
     assert_eq!(addresses, executed[..=third]);
     let (path, elsewhere) = (guest.directory.path(), tempfile::tempdir().unwrap());
     let run = Command::new(crate::support::armsnap())
-        .args(["record", "-o", "in-path", "program", "--until", "ignored"])
+        .args([
+            "record",
+            "--exit-zero",
+            "-o",
+            "in-path",
+            "program",
+            "--until",
+            "ignored",
+        ])
         .env(
             "PATH",
             std::env::join_paths([path, Path::new("/usr/bin")]).unwrap(),
@@ -496,7 +504,7 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");
     let run = Command::new(crate::support::armsnap())
         .env("PATH", "/nowhere")
-        .args(["record", "-o"])
+        .args(["record", "--exit-zero", "-o"])
         .arg(guest.directory.path().join("none"))
         .arg("--")
         .arg(&guest.program)
@@ -506,7 +514,7 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     assert_eq!(run.status.code(), Some(1));
     assert!(said.contains("install the package qemu-user"), "{said}");
     let no_program = Command::new(crate::support::armsnap())
-        .args(["record", "-o"])
+        .args(["record", "--exit-zero", "-o"])
         .arg(guest.directory.path().join("none"))
         .args(["--", "/bin/sh"])
         .output()

@@ -6,6 +6,7 @@ mod support;
 mod changed_code;
 mod data_addresses;
 mod exit;
+mod exit_status;
 mod far_back;
 mod libraries;
 mod linux_programs;

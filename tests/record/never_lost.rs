@@ -122,7 +122,7 @@ fn a_microcontroller_locks_up() {
         .output()
         .unwrap();
     let said = report(&run);
-    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert_eq!(run.status.code(), Some(125), "{said}");
     let wanted = "stopped where the emulator failed";
     assert!(said.contains(wanted), "{said}");
     let wanted = "registers and memory at the end are missing";
@@ -171,7 +171,7 @@ fn an_output_that_appears_meanwhile() {
     let here = guest.directory.path();
     let run = run_in(&guest, here, &["-o", "out"], &std::env::temp_dir());
     let said = report(&run);
-    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert_eq!(run.status.code(), Some(125), "{said}");
     assert!(said.contains("the recording is kept as out.1"), "{said}");
     assert!(here.join("out.1/snapshot.ini").is_file());
     assert!(here.join("out").is_file());

@@ -29,7 +29,14 @@ fn record(program: &Program, output: &Path, options: &[&str]) -> Output {
 
 fn record_image(image: &Path, output: &Path, options: &[String]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", crate::support::armsnap(), "record"]);
+    command.args([
+        "-k",
+        "5",
+        "120",
+        crate::support::armsnap(),
+        "record",
+        "--exit-zero",
+    ]);
     command.arg("-o").arg(output).args(options);
     command.arg("--").arg(image).stdin(Stdio::null());
     command.output().unwrap()
@@ -569,7 +576,14 @@ fn a_full_disk_ends_the_recording_of_a_machine() {
     // No file may be larger than this many blocks.
     let limited = "trap '' XFSZ; ulimit -f 1000; exec timeout -k 5 120 \"$@\"";
     let run = Command::new("sh")
-        .args(["-c", limited, "sh", crate::support::armsnap(), "record"])
+        .args([
+            "-c",
+            limited,
+            "sh",
+            crate::support::armsnap(),
+            "record",
+            "--exit-zero",
+        ])
         .args(["--system", "mps2-an386", "-o"])
         .arg(directory.path().join("out"))
         .arg("--witness")
@@ -597,7 +611,14 @@ fn much_memory_takes_little_of_the_disk() {
     // No file may be larger than this many blocks.
     let limited = "trap '' XFSZ; ulimit -f 200000; exec timeout -k 5 120 \"$@\"";
     let run = Command::new("sh")
-        .args(["-c", limited, "sh", crate::support::armsnap(), "record"])
+        .args([
+            "-c",
+            limited,
+            "sh",
+            crate::support::armsnap(),
+            "record",
+            "--exit-zero",
+        ])
         .args(["--system", "virt", "--smp", "2", "--ram", "512M"])
         .args(["--until", "halt_here", "-o"])
         .arg(&output)

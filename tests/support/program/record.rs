@@ -16,7 +16,10 @@ pub const FIRST_ID: u8 = 0x10;
 /// Records a program; up to the label `halt_here` if it runs on a bare machine.
 pub fn record(program: &Program, into: &Path, witness: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(crate::support::armsnap());
-    command.arg("record").arg("-o").arg(into).args(options);
+    command
+        .args(["record", "--exit-zero", "-o"])
+        .arg(into)
+        .args(options);
     command.arg("--witness").arg(witness);
     if let Some(machine) = &program.machine {
         // QEMU's options: the machine's name, then `-cpu` and `-smp`.

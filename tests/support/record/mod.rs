@@ -159,7 +159,7 @@ pub fn live<T>(
 /// Runs `armsnap record` with a program; the snapshot is the directory `name` beside it.
 pub fn record(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -> Output {
     Command::new(crate::support::armsnap())
-        .args(["record", "-o"])
+        .args(["record", "--exit-zero", "-o"])
         .arg(guest.directory.path().join(name))
         .args(options)
         .arg("--")
