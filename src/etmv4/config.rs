@@ -259,9 +259,10 @@ impl Config {
         self.version.major >= 5
     }
 
-    /// Whether exception returns are P0 elements (Armv7-M).
+    /// Whether exception returns are P0 elements: in M-profile, of every version (IHI 0064, "Exception
+    /// Return element").
     pub fn exception_returns_are_p0(&self) -> bool {
-        self.core.profile == Profile::M && self.core.version == 7
+        self.core.is_microcontroller()
     }
 
     /// Whether function return packets exist (Armv8-M).

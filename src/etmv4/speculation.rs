@@ -35,7 +35,7 @@ pub(super) enum Held {
         address: u64,
         is: InstructionSet,
     },
-    /// P0 in Armv7-M.
+    /// P0 in M-profile.
     ExceptionReturn {
         p0: bool,
     },

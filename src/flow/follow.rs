@@ -6,7 +6,7 @@
 use super::blocks::{AWAIT, AtomUnit, BlockId, Blocks, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
 use super::instructions::Steps;
-use super::lines::{KnownLines, PendingQ};
+use super::lines::{KnownLines, LineEnd, PendingQ};
 use super::memo::Memo;
 use super::output::{Held, LostAt};
 use super::range::Range;
@@ -238,7 +238,12 @@ impl<C: CodeImage> Flow<C> {
             }
             Element::RunTo { end, inclusive } => {
                 self.settle(at, sink);
-                self.run_to(at, end, inclusive, sink);
+                let line_end = if inclusive {
+                    LineEnd::With
+                } else {
+                    LineEnd::Before
+                };
+                self.run_to(at, end, line_end, sink);
             }
             Element::SourceAddress { address, isa } => self.source(at, address, isa, sink),
             Element::Q { instructions } => self.begin_q(at, instructions, sink),

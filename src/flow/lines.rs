@@ -6,8 +6,8 @@ use super::code::CodeImage;
 use super::follow::Flow;
 use super::range::{LastInstruction, Range};
 use super::sink::{FlowSink, Gap, QRange};
-use super::walk::{LONGEST, Walk};
-use crate::arch::branch::Kind;
+use super::walk::{LONGEST, Walk, Waypoints};
+use crate::arch::branch::{Instruction, Kind};
 use crate::element::Exception;
 use crate::quantity::{Address, BufferOffset, Isa};
 
@@ -21,6 +21,27 @@ pub(super) struct PendingQ {
     /// The address up to which execution was followed before it.
     start: Option<Address>,
     instructions: Option<u32>,
+}
+
+/// How a straight line ends, and what it may run over.
+///
+/// What a trace unit traces with an atom has not run where there is no atom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineEnd {
+    /// Before the instruction at the end, over no waypoint (up to an exception).
+    Before,
+    /// With that instruction, as taken, over no waypoint before it (PTM waypoint update).
+    With,
+    /// With that instruction, as taken, over conditional waypoints before it: they were not taken, which a source
+    /// address implies (ETE).
+    WithTaken,
+}
+
+impl LineEnd {
+    /// Whether the line runs over this instruction before its end.
+    fn passes(self, instruction: &Instruction, waypoints: Waypoints) -> bool {
+        self == Self::WithTaken && instruction.conditional || !waypoints.contain(instruction.kind)
+    }
 }
 
 /// Straight lines to an address that were walked, so that each is walked once: a loop that waits for
@@ -37,7 +58,7 @@ struct KnownLine {
     /// The block where it starts; [`NOWHERE`] if there is no line.
     from: u32,
     to: Address,
-    inclusive: bool,
+    line_end: LineEnd,
     range: Range,
 }
 
@@ -46,7 +67,7 @@ impl Default for KnownLines {
         let none = KnownLine {
             from: NOWHERE,
             to: Address(0),
-            inclusive: false,
+            line_end: LineEnd::Before,
             range: Range {
                 start: Address(0),
                 end: Address(0),
@@ -65,17 +86,17 @@ impl KnownLines {
         (from as usize ^ (to.0 >> 2) as usize) % KNOWN_LINES
     }
 
-    fn find(&self, from: u32, to: Address, inclusive: bool) -> Option<Range> {
+    fn find(&self, from: u32, to: Address, line_end: LineEnd) -> Option<Range> {
         let line = &self.0[Self::place(from, to)];
-        let same = line.from == from && line.to == to && line.inclusive == inclusive;
+        let same = line.from == from && line.to == to && line.line_end == line_end;
         same.then_some(line.range)
     }
 
-    fn keep(&mut self, from: u32, to: Address, inclusive: bool, range: Range) {
+    fn keep(&mut self, from: u32, to: Address, line_end: LineEnd, range: Range) {
         self.0[Self::place(from, to)] = KnownLine {
             from,
             to,
-            inclusive,
+            line_end,
             range,
         };
     }
@@ -87,14 +108,13 @@ impl KnownLines {
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// Executes a straight line from the current address to `end`, over branches not taken. If
-    /// `inclusive`, also executes the instruction at `end`, as taken. Returns whether `end` was
-    /// reached; if not, no address is known afterwards.
+    /// Executes a straight line from the current address to `end`. Returns whether `end` was reached; if not,
+    /// no address is known afterwards.
     pub(super) fn run_to(
         &mut self,
         at: BufferOffset,
         end: Address,
-        inclusive: bool,
+        line_end: LineEnd,
         sink: &mut impl FlowSink,
     ) -> bool {
         if self.current <= AWAIT {
@@ -102,15 +122,15 @@ impl<C: CodeImage> Flow<C> {
         }
         let from = std::mem::replace(&mut self.current, NOWHERE);
         let cold = self.blocks.cold[from as usize];
-        let known = self.known_lines.find(from, end, inclusive);
-        let Some(range) = known.or_else(|| self.walk_to(at, from, end, inclusive, sink)) else {
+        let known = self.known_lines.find(from, end, line_end);
+        let Some(range) = known.or_else(|| self.walk_to(at, from, end, line_end, sink)) else {
             return false;
         };
         if range.instructions > 0 {
             sink.range(at, &range, None);
         }
         let next = range.end;
-        self.current = if inclusive {
+        self.current = if line_end != LineEnd::Before {
             let last = self.find(cold.space, cold.isa, end);
             let block = self.blocks.cold[last as usize];
             if block.end == next && block.stop == End::Waypoint {
@@ -132,28 +152,40 @@ impl<C: CodeImage> Flow<C> {
         at: BufferOffset,
         from: u32,
         end: Address,
-        inclusive: bool,
+        line_end: LineEnd,
         sink: &mut impl FlowSink,
     ) -> Option<Range> {
         let cold = self.blocks.cold[from as usize];
         let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        let before = line_end == LineEnd::Before;
+        let waypoints = self.config.waypoints;
         let stopped = loop {
             let here = walk.here();
-            if here == end && !inclusive {
+            if here == end && before {
                 break None;
             }
-            if here > end || walk.instructions() == LONGEST {
-                let from = cold.start;
-                self.gap(at, Gap::NotReached { from, to: end }, sink);
-                return None;
+            if here <= end && walk.instructions() < LONGEST {
+                match walk.step() {
+                    Ok(_) if here == end => break None,
+                    Ok(instruction) if line_end.passes(&instruction, waypoints) => {
+                        // The exception interrupted this instruction (M-profile, LDM for example), and
+                        // returns to its second half.
+                        if before && cold.isa == Isa::T32 && walk.here() == end.after(2, cold.isa) {
+                            let range = self.walk_to(at, from, here, line_end, sink)?;
+                            self.known_lines.keep(from, end, line_end, range);
+                            return Some(range);
+                        }
+                        continue;
+                    }
+                    Ok(_) => {}
+                    Err(stop) => break Some(stop),
+                }
             }
-            match walk.step() {
-                Ok(_) if here == end => break None,
-                Ok(_) => {}
-                Err(stop) => break Some(stop),
-            }
+            let from = cold.start;
+            self.gap(at, Gap::NotReached { from, to: end }, sink);
+            return None;
         };
-        let range = walk.range(self.config.waypoints, true);
+        let range = walk.range(waypoints, true);
         if let Some(stop) = stopped {
             if range.instructions > 0 {
                 sink.range(at, &range, None);
@@ -161,7 +193,7 @@ impl<C: CodeImage> Flow<C> {
             self.stop(at, stop, range.end, cold.isa, sink);
             return None;
         }
-        self.known_lines.keep(from, end, inclusive, range);
+        self.known_lines.keep(from, end, line_end, range);
         Some(range)
     }
 
@@ -177,7 +209,7 @@ impl<C: CodeImage> Flow<C> {
         self.settle(at, sink);
         let known = self.blocks.cold[self.current as usize];
         let ahead = self.current > AWAIT && known.start <= address;
-        if ahead && self.run_to(at, address, true, sink) {
+        if ahead && self.run_to(at, address, LineEnd::WithTaken, sink) {
             return;
         }
         // After a gap on the line, missing code at the source address is not reported again.
@@ -185,7 +217,7 @@ impl<C: CodeImage> Flow<C> {
         if !ahead || self.blocks.instructions(BlockId(block)) > 0 {
             self.lost = None;
             self.current = block;
-            self.run_to(at, address, true, sink);
+            self.run_to(at, address, LineEnd::WithTaken, sink);
         }
     }
 
@@ -201,7 +233,7 @@ impl<C: CodeImage> Flow<C> {
             let start = self.blocks.cold[self.current as usize].start;
             match exception.return_address {
                 Some(end) if start < end => {
-                    self.run_to(at, end, false, sink);
+                    self.run_to(at, end, LineEnd::Before, sink);
                 }
                 None if here => exception.return_address = Some(start),
                 _ => {}

@@ -475,6 +475,56 @@ fn exception_returns_are_marks() {
 }
 
 #[test]
+fn exception_returns_of_m_profile_are_committed_and_cancelled() {
+    for core in ["M6", "M7", "M8", "M9"] {
+        let words = format!(
+            "etmv4 {core} TRCCONFIGR=0x1 TRCIDR0=0x08000ea1 TRCIDR1=0x4100f421 \
+             TRCIDR2=0x00000004 TRCIDR8=4"
+        );
+        let after_start = |bytes: &[u8]| {
+            // Trace on, context, 0x1000.
+            let start = [0x04, 0x81, 0x00, 0x9b, 0x00, 0x10, 0x00, 0x00];
+            let all = shorts(&words, &[&ASYNC, &INFO, &start, bytes]);
+            let found = all.iter().position(|line| line == "T32 0x1000").unwrap();
+            all[found + 1..all.len() - 1].to_vec()
+        };
+        let bytes = [
+            0x06, 0x1f, 0x9b, 0x04, 0x10, 0, 0, // SysTick, returns to 0x1008
+            0x2d, 0x01, // commit 1
+            0x9b, 0x00, 0x20, 0, 0, // 0x2000
+            0xf7, 0x07, // E, exception return
+            0x2d, 0x02, // commit 2
+            0x91, 0xf6, 0x2d, 0x01, // the address before, N, commit 1
+        ];
+        let want = [
+            "SysTick 0x1008",
+            "T32 0x2000",
+            "E",
+            "return",
+            "T32 0x1008",
+            "N",
+        ];
+        assert_eq!(after_start(&bytes), want, "{core}");
+        // E, exception return, both cancelled; N, commit 1.
+        let bytes = [0xf7, 0x07, 0x2e, 0x02, 0xf6, 0x2d, 0x01];
+        assert_eq!(after_start(&bytes), ["N"], "{core}");
+        // Only the return cancelled.
+        let bytes = [0xf7, 0x07, 0x2e, 0x01, 0xf6, 0x2d, 0x02];
+        assert_eq!(after_start(&bytes), ["E", "N"], "{core}");
+        // The fifth element commits the first one, and the next the return.
+        let bytes = [0xf7, 0x07, 0xff, 0x04];
+        assert_eq!(after_start(&bytes), ["E"], "{core}");
+        let bytes = [0xf7, 0x07, 0xff, 0xf6, 0x04];
+        assert_eq!(after_start(&bytes), ["E", "return"], "{core}");
+    }
+    // Not in the other profiles.
+    assert_eq!(
+        after_start(DEEP, &INFO, &[0xf7, 0x07, 0xf6, 0x2d, 0x02]),
+        ["E", "return", "N"]
+    );
+}
+
+#[test]
 fn q_elements_take_their_address() {
     // Q with count and short address; Q with count, address and context after it; neither.
     let bytes = [

@@ -42,6 +42,8 @@ fn instruction(isa: Isa, choice: u8, argument: u32) -> Vec<u8> {
         (Isa::T32, 8..=10) => 0xf800_f7ff | near(11) << 16,
         (Isa::T32, 11) => 0xe800_f7ff | (near(11) & !1) << 16,
         (Isa::T32, 12) => 0x8f6f_f3bf,
+        // LDM, which an exception can interrupt in the middle
+        (Isa::T32, 13) => 0x0107_e8b4,
         _ => argument,
     };
     word.to_le_bytes().to_vec()
@@ -99,7 +101,12 @@ fn element(isa: Isa, choice: u8, argument: u32) -> Element {
         22 => Element::Q {
             instructions: (argument >> 29 > 0).then_some(argument >> 16 & 7),
         },
-        23 | 24 => Element::Exception(exception),
+        // At the next addresses, so that some lines lead there.
+        23 => Element::Exception(Exception {
+            return_address: Some(Address(BASE + u64::from(argument % 40) / 4 * step)),
+            ..exception
+        }),
+        24 => Element::Exception(exception),
         25 => Element::ExceptionHere(Exception {
             return_address: None,
             ..exception

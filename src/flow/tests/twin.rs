@@ -1,6 +1,7 @@
 //! A slow and simple flow that the fast one is compared with. It decodes each instruction each time
 //! it is executed, and keeps addresses instead of blocks.
 
+use super::super::lines::LineEnd;
 use super::*;
 use crate::arch::branch::{Instruction, Kind, decode};
 
@@ -119,14 +120,15 @@ impl<'a> Twin<'a> {
         let mut last_conditional = false;
         let mut stop = None;
         loop {
-            let instruction = match self.next(place) {
+            let mut instruction = match self.next(place) {
                 Ok(instruction) => instruction,
                 Err(gap) => {
                     stop = Some(gap);
                     break;
                 }
             };
-            last_conditional = instruction.conditional || conditional > 0;
+            instruction.conditional |= conditional > 0;
+            last_conditional = instruction.conditional;
             conditional = if conditional > 0 {
                 conditional - 1
             } else {
@@ -284,27 +286,40 @@ impl<'a> Twin<'a> {
         self.leave(&last, after, taken);
     }
 
-    fn run_to(&mut self, at: BufferOffset, end: u64, inclusive: bool) {
+    fn run_to(&mut self, at: BufferOffset, end: u64, line_end: LineEnd) {
         let Where::At(from) = self.here else {
             return;
         };
         self.here = Where::Nowhere;
+        let exclusive = line_end == LineEnd::Before;
         let mut beyond = from.address > end;
-        let mut reached = from.address == end && !inclusive;
+        let mut reached = from.address == end && exclusive;
+        let mut interrupted = None;
         let after = if beyond || reached {
             from
         } else {
-            let mut next = from.address;
             let walked = self.walk(from, true, |instruction, address, _| {
-                next = address + u64::from(instruction.bytes);
-                reached = if inclusive {
-                    address == end
+                let next = address + u64::from(instruction.bytes);
+                let atom = self.waypoint(instruction.kind);
+                if !exclusive {
+                    reached = address == end;
+                    let passes = line_end == LineEnd::WithTaken && instruction.conditional;
+                    beyond = !reached && (next > end || atom && !passes);
+                } else if atom {
+                    beyond = true;
                 } else {
-                    next == end
-                };
-                beyond = next > end && !reached;
+                    reached = next == end;
+                    beyond = next > end;
+                    if next == end + 2 && instruction.bytes == 4 && from.isa == Isa::T32 {
+                        interrupted = Some(address);
+                    }
+                }
                 reached || beyond
             });
+            if let Some(address) = interrupted {
+                self.here = Where::At(from);
+                return self.run_to(at, address, line_end);
+            }
             if reached || walked.stop.is_some() && walked.range.instructions > 0 {
                 self.emit(at, Out::Range(walked.range, None));
             }
@@ -317,7 +332,7 @@ impl<'a> Twin<'a> {
             };
             if let Some(last) = walked.last
                 && reached
-                && inclusive
+                && !exclusive
                 && self.waypoint(last.kind)
             {
                 self.left = after.address;
@@ -389,7 +404,12 @@ impl<'a> Twin<'a> {
             }
             Element::RunTo { end, inclusive } => {
                 self.settle(at);
-                self.run_to(at, end.0, inclusive);
+                let line_end = if inclusive {
+                    LineEnd::With
+                } else {
+                    LineEnd::Before
+                };
+                self.run_to(at, end.0, line_end);
             }
             Element::SourceAddress { address, isa } => {
                 self.settle(at);
@@ -399,12 +419,12 @@ impl<'a> Twin<'a> {
                 };
                 let ahead = matches!(self.here, Where::At(known) if known.address <= address.0);
                 if ahead {
-                    self.run_to(at, address.0, true);
+                    self.run_to(at, address.0, LineEnd::WithTaken);
                 }
                 if !ahead || self.here == Where::Nowhere && self.next(place).is_ok() {
                     self.lost = None;
                     self.here = Where::At(place);
-                    self.run_to(at, address.0, true);
+                    self.run_to(at, address.0, LineEnd::WithTaken);
                 }
             }
             Element::Q { instructions } => {
@@ -441,7 +461,7 @@ impl<'a> Twin<'a> {
         self.settle(at);
         if let Where::At(place) = self.here {
             match exception.return_address {
-                Some(end) if place.address < end.0 => self.run_to(at, end.0, false),
+                Some(end) if place.address < end.0 => self.run_to(at, end.0, LineEnd::Before),
                 None if here => exception.return_address = Some(Address(place.address)),
                 _ => {}
             }
