@@ -145,6 +145,7 @@ OTHERS = (
     "core",
     "history",
     "past",
+    "entries",
     "interrupt",
     "finish",
     "leave",

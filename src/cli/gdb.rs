@@ -46,7 +46,7 @@ pub struct Arguments {
 }
 
 /// The Python files that `armsnap gdb` loads in GDB.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
@@ -55,6 +55,7 @@ const COMMANDS: [&str; 12] = [
     include_str!("../../gdb/core.py"),
     include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
+    include_str!("../../gdb/entries.py"),
     include_str!("../../gdb/interrupt.py"),
     include_str!("../../gdb/finish.py"),
     include_str!("../../gdb/leave.py"),

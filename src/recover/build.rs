@@ -18,6 +18,7 @@ use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
 use signals::{Signal, SignalReturn};
 use std::cell::{Cell, OnceCell};
+use std::ops::Range;
 
 /// Locations, with the temporaries of an instruction.
 const ALL: usize = 256;
@@ -43,6 +44,9 @@ pub(super) trait Sink {
     fn access(&mut self, _op: u32, _nodes: [u32; 4], _step: u32, _access: u32) {}
     /// A signal, whose frame may be larger than what is modelled; an access too.
     fn signal(&mut self, _step: u32) {}
+    /// A signal whose handler returned: the stack pointers with which it started and returned, and the
+    /// accesses from its return to the signal.
+    fn handled(&mut self, _stack_pointers: [u32; 2], _accesses: Range<u32>) {}
     /// Something that may write any memory; an access too.
     fn barrier(&mut self, _step: u32, _hard: bool) {}
     /// The node of a location before the step that is built was found.
@@ -301,7 +305,8 @@ impl Builder {
         let node = self.counts.nodes;
         self.counts.nodes += 1;
         sink.node(node);
-        if self.narrow && location < GENERAL_NARROW {
+        // Bits 63:32 of FPCR are RES0 (DDI 0487, C5.2, FPCR).
+        if self.narrow && location < GENERAL_NARROW || location == Location::FPCR.index() {
             sink.fact(node, Bits::new(!low(32), 0));
         }
         node

@@ -201,7 +201,7 @@ impl Solver {
                 missed += 1;
                 if contents.mask == 0
                     || missed > MAX_MISSED
-                    || !self.misses(barrier, granule, contents, known)
+                    || !self.misses(barrier, Bits::known(granule << 3), contents, known)
                 {
                     if event.barrier != barrier {
                         self.watchers.add(barrier, number);
@@ -220,9 +220,15 @@ impl Solver {
         self.spread_newer(cell, at, older, known);
     }
 
-    /// Whether a store did not write a cell: it would hold other bytes behind it, or its address is
-    /// known to be another. Inferred: stores are aligned, unless the instruction was seen to do others.
-    fn misses(&self, number: u32, granule: u64, contents: Bits, known: &Known<'_>) -> bool {
+    /// Whether a store did not write a cell with an address that may be known in part: it would hold other
+    /// bytes behind it, or its address is known to be another. Inferred: stores are aligned, unless the instruction was seen to do others.
+    pub(super) fn misses(
+        &self,
+        number: u32,
+        cell: Bits,
+        contents: Bits,
+        known: &Known<'_>,
+    ) -> bool {
         let access = &self.accesses[number as usize];
         if access.kind != AccessKind::Store {
             return false;
@@ -245,9 +251,10 @@ impl Solver {
             if aligned && shift.rem_euclid(size) != 0 {
                 return true;
             }
-            let here = (granule << 3).wrapping_add_signed(shift.into());
+            let here = cell.value.wrapping_add_signed(shift.into());
+            let mask = address.mask & cell.mask;
             let covered = byte_bits((low(size.cast_unsigned().into()) << 8 >> (8 - shift)) as u8);
-            address.join(Bits::new(address.mask, here)).is_err()
+            address.join(Bits::new(mask, here)).is_err()
                 || moved(data, shift).only(covered).join(contents).is_err()
         })
     }

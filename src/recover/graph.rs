@@ -101,6 +101,11 @@ impl Graph {
         }
     }
 
+    /// Whether a relation may say more.
+    pub fn has_work(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     pub fn next(&mut self) -> Option<u32> {
         let relation = self.queue.pop()?;
         self.queued[relation as usize / 64] &= !(1 << (relation % 64));

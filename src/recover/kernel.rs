@@ -1,6 +1,7 @@
 //! What the kernel is known to do in system calls and when signals are delivered.
 
-use super::bits::Bits;
+use super::bits::{Bits, low};
+use super::cells::untagged;
 use super::graph::NONE;
 use super::regions::Class;
 use super::signals::{self, Frames};
@@ -85,6 +86,11 @@ impl Solver {
 
     /// A signal: its frame is where memory still holds it, on the same stack or another (sigaltstack).
     pub(super) fn signal_frame(&mut self, relation: u32, known: &Known<'_>) {
+        // More is known of where the kernel wrote.
+        let signal = self.graph.tag(relation, free_place(AccessKind::Signal));
+        if signal != NONE {
+            self.wake(signal, known);
+        }
         let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
         let is_open = self.graph.bits(handler).whole().is_none();
         if self.layer == Some(Layer::Inferred)
@@ -99,6 +105,32 @@ impl Solver {
         {
             self.learn(handler, Bits::known(frame), relation);
         }
+    }
+
+    /// Whether a granule is outside of the frame of a signal, as far as its address is known.
+    pub(super) fn is_outside_frame(&self, relation: u32, (class, granule): (Class, u64)) -> bool {
+        let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
+        let Some(frame) = self.address_in(handler, class) else {
+            return false;
+        };
+        // One on the same stack ends where the program's begins.
+        let end = frame.saturating_add(signals::MAX_SIZE);
+        let before = self.address_in(before, class);
+        let end = before
+            .filter(|before| *before > frame)
+            .map_or(end, |before| end.min(before));
+        let address = granule << 3;
+        address >= end || address.saturating_add(8) <= frame
+    }
+
+    /// The address in a node, if it is known in the layer that a class belongs to. Bits 63:56 may be a tag.
+    fn address_in(&self, node: u32, class: Class) -> Option<u64> {
+        let is_known = |mask: u64| mask & low(56) == low(56);
+        let only_proved = class == Class::Anything && self.layer == Some(Layer::Inferred);
+        let proved = self.proved.get(node as usize).copied().unwrap_or(0);
+        let bits = self.graph.bits(node);
+        let known = is_known(bits.mask) && (!only_proved || is_known(proved));
+        known.then(|| untagged(bits.value))
     }
 
     /// What the kernel passes to a handler, if the frame still describes a signal. It may be an earlier

@@ -289,6 +289,7 @@ impl Solver {
         match kind {
             AccessKind::SystemCall => {}
             AccessKind::ClearBlock => return self.is_outside_block(relation, (class, granule)),
+            AccessKind::Signal => return self.is_outside_frame(relation, (class, granule)),
             _ => return false,
         }
         let arguments = || self.arguments(relation, class);

@@ -16,6 +16,7 @@ mod connections;
 mod course;
 mod final_state;
 mod graph;
+mod kept_frames;
 mod kernel;
 mod lifetimes;
 mod may_write;

@@ -75,6 +75,8 @@ pub enum End {
     Older,
     /// The list is long enough.
     Long,
+    /// It is the stack pointer, which functions moved by constants as far as it was followed.
+    Stack,
 }
 
 /// Where a value came from, or what became of it: instructions from the nearest on.
@@ -82,6 +84,9 @@ pub enum End {
 pub struct Way {
     /// The instructions.
     pub links: Vec<Link>,
+    /// Instructions between them that only moved the stack pointer by a constant, or saved a register in a
+    /// frame or loaded it again.
+    pub frames: usize,
     /// Why there are no more.
     pub end: End,
 }
@@ -91,6 +96,7 @@ impl Way {
     pub(super) fn nowhere() -> Self {
         Self {
             links: Vec::new(),
+            frames: 0,
             end: End::Older,
         }
     }
@@ -149,18 +155,46 @@ impl Sink for Built {
     }
 }
 
+/// The steps that the stack and frame pointers are followed for by themselves.
+const MOST_OF_STACK: u32 = 1 << 14;
+
+/// A store that a value was loaded from: where to, the node of its data, and its operation.
+#[derive(Clone, Copy)]
+struct Stored {
+    address: u64,
+    node: u32,
+    op: u32,
+    /// It saved the register that was loaded.
+    saves: bool,
+}
+
 /// What is searched for on the way back.
 #[derive(Default)]
 struct Search {
     nodes: HashSet<u32>,
-    /// Stores that a value was loaded from, by step: their address and data.
-    stores: BTreeMap<u32, (u64, u32)>,
+    /// Stores that a value was loaded from, by step.
+    stores: BTreeMap<u32, Stored>,
+    /// Nodes of the stack and frame pointers that are followed.
+    stack: HashSet<u32>,
+    /// Steps since something else was followed.
+    only_stack: u32,
 }
 
 impl Search {
     fn add(&mut self, nodes: &[u32]) {
         self.nodes
             .extend(nodes.iter().filter(|&&node| node != NONE));
+    }
+
+    /// Whether the stack and frame pointers alone were followed for long.
+    fn follows_only_stack(&mut self) -> bool {
+        let only = self.nodes.is_subset(&self.stack)
+            && self
+                .stores
+                .values()
+                .all(|store| self.stack.contains(&store.node));
+        self.only_stack = if only { self.only_stack + 1 } else { 0 };
+        self.only_stack > MOST_OF_STACK
     }
 }
 
@@ -177,6 +211,7 @@ impl Window {
     ) -> Option<Way> {
         let mut way = Way {
             links: Vec::new(),
+            frames: 0,
             end: End::Reached,
         };
         let mut built = Built::default();
@@ -205,6 +240,10 @@ impl Window {
                 way.end = End::Long;
                 return Some(way);
             }
+            if built.location.is_none() && search.follows_only_stack() {
+                way.end = End::Stack;
+                return Some(way);
+            }
             if walk.next.is_multiple_of(INTERVAL) && cancel.is_requested() {
                 return None;
             }
@@ -212,10 +251,14 @@ impl Window {
             let Some(step) = self.walk_on(facts, &mut walk, &mut built) else {
                 break;
             };
-            if let Some((address, node)) = search.stores.remove(&step) {
-                let value = self.solver.known(node);
-                self.link(&mut way, step, Cause::Stored(Some(address)), value, level);
-                search.add(&[node]);
+            if let Some(store) = search.stores.remove(&step) {
+                let value = self.solver.known(store.node);
+                let cause = Cause::Stored(Some(store.address));
+                match store.saves {
+                    true => way.frames += 1,
+                    false => self.link(&mut way, step, cause, value, level),
+                }
+                search.add(&[store.node]);
             }
             for (location, node) in built.lost.drain(..) {
                 let unread = built.found.is_none() && wanted == Some(location);
@@ -252,6 +295,7 @@ impl Window {
         let [result, operands @ ..] = operated.nodes;
         let value = self.solver.known(result);
         let op = *self.templates.op(operated.op);
+        let mut moves = op.moves_frame();
         let cause = match operated.access {
             _ if operated.op == SYSTEM_CALL => Cause::SystemCall,
             Some(access) => {
@@ -259,7 +303,17 @@ impl Window {
                 let address = self.solver.address(relation, &op);
                 match address {
                     Some(address) => {
-                        self.stored(facts, address, access + 1, level, search, way);
+                        let from = self.stored(facts, address, access + 1, level, search, way);
+                        if let Some(store) = from
+                            && op.restores(self.templates.op(store.op))
+                        {
+                            moves = true;
+                            store.saves = true;
+                            let node = store.node;
+                            if op.is_frame_pointer() {
+                                search.stack.insert(node);
+                            }
+                        }
                     }
                     None => {
                         if let Some(position) = self.course.position(step) {
@@ -279,6 +333,14 @@ impl Window {
                 }
             }
         };
+        if operated.access.is_none() && moves {
+            search.stack.extend(operands);
+        }
+        // The first one is what was asked for.
+        if moves && !way.links.is_empty() {
+            way.frames += 1;
+            return;
+        }
         self.link(way, step, cause, value, level);
     }
 
@@ -316,17 +378,17 @@ impl Window {
     }
 
     /// Finds the store that left the byte at an address before an access.
-    fn stored(
+    fn stored<'s>(
         &mut self,
         facts: &FinalState,
         address: u64,
         access: u32,
         level: Level,
-        search: &mut Search,
+        search: &'s mut Search,
         way: &mut Way,
-    ) {
+    ) -> Option<&'s mut Stored> {
         if facts.memory.is_constant(address) {
-            return;
+            return None;
         }
         let class = self.solver.class_at(address >> 3, level);
         let by = 8 * (address & 7);
@@ -353,13 +415,20 @@ impl Window {
             if let Some(position) = self.course.position(step) {
                 way.end = End::Overwritten(position);
             }
-            return;
+            return None;
         }
         match found {
             Some(event) if event.kind == Kind::Store => {
                 let access = self.solver.accesses[event.access as usize];
-                let node = self.solver.graph.relations[access.relation as usize].nodes[DATA];
-                search.stores.insert(access.step, (address, node));
+                let relation = self.solver.graph.relations[access.relation as usize];
+                let store = Stored {
+                    address,
+                    node: relation.nodes[DATA],
+                    op: relation.op,
+                    saves: false,
+                };
+                search.stores.insert(access.step, store);
+                return search.stores.get_mut(&access.step);
             }
             Some(event) => {
                 let step = self.solver.accesses[event.access as usize].step;
@@ -369,6 +438,7 @@ impl Window {
             }
             None => way.end = End::Older,
         }
+        None
     }
 
     /// What became of a value before a step: at most `most` instructions that used it, and what
@@ -383,6 +453,7 @@ impl Window {
     ) -> Option<Way> {
         let mut way = Way {
             links: Vec::new(),
+            frames: 0,
             end: End::Reached,
         };
         let walk = self.walk_to(facts, step, &mut Built::default());

@@ -11,13 +11,16 @@ use std::collections::HashMap;
 
 /// `struct rt_sigframe`: siginfo, ucontext, sigcontext. A frame record follows.
 const SIZE: u64 = 0x1250;
+/// The most bytes that the kernel writes (SIGFRAME_MAXSZ).
+pub(super) const MAX_SIZE: u64 = 256 << 10;
 /// x0 to x30, SP, and PSTATE in the frame.
 const GENERAL: u64 = 0x138;
-const STACK_POINTER: u64 = 0x230;
+pub(super) const STACK_POINTER: u64 = 0x230;
 const STATUS: u64 = 0x240;
-/// `struct fpsimd_context`, which comes first: its head, FPCR, and the vectors.
+/// `struct fpsimd_context`, which comes first: its head, FPSR, FPCR, and the vectors.
 const FLOATING: u64 = 0x250;
 const FLOATING_HEAD: u64 = 0x210 << 32 | 0x4650_8001;
+const FPSR: u64 = FLOATING + 8;
 const FPCR: u64 = FLOATING + 12;
 const VECTORS: u64 = FLOATING + 16;
 
@@ -82,7 +85,7 @@ impl List {
         self.push(Operation::Load { size }, destination, operands);
     }
 
-    fn store(&mut self, value: Location, offset: u64) {
+    fn store(&mut self, value: Location, offset: u64, size: u8) {
         let address = Location::temporary(0);
         self.address(address, offset);
         let operands = [
@@ -90,7 +93,7 @@ impl List {
             Operand::Location(value),
             Operand::Constant(1),
         ];
-        self.push(Operation::Store { size: 8 }, Location::NOWHERE, operands);
+        self.push(Operation::Store { size }, Location::NOWHERE, operands);
     }
 
     fn semantics(self) -> Semantics {
@@ -121,7 +124,12 @@ pub(super) fn delivery() -> Semantics {
                 value
             }
         };
-        list.store(value, offset);
+        if offset == FPSR {
+            list.store(value, FPSR, 4);
+            list.store(Location::FPCR, FPCR, 4);
+        } else {
+            list.store(value, offset, 8);
+        }
     }
     // The number, with SA_SIGINFO also addresses in the frame; and where the handler returns to.
     for number in [0, 1, 2, 30] {

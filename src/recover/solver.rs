@@ -5,11 +5,12 @@
 //! [`super::regions`]. What the second layer finds never reaches the first.
 
 use super::barriers::{Barriers, Watchers};
-use super::bits::Bits;
+use super::bits::{Bits, low};
 use super::bounds::Bounds;
 use super::cells::{Cells, Connection, Event, GranuleHasher, Kind, Link, untagged};
 use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
+use super::kept_frames::KeptFrames;
 use super::lifetimes::{Lifetimes, Reached};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
@@ -120,6 +121,7 @@ pub(super) struct Solver {
     pub watchers: Watchers,
     /// Events that may be connected now: more is known of their cells.
     pub pending: Vec<u32>,
+    pub kept_frames: KeptFrames,
     /// Stores that were seen to go to addresses that are no multiples of their sizes, by operation.
     pub unaligned: HashSet<u32, BuildHasherDefault<GranuleHasher>>,
     pub regions: Regions,
@@ -192,7 +194,14 @@ impl Solver {
             });
         }
         let relation = match kind {
-            AccessKind::Signal | AccessKind::Unmodelled | AccessKind::Lost => NONE,
+            AccessKind::Unmodelled | AccessKind::Lost => NONE,
+            AccessKind::Signal => {
+                // Built just before.
+                let relation = self.graph.relations.len() as u32 - 1;
+                let number = self.accesses.len() as u32;
+                self.graph.set_tag(relation, free_place(kind), number);
+                relation
+            }
             _ => {
                 let relation = self.graph.add_relation(op, nodes);
                 let number = self.accesses.len() as u32;
@@ -260,7 +269,7 @@ impl Solver {
             let node = self.tagged[at];
             let bits = self.graph.bits(node);
             if bits.mask >> 55 & 1 == 1 {
-                let top = Bits::new(!super::bits::low(56), untagged(bits.value));
+                let top = Bits::new(!low(56), untagged(bits.value));
                 self.learn(node, top, NONE);
             }
         }
@@ -368,7 +377,7 @@ impl Solver {
                 self.visit(relation, known);
             } else if let Some(event) = self.pending.pop() {
                 self.relink(event, known);
-            } else {
+            } else if !self.pass_kept_frames() {
                 return Some(());
             }
         }
@@ -487,8 +496,11 @@ impl Solver {
         let base = match op.operands[0] {
             Operand::Constant(base) => base,
             Operand::Location(_) => {
+                // Bits 63:56 may be a tag, which is no part of the address.
+                let wanted = low(if op.narrow { 64 } else { 56 });
                 let node = self.graph.relations[relation as usize].nodes[BASE];
-                self.graph.bits(node).whole()?
+                let bits = self.graph.bits(node);
+                (bits.mask & wanted == wanted).then_some(bits.value)?
             }
         };
         let address = base.wrapping_add(op.displacement);
@@ -539,7 +551,7 @@ impl Solver {
             return;
         } else {
             let first = self.cells.events.len() as u32;
-            let covered = super::bits::low(size) << begin;
+            let covered = low(size) << begin;
             let data = if op.is_store() { DATA } else { RESULT };
             let node = self.graph.relations[relation as usize].nodes[data];
             self.accesses[number as usize].place = Place::Cells(first, count as u8);
@@ -593,7 +605,7 @@ impl Solver {
 /// The place among the nodes of an access that has none: its number is kept there.
 pub(super) const fn free_place(kind: AccessKind) -> usize {
     match kind {
-        AccessKind::Load => DATA,
+        AccessKind::Load | AccessKind::Signal => DATA,
         AccessKind::SystemCall => PREDICATE,
         _ => RESULT,
     }

@@ -93,6 +93,24 @@ impl Op {
         }
     }
 
+    /// Whether it moves the stack pointer by a constant, or makes a frame pointer of it.
+    pub fn moves_frame(&self) -> bool {
+        let stack = Operand::Location(self.stack_pointer());
+        let moves = self.destination == self.stack_pointer() && !self.switches_stack();
+        self.added().is_some() && (moves || self.is_frame_pointer() && self.operands[0] == stack)
+    }
+
+    /// Whether its result is in the frame pointer, if there is one.
+    pub fn is_frame_pointer(&self) -> bool {
+        self.destination == Location::general(if self.narrow { 11 } else { 29 })
+    }
+
+    /// Whether it loads a register that a store saved in the frame.
+    pub fn restores(&self, store: &Self) -> bool {
+        let saves = self.direct && store.direct;
+        saves && store.operands[1] == Operand::Location(self.destination)
+    }
+
     pub fn is_store(&self) -> bool {
         matches!(self.operation, Operation::Store { .. })
     }

@@ -7,6 +7,7 @@ use super::cells::untagged;
 use super::course::Course;
 use super::final_state::{FinalState, Others, RecordedAddresses};
 use super::graph::{NONE, RESULT};
+use super::kept_frames::Handled;
 use super::queries::Nearby;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
@@ -18,6 +19,7 @@ use crate::semantics::Location;
 use crate::stop::Cancel;
 use crate::timeline::{Direction, EndAgrees, Found, History, Position};
 use std::cell::RefCell;
+use std::ops::Range;
 
 /// Steps looked at first.
 const FIRST: u32 = 1 << 16;
@@ -165,6 +167,16 @@ impl Sink for Into<'_> {
     fn signal(&mut self, step: u32) {
         let kind = AccessKind::Signal;
         self.solver.add_access(kind, NONE, [NONE; 4], step);
+    }
+
+    fn handled(&mut self, [started, returned]: [u32; 2], accesses: Range<u32>) {
+        let first = self.solver.accesses[accesses.start as usize].relation;
+        self.solver.kept_frames.add(Handled {
+            started,
+            returned,
+            accesses,
+            relations: first..self.solver.graph.relations.len() as u32,
+        });
     }
 
     fn barrier(&mut self, step: u32, hard: bool) {
@@ -454,12 +466,14 @@ impl Window {
                     if self.solver.separates_shared_mappings() {
                         self.start_again();
                         Stage::Build
-                    } else if self.solver.graph.conflicts.is_empty() {
-                        self.solver.begin(Layer::Inferred, &known);
-                        Stage::Infer(0)
-                    } else {
+                    } else if !self.solver.graph.conflicts.is_empty() {
                         self.doubt();
                         Stage::Build
+                    } else if self.solver.find_kept_frames(&known) {
+                        Stage::Prove
+                    } else {
+                        self.solver.begin(Layer::Inferred, &known);
+                        Stage::Infer(0)
                     }
                 }
                 Stage::Infer(tries) => {

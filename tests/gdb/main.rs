@@ -25,6 +25,7 @@ mod past_faults;
 mod past_signals;
 mod past_values;
 mod quiet_start;
+mod quiet_values;
 mod readme;
 mod recorded_history;
 mod save;

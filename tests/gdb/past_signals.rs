@@ -176,3 +176,69 @@ fn a_handler_has_a_stack_of_its_own() {
         assert_eq!(known, right, "{function}");
     }
 }
+
+/// A function that returns a structure, long before signals whose handlers return.
+const BEFORE: &str = r#"
+#include <signal.h>
+#include <unistd.h>
+typedef struct { long a[5]; double d; } big;
+static volatile int seen;
+__attribute__((noinline)) big scale(big b, int k)
+{
+    for (int i = 0; i < 5; i++)
+        b.a[i] *= k;
+    b.d /= k;
+    return b;
+}
+__attribute__((noinline)) static int twice(volatile int *n) { return *n * 2; }
+static void handler(int number)
+{
+    volatile int own = number;
+#ifdef CALLS
+    own = twice(&own);
+    write(1, "", 0);
+#endif
+#ifdef ADDS
+    seen += own;
+#else
+    seen = 1;
+#endif
+}
+int main(void)
+{
+    big b = { { 1, 2, 3, 4, 5 }, 10.5 };
+    b = scale(b, 3);
+    signal(SIGUSR1, handler);
+    signal(SIGALRM, handler);
+    raise(SIGUSR1);
+    raise(SIGALRM);
+    raise(SIGUSR1);
+    return (int)b.a[0] - 3;
+}
+"#;
+
+/// What does not depend on a signal is as well known before it as if there were none.
+#[test]
+fn what_is_before_signals_stays_proved() {
+    for (options, compiler) in [
+        (&["--data-addresses"][..], &["-O1", "-static", "-DADDS"][..]),
+        (&[], &["-O1", "-static"]),
+        (&[], &["-O0", "-static", "-DCALLS"]),
+        (&["--data-addresses"], &["-O0", "-static", "-DCALLS"]),
+    ] {
+        let Some(guest) = build("aarch64", "program.c", BEFORE, compiler) else {
+            return;
+        };
+        let run = record(&guest, "recorded", options, &[]);
+        assert!(run.status.success(), "{run:?}");
+        let recorded = guest.directory.path().join("recorded");
+        let commands = ["break scale", "reverse-continue"];
+        let asked = ["sp", "x8"].map(|name| format!("armsnap registers {name}"));
+        let more = [&asked[0], &asked[1], "finish"];
+        let shown = session(&recorded, &[], &[&commands[..], &more[..]].concat());
+        let proved = shown.lines().filter(|line| line.ends_with(" proved"));
+        assert_eq!(proved.count(), 2, "{options:?} {compiler:?}: {shown}");
+        let value = "= {a = {3, 6, 9, 12, 15}, d = 3.5}";
+        assert!(shown.contains(value), "{options:?} {compiler:?}: {shown}");
+    }
+}

@@ -24,6 +24,8 @@ pub(super) struct SignalReturn {
     preserved: [u32; PRESERVED_MOST],
     /// Returns that were open behind it.
     returns: usize,
+    /// The stack pointer with which the handler returned, and the first access of its return.
+    frame: (u32, u32),
 }
 
 impl Builder {
@@ -70,6 +72,10 @@ impl Builder {
         self.kernel(through, &through.templates.delivery, step, sink);
         let before = self.node(Location::SP.index(), sink);
         self.frame(handler, before, sink);
+        if let Some(open) = self.signals.last() {
+            let (returned, first) = open.frame;
+            sink.handled([handler, returned], first..self.counts.accesses);
+        }
         self.counts.accesses += 1;
         sink.signal(step);
         if !self.follows_returns {
@@ -96,16 +102,19 @@ impl Builder {
         step: u32,
         sink: &mut impl Sink,
     ) {
-        if self.follows_returns {
-            self.signals.push(SignalReturn {
-                to,
-                preserved: self.preserved(Isa::A64),
-                returns: self.returns.len(),
-            });
-        }
+        let preserved = self.preserved(Isa::A64);
+        let first = self.counts.accesses;
         let behind = self.node(Location::SP.index(), sink);
         self.kernel(through, &through.templates.sigreturn, step, sink);
         let handler = self.node(Location::SP.index(), sink);
+        if self.follows_returns {
+            self.signals.push(SignalReturn {
+                to,
+                preserved,
+                returns: self.returns.len(),
+                frame: (handler, first),
+            });
+        }
         self.frame(handler, behind, sink);
     }
 

@@ -88,9 +88,15 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
     if way.links.is_empty() {
         let _ = writeln!(text, "{none}");
     }
+    let frames = match way.frames {
+        0 => String::new(),
+        count => format!(
+            "not listed: {count} that moved the stack pointer, or saved a register and loaded it again\n"
+        ),
+    };
     let place = |position: Position| position.to_string();
     let end = match way.end {
-        End::Reached => return text,
+        End::Reached => return text + &frames,
         End::Overwritten(position) => format!(
             "further back is not known: the instruction at {} may have written this memory",
             place(position)
@@ -104,10 +110,13 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
             place(position)
         ),
         End::Older => "older than the history that was looked at".to_owned(),
+        End::Stack => {
+            "further back it is the stack pointer, which functions moved by constants".to_owned()
+        }
         End::Long => format!("the first {MOST}: `goto` one of them to go on from there"),
     };
     let _ = writeln!(text, "{end}");
-    text
+    text + &frames
 }
 
 /// What an instruction did with the value.
