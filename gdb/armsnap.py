@@ -150,6 +150,7 @@ OTHERS = (
     "finish",
     "leave",
     "quiet",
+    "printers",
 )
 for other in OTHERS:
     other = os.path.join(os.path.dirname(globals().get("__file__", "")), f"{other}.py")

@@ -37,6 +37,10 @@ pub struct Arguments {
     /// `auto-load safe-path` allows that.
     #[arg(long)]
     pub allow_scripts: bool,
+    /// Show C++ containers by their elements: load libstdc++'s printers from GDB's own data directory,
+    /// and nothing from the snapshot
+    #[arg(long)]
+    pub printers: bool,
     /// The selection of what is served.
     #[command(flatten)]
     pub selection: Selection,
@@ -46,7 +50,7 @@ pub struct Arguments {
 }
 
 /// The Python files that `armsnap gdb` loads in GDB.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
@@ -60,6 +64,7 @@ const COMMANDS: [&str; 13] = [
     include_str!("../../gdb/finish.py"),
     include_str!("../../gdb/leave.py"),
     include_str!("../../gdb/quiet.py"),
+    include_str!("../../gdb/printers.py"),
 ];
 
 /// What an editor needs besides.
@@ -186,6 +191,10 @@ fn gdb_arguments(
     }
     out.push("-ex".into());
     out.push(python_command(server, front));
+    if arguments.printers {
+        out.push("-ex".into());
+        out.push("armsnap printers".into());
+    }
     let mut programs = endpoint.programs();
     // GDB asks the server for a program that is no file.
     if let Some(program) = programs.next().filter(|program| program.elf.path.is_file()) {

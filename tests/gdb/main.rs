@@ -24,6 +24,7 @@ mod overwriting;
 mod past_faults;
 mod past_signals;
 mod past_values;
+mod printers;
 mod quiet_start;
 mod quiet_values;
 mod readme;
