@@ -40,8 +40,8 @@ pub struct Arguments {
     #[arg(long)]
     force: bool,
 
-    /// The program that `autofdo`, `llvm-profgen` and `bolt` describe (default: the one in which
-    /// most instructions were executed)
+    /// The program or library that `autofdo`, `llvm-profgen` and `bolt` describe, also a copy of it
+    /// (default: the program in which most instructions were executed)
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
@@ -328,7 +328,9 @@ fn write_counts(
         _ => return Ok(()),
     };
     let program = arguments.program.as_deref();
-    compilers::write(analysed, compiler, program, out).map_err(failure)
+    let note = compilers::write(analysed, compiler, program, out).map_err(failure)?;
+    super::print_notes(&[note]);
+    Ok(())
 }
 
 /// Collects the rows of tables; returns the sinks of the tracks, and last that of all tracks.

@@ -4,12 +4,14 @@
 //! Each describes one program, by the addresses in its file; `llvm-profgen` by their distance from
 //! its first executable segment.
 
-use super::{Analysed, ExportError, clean, hidden};
+use super::images::hexadecimal;
+use super::{Analysed, ExportError, Note, clean, hidden};
 use crate::profile::{EdgeKind, Profile};
 use crate::program::elf::Elf;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::Write;
+use std::path::Path;
 
 /// The format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +33,8 @@ struct Counts {
     branches: BTreeMap<(u64, Option<u64>), u64>,
 }
 
-/// Writes the counts of the program at `path`, or of the one in which most instructions were
-/// executed.
+/// Writes the counts of the program at `path`, by contents if it is elsewhere, or of the one in which most
+/// instructions were executed: a library only if no program was. Returns a note that names it.
 ///
 /// # Errors
 ///
@@ -40,30 +42,11 @@ struct Counts {
 pub fn write(
     analysed: &Analysed<'_>,
     form: Form,
-    path: Option<&std::path::Path>,
+    path: Option<&Path>,
     out: &mut impl Write,
-) -> Result<(), ExportError> {
-    let images: Vec<&Elf> = analysed.programs.images().collect();
+) -> Result<Note, ExportError> {
     let image = match path {
-        Some(path) => {
-            let shown = path.display();
-            let absolute = dunce::canonicalize(path)
-                .map_err(|error| ExportError::Unfit(format!("{shown}: {error}")))?;
-            let found = images.iter().find(|image| image.path == absolute);
-            found.copied().ok_or_else(|| {
-                let known: Vec<String> = images
-                    .iter()
-                    .map(|i| i.path.display().to_string())
-                    .collect();
-                ExportError::Unfit(format!(
-                    "{shown}: expected a program of the cores ({}); --elf names one",
-                    match known.is_empty() {
-                        true => "none is known".to_owned(),
-                        false => known.join(", "),
-                    }
-                ))
-            })?
-        }
+        Some(path) => named(analysed, path)?,
         None => most_executed(analysed).ok_or_else(|| {
             ExportError::Unfit(
                 "no known program was executed: --elf names the program of the cores".to_owned(),
@@ -77,7 +60,45 @@ pub fn write(
         Form::Bolt => bolt(analysed, image),
     };
     out.write_all(text.as_bytes())?;
-    Ok(())
+    Ok(describes(analysed, image))
+}
+
+/// The program of the cores that a user names.
+fn named<'a>(analysed: &Analysed<'a>, path: &Path) -> Result<&'a Elf, ExportError> {
+    let shown = path.display();
+    let unfit = |error: &dyn Display| ExportError::Unfit(format!("{shown}: {error}"));
+    let absolute = dunce::canonicalize(path).map_err(|error| unfit(&error))?;
+    let images = || analysed.programs.images();
+    if let Some(image) = images().find(|image| image.path == absolute) {
+        return Ok(image);
+    }
+    let given = Elf::open(path).map_err(|error| ExportError::Unfit(error.to_string()))?;
+    images()
+        .find(|image| image.is_build_of(&given))
+        .ok_or_else(|| {
+            let known: Vec<String> = images().map(|i| i.path.display().to_string()).collect();
+            unfit(&format_args!(
+                "expected a program of the cores ({}); --elf names one",
+                match known.is_empty() {
+                    true => "none is known".to_owned(),
+                    false => known.join(", "),
+                }
+            ))
+        })
+}
+
+fn describes(analysed: &Analysed<'_>, image: &Elf) -> Note {
+    let shown = |elf: &Elf| elf.path.display().to_string();
+    let others = analysed.programs.images();
+    let others = others.filter(|other| !std::ptr::eq(*other, image));
+    let others = others.map(|other| (shown(other), executed_in(analysed, other)));
+    let mut others: Vec<(String, u64)> = others.filter(|(_, executed)| *executed > 0).collect();
+    others.sort_by_key(|(_, executed)| std::cmp::Reverse(*executed));
+    Note::Describes {
+        program: shown(image),
+        executed: executed_in(analysed, image),
+        others,
+    }
 }
 
 /// The profiles of the cores that may have run a program.
@@ -102,7 +123,7 @@ fn most_executed<'a>(analysed: &Analysed<'a>) -> Option<&'a Elf> {
     let images = analysed.programs.images();
     let counted = images.map(|image| (executed_in(analysed, image), image));
     let found = counted.filter(|(count, _)| *count > 0);
-    let most = found.max_by_key(|(count, _)| *count);
+    let most = found.max_by_key(|(count, image)| (!image.is_library(), *count));
     most.map(|(_, image)| image)
 }
 
@@ -150,8 +171,7 @@ fn auto_fdo(analysed: &Analysed<'_>, image: &Elf, counts: &Counts) -> String {
     lines_and_branches(&mut text, counts, Some("0\n"));
     if let Some(mut id) = image.build_id() {
         id.resize(id.len().max(20), 0);
-        let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let _ = writeln!(text, "// build_id: 0x{digits}");
+        let _ = writeln!(text, "// build_id: 0x{}", hexadecimal(&id));
     }
     let path = clean(&image.path.display().to_string());
     let _ = writeln!(text, "// {path}");
@@ -195,16 +215,15 @@ fn lines_and_branches(text: &mut String, counts: &Counts, between: Option<&str>)
 }
 
 /// Branches (B) and the straight lines between them (F), as last branch records give them. BOLT
-/// counts a line once for each branch that it ends with.
+/// counts a line once for each branch that it ends with. Each place is `BUILD-ID:OFFSET`.
 fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
-    let mut branches: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    let mut branches: BTreeMap<(Option<u64>, Option<u64>), u64> = BTreeMap::new();
     for (from, to, count) in edges(analysed, image) {
         let ends = (in_file(image, from), in_file(image, to));
         if ends == (None, None) {
             continue;
         }
-        let (from, to) = (ends.0.unwrap_or(0), ends.1.unwrap_or(0));
-        *branches.entry((from, to)).or_insert(0) += count;
+        *branches.entry(ends).or_insert(0) += count;
     }
     let mut lines: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for profile in profiles(analysed, image) {
@@ -217,12 +236,18 @@ fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
             }
         }
     }
+    let program = image.build_id().map(|id| hexadecimal(&id) + ":");
+    let program = program.unwrap_or_default();
+    let place = |address: &Option<u64>| match address {
+        Some(address) => format!("{program}{address:x}"),
+        None => "0".to_owned(),
+    };
     let mut text = String::new();
     for ((from, to), count) in &branches {
-        let _ = writeln!(text, "B {from:x} {to:x} {count} 0");
+        let _ = writeln!(text, "B {} {} {count} 0", place(from), place(to));
     }
     for ((start, last), count) in &lines {
-        let _ = writeln!(text, "F {start:x} {last:x} {count}");
+        let _ = writeln!(text, "F {program}{start:x} {program}{last:x} {count}");
     }
     text
 }

@@ -14,12 +14,15 @@ pub mod folded;
 mod happenings;
 pub mod images;
 pub mod lcov;
+mod note;
 #[cfg(feature = "parquet")]
 pub mod parquet;
 pub mod perfetto;
 pub mod rows;
 mod spool;
 pub mod tables;
+
+pub use note::Note;
 
 use crate::decode::Programs;
 use crate::profile::{Profile, Track};

@@ -6,7 +6,8 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSegment};
+use object::read::elf::{ElfFile, FileHeader};
+use object::{Endianness, Object, ObjectSegment};
 
 use super::build_attributes;
 use crate::arch::Architecture;
@@ -191,6 +192,22 @@ impl Elf {
         Some(file.build_id().ok()??.to_owned())
     }
 
+    /// Whether it names itself for those that load it, as shared libraries and dynamic linkers do.
+    pub fn is_library(&self) -> bool {
+        let name = match object::File::parse(self.bytes()) {
+            Ok(object::File::Elf64(file)) => soname(&file),
+            Ok(object::File::Elf32(file)) => soname(&file),
+            _ => None,
+        };
+        name.is_some()
+    }
+
+    /// Whether another file is of the same build: their build-ids are equal, or all bytes.
+    pub fn is_build_of(&self, other: &Self) -> bool {
+        let id = self.build_id();
+        id.is_some() && id == other.build_id() || self.bytes() == other.bytes()
+    }
+
     /// The whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -265,6 +282,16 @@ fn io_error(path: &Path, error: io::Error) -> ElfError {
         path: path.to_owned(),
         error,
     }
+}
+
+/// Returns the name of a library for those that load it (`DT_SONAME`).
+pub(crate) fn soname<E: FileHeader<Endian = Endianness>>(file: &ElfFile<'_, E>) -> Option<String> {
+    let table = file.elf_dynamic_table().ok()?;
+    let entry = table
+        .iter()
+        .find(|entry| entry.tag == object::elf::DT_SONAME)?;
+    let name = table.string(entry).ok()?;
+    Some(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Returns whether bytes start like an ELF file.

@@ -4,6 +4,7 @@
 //! Reads files only, not the process that runs them.
 
 use crate::mapped::{self, Mapped};
+use crate::program::elf::soname;
 use crate::quantity::Isa;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
@@ -202,11 +203,4 @@ impl Program {
         let own = segment.address.wrapping_sub(segment.offset);
         Some(address.wrapping_sub(offset).wrapping_sub(own))
     }
-}
-
-fn soname<E: read::elf::FileHeader<Endian = Endianness>>(file: &ElfFile<'_, E>) -> Option<String> {
-    let table = file.elf_dynamic_table().ok()?;
-    let entry = table.iter().find(|entry| entry.tag == elf::DT_SONAME)?;
-    let name = table.string(entry).ok()?;
-    Some(String::from_utf8_lossy(name).into_owned())
 }

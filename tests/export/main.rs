@@ -5,6 +5,7 @@ mod support;
 
 mod agreement;
 mod common;
+mod described;
 mod inlined;
 mod lcov;
 mod parquet;
