@@ -2,6 +2,7 @@
 
 use crate::element::Context;
 use crate::quantity::{ExceptionLevel, Security};
+use crate::snapshot::changed::Carrier;
 
 /// What the trace reports of the address space at a place.
 ///
@@ -17,7 +18,8 @@ pub(super) struct AddressSpace {
 }
 
 impl AddressSpace {
-    pub fn of(context: Option<&Context>) -> Self {
+    /// By the context of the trace, but for what says which version of changed code ran.
+    pub fn of(context: Option<&Context>, versions: Option<Carrier>) -> Self {
         let Some(context) = context else {
             return Self::default();
         };
@@ -27,8 +29,10 @@ impl AddressSpace {
                 other => other,
             }),
             security: context.security,
-            vmid: context.vmid,
-            context_id: context.context_id,
+            vmid: context.vmid.filter(|_| versions != Some(Carrier::Vmid)),
+            context_id: context
+                .context_id
+                .filter(|_| versions != Some(Carrier::ContextId)),
         }
     }
 
@@ -58,14 +62,15 @@ mod tests {
     #[test]
     fn another_process_machine_or_regime_is_another_space() {
         let context = |el, vmid, context_id| {
-            AddressSpace::of(Some(&Context {
+            let context = Context {
                 el: Some(ExceptionLevel(el)),
                 vmid,
                 context_id,
                 ..Context::default()
-            }))
+            };
+            AddressSpace::of(Some(&context), None)
         };
-        let mut space = AddressSpace::of(None);
+        let mut space = AddressSpace::of(None, None);
         for (next, same) in [
             (context(0, None, Some(7)), true),
             (context(1, None, Some(7)), true),

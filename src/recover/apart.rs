@@ -34,6 +34,11 @@ impl Apart {
         Some((window, step))
     }
 
+    /// The window, if there is one.
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_ref().map(|(window, _)| window)
+    }
+
     /// As [`Recovery::steps`](super::Recovery::steps).
     pub fn steps(&self) -> (u32, u32) {
         let window = self.window.as_ref();

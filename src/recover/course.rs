@@ -306,7 +306,8 @@ impl Stretch {
         let mut stretch = Self::default();
         let context = history.place(start).and_then(|place| place.context);
         let mut view = history.view(context.as_ref());
-        let mut space = AddressSpace::of(context.as_ref());
+        let versions = history.code_versions();
+        let mut space = AddressSpace::of(context.as_ref(), versions);
         stretch.space = space;
         let events = history.entries(start, Direction::Forward);
         // The history cannot be asked for code while it gives entries.
@@ -368,7 +369,7 @@ impl Stretch {
                 }
                 Entry::Mark(Mark::Context(context)) => {
                     view = history.view(Some(&context));
-                    let next = AddressSpace::of(Some(&context));
+                    let next = AddressSpace::of(Some(&context), versions);
                     stretch.space = stretch.space.or(next);
                     if !space.move_to(next) {
                         stretch.space_changed = Some(number);
@@ -397,7 +398,7 @@ impl Stretch {
 
 fn space_at(history: &mut History, position: Position) -> AddressSpace {
     let context = history.place(position).and_then(|place| place.context);
-    AddressSpace::of(context.as_ref())
+    AddressSpace::of(context.as_ref(), history.code_versions())
 }
 
 /// Whether a run ends with an indirect branch that was not taken: its atom is N. Without an atom it

@@ -1,5 +1,6 @@
 //! The facts from which the past is computed: final registers, memory, and recorded addresses.
 
+use super::constants::Constants;
 use crate::arch::{Architecture, RegisterFile, Space};
 use crate::data_addresses::{Accessed, Addresses, Error};
 use crate::program::elf::Elf;
@@ -9,7 +10,7 @@ use crate::semantics::Location;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{DeviceClass, Snapshot};
 use crate::snapshot::recording::Recording;
-use object::{Object, ObjectSection, ObjectSegment, SectionFlags};
+use object::{Object, ObjectSegment};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
@@ -25,6 +26,18 @@ pub trait FinalMemory: Send {
 
     /// Whether a byte is the same at every time: read-only sections of programs.
     fn is_constant(&self, address: u64) -> bool;
+
+    /// The byte that a program's file has at an address, if it is in a function or a read-only section that
+    /// is loaded together with what is written.
+    fn kept(&self, _address: u64) -> Option<u8> {
+        None
+    }
+
+    /// Whether a program says that it writes what is at an address, or the recording that other code ran
+    /// there: that it was executed says little about later.
+    fn is_written(&self, _address: u64) -> bool {
+        false
+    }
 
     /// The writable segments of the program, and of its libraries, each by address.
     fn statics(&self) -> [&[Range<u64>]; 2] {
@@ -42,8 +55,7 @@ pub trait FinalMemory: Send {
 pub struct SnapshotMemory {
     memory: Arc<CoreMemory>,
     space: Space,
-    /// By address.
-    constant: Vec<Range<u64>>,
+    constants: Constants,
     /// Writable segments of the first program and of the others, by address.
     statics: [Vec<Range<u64>>; 2],
 }
@@ -56,19 +68,18 @@ impl SnapshotMemory {
         space: Space,
         programs: impl IntoIterator<Item = &'a Elf>,
     ) -> Self {
-        let mut constant = Vec::new();
+        let programs: Vec<&Elf> = programs.into_iter().collect();
         let mut statics: [Vec<Range<u64>>; 2] = Default::default();
-        for (number, elf) in programs.into_iter().enumerate() {
-            constant.extend(read_only(elf));
+        for (number, elf) in programs.iter().enumerate() {
             statics[number.min(1)].extend(writable(elf));
         }
-        for ranges in statics.iter_mut().chain([&mut constant]) {
+        for ranges in &mut statics {
             ranges.sort_by_key(|range: &Range<u64>| range.start);
         }
         Self {
             memory,
             space,
-            constant,
+            constants: Constants::of(programs),
             statics,
         }
     }
@@ -91,39 +102,6 @@ fn writable(elf: &Elf) -> Vec<Range<u64>> {
             start..start.saturating_add(size)
         })
         .collect()
-}
-
-/// The sections of a program that nobody writes.
-fn read_only(elf: &Elf) -> Vec<Range<u64>> {
-    let Ok(file) = object::File::parse(elf.bytes()) else {
-        return Vec::new();
-    };
-    let (mut ranges, mut written): (Vec<Range<u64>>, Vec<Range<u64>>) = Default::default();
-    for section in file.sections() {
-        let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
-            continue;
-        };
-        if sh_flags.0 & object::elf::SHF_ALLOC.0 == 0 || section.size() == 0 {
-            continue;
-        }
-        let start = section.address().wrapping_add(elf.offset);
-        let range = start..start.saturating_add(section.size());
-        if sh_flags.0 & object::elf::SHF_WRITE.0 == 0 {
-            ranges.push(range);
-        } else {
-            written.push(range);
-        }
-    }
-    // Sections may lie in a segment that is writable as a whole: bare-metal images.
-    for segment in elf.segments.iter().filter(|segment| segment.writable) {
-        let start = segment.address.wrapping_add(elf.offset);
-        written.push(start..start.saturating_add(segment.file.len() as u64));
-    }
-    ranges.retain(|range| {
-        let touches = |other: &Range<u64>| other.start < range.end && range.start < other.end;
-        !written.iter().any(touches)
-    });
-    ranges
 }
 
 impl FinalMemory for SnapshotMemory {
@@ -149,11 +127,15 @@ impl FinalMemory for SnapshotMemory {
     }
 
     fn is_constant(&self, address: u64) -> bool {
-        let next = self
-            .constant
-            .partition_point(|range| range.start <= address);
-        let inside = next.checked_sub(1).map(|last| &self.constant[last]);
-        inside.is_some_and(|range| address < range.end) && !self.memory.changed().contains(address)
+        self.constants.length_at(address) > 0 && !self.memory.changed().contains(address)
+    }
+
+    fn kept(&self, address: u64) -> Option<u8> {
+        self.constants.kept(address)
+    }
+
+    fn is_written(&self, address: u64) -> bool {
+        self.constants.is_data(address) || self.memory.changed().contains(address)
     }
 }
 

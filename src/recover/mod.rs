@@ -13,7 +13,9 @@ mod bounds;
 mod build;
 mod cells;
 mod connections;
+mod constants;
 mod course;
+mod executed;
 mod final_state;
 mod graph;
 mod kept_frames;
@@ -41,6 +43,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
+pub use constants::Constants;
 pub use final_state::{FinalMemory, FinalState, Others, RecordedAddresses, SnapshotMemory};
 pub use origin::{Cause, End, Link, Way, What};
 pub use recovery::{Options, Recovery};

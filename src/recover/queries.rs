@@ -391,7 +391,7 @@ const MAX_EVENTS: usize = 64;
 impl Solver {
     /// Whether what is in a class of cells at one access is there at another.
     /// The earlier one is at or after a step.
-    fn reaches(
+    pub(super) fn reaches(
         &mut self,
         facts: &FinalState,
         (class, granule, step): (Class, u64, u32),

@@ -1,6 +1,7 @@
 //! Past values of one core, on demand.
 
 use super::apart::Apart;
+use super::executed::Executed;
 use super::final_state::{FinalState, Others};
 use super::origin::{End, Way, What};
 use super::status::{Known, Level, Limit, Registers};
@@ -54,6 +55,8 @@ pub struct Recovery {
     window: Window,
     /// What was asked for before all that memory suffices for.
     apart: Apart,
+    /// The code around the position that was asked for last.
+    pub(super) executed: Executed,
 }
 
 impl Recovery {
@@ -65,7 +68,18 @@ impl Recovery {
             options,
             window: Window::default(),
             apart: Apart::default(),
+            executed: Executed::default(),
         }
+    }
+
+    /// What all rests on.
+    pub(super) fn facts(&self) -> &FinalState {
+        &self.facts
+    }
+
+    /// What was looked at.
+    pub(super) fn windows(&self) -> impl Iterator<Item = &Window> {
+        [&self.window].into_iter().chain(self.apart.window())
     }
 
     /// The level that is shown.
@@ -103,7 +117,7 @@ impl Recovery {
 
     /// The window that has a position, the main one or the one apart, with what it rests on and the step.
     /// `None` inside where nothing is to be shown.
-    fn find(
+    pub(super) fn find(
         &mut self,
         history: &mut History,
         position: Position,

@@ -260,7 +260,8 @@ impl Templates {
             return number;
         }
         let (address, isa, view, block, untaken) = key;
-        let code = history.code(view, Address(address));
+        let (bytes, count) = history.instruction_code(view, Address(address));
+        let code = &bytes[..count];
         let semantics = block.and_then(|block| self.decode(code, address, isa, block));
         let number = match semantics {
             Some(semantics) => self.add(address, isa, &semantics),

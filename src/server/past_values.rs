@@ -56,6 +56,8 @@ pub(super) struct PastValues {
     cores: HashMap<Tid, Recovery>,
     /// The registers that were requested last.
     last: Option<Asked>,
+    /// Whether inferred memory was requested.
+    served: bool,
 }
 
 impl PastValues {
@@ -85,10 +87,9 @@ impl PastValues {
         if self.announced || self.level != Level::Inferred {
             return "";
         }
-        let shown = self.last.as_ref().is_some_and(|asked| {
-            let mut known = asked.registers.0.iter().flatten();
-            known.any(|known| known.status == Status::Inferred)
-        });
+        let mut asked = self.last.iter().flat_map(|asked| &asked.registers.0);
+        let shown = self.served
+            || asked.any(|known| known.is_some_and(|known| known.status == Status::Inferred));
         self.announced = shown;
         if !shown
             && self.examined < EXAMINED
@@ -225,13 +226,17 @@ impl PastValues {
         let Some(position) = past_position(positions, thread) else {
             return;
         };
-        if let Some((recovery, history)) = self.of(endpoint, positions, thread)
-            && recovery
-                .memory(history, position, address, out, cancel)
-                .is_none()
-        {
+        let Some((recovery, history)) = self.of(endpoint, positions, thread) else {
+            return;
+        };
+        let found = recovery
+            .memory(history, position, address, out, cancel)
+            .and_then(|()| recovery.code(history, position, address, out, cancel));
+        if found.is_none() {
             out.fill(None);
         }
+        let mut known = out.iter().map_while(|byte| byte.as_ref());
+        self.served |= known.any(|byte| byte.status == Status::Inferred);
     }
 
     /// Returns what ends proof in the part of a core's history that was examined.

@@ -24,51 +24,53 @@ pub(super) fn read(
         }
         _ => address,
     };
-    let shown = if target.is_past_view_known(thread) {
-        let (endpoint, positions) = (&target.endpoint, &mut target.positions);
-        target
-            .past_memory
-            .shown(endpoint, positions, thread, address, length)
-    } else {
-        0
-    };
+    let is_known = target.is_past_view_known(thread);
     let moment = target.moment(thread);
-    let core = target.core(thread)?;
-    let mut bytes = vec![0; shown];
-    let endpoint = &target.endpoint;
-    let count = endpoint.read(core, &target.memory_view, moment, address, &mut bytes);
-    bytes.truncate(count);
-    if count == shown && shown < length && target.memory_view == MemoryView::Current {
-        recovered(target, thread, address, (length, &mut bytes));
+    let endpoint = Arc::clone(&target.endpoint);
+    let core = endpoint.cores.get(thread.get() - 1)?;
+    let cancel = Cancel::after(PATIENCE);
+    let mut bytes = Vec::new();
+    while is_known && bytes.len() < length {
+        let before = bytes.len();
+        let next = address.wrapping_add(before as u64);
+        let (all, positions) = (&mut target.past_memory, &target.positions);
+        let shown = all.shown(&endpoint, positions, thread, next, length - before);
+        bytes.resize(before + shown, 0);
+        let view = &target.memory_view;
+        let count = endpoint.read(core, view, moment, next, &mut bytes[before..]);
+        bytes.truncate(before + count);
+        if count < shown {
+            break;
+        }
+        if target.memory_view == MemoryView::Current && !cancel.is_requested() {
+            recovered(target, thread, address, (length, &mut bytes), &cancel);
+        }
+        if bytes.len() == before {
+            break;
+        }
     }
     Some(bytes)
 }
 
 /// Appends known memory of a past position to `bytes`, which start at `address`, up to the first
-/// unknown byte or `length` bytes.
+/// unknown byte or a few bytes at once.
 fn recovered(
     target: &mut SnapshotTarget,
     thread: Tid,
     address: u64,
     (length, bytes): (usize, &mut Vec<u8>),
+    cancel: &Cancel,
 ) {
     /// Small, because bytes recovered beyond the first unknown one are discarded.
     const PIECE: usize = 256;
-    let cancel = Cancel::after(PATIENCE);
-    let endpoint = Arc::clone(&target.endpoint);
-    while bytes.len() < length
-        && !cancel.is_requested()
-        && let Some(next) = address.checked_add(bytes.len() as u64)
-    {
-        let mut known = vec![None; PIECE.min(length - bytes.len())];
-        let positions = &mut target.positions;
-        target
-            .past_values
-            .memory(&endpoint, positions, (thread, next), &mut known, &cancel);
-        let values = known.iter().map_while(|byte| Some(byte.as_ref()?.value));
-        bytes.extend(values);
-        if known.iter().any(Option::is_none) {
-            return;
-        }
-    }
+    let Some(next) = address.checked_add(bytes.len() as u64) else {
+        return;
+    };
+    let mut known = vec![None; PIECE.min(length - bytes.len())];
+    let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
+    target
+        .past_values
+        .memory(&endpoint, positions, (thread, next), &mut known, cancel);
+    let values = known.iter().map_while(|byte| Some(byte.as_ref()?.value));
+    bytes.extend(values);
 }

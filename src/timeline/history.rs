@@ -9,8 +9,9 @@ use super::scan::{Hit, Query};
 use super::signal_return;
 use super::track::{PartKey, Placed, Start, Track};
 use crate::element::Context;
-use crate::flow::{CodeImage, InstructionKind, Range, View};
+use crate::flow::{CodeImage, InstructionKind, Range, View, fetch};
 use crate::quantity::{Address, BufferOffset, Isa};
+use crate::snapshot::changed::Carrier;
 use crate::stop::Cancel;
 
 /// Maximum number of places at the end of a trace searched for its last instruction.
@@ -600,10 +601,23 @@ impl History {
         self.code.seen(context)
     }
 
+    /// Returns what in a context says which version of changed code ran; `None` if no code is known to have
+    /// changed.
+    pub(crate) fn code_versions(&self) -> Option<Carrier> {
+        let changed = self.code.0.changed();
+        (!changed.is_empty()).then(|| changed.carrier())
+    }
+
     /// Returns the contiguous code bytes starting at an address; empty if the address has no code
     /// or the code that ran there is unknown.
     pub fn code(&self, view: View, address: Address) -> &[u8] {
         self.code.slice(view, address)
+    }
+
+    /// Returns the bytes of the instruction at an address, of pieces of changed code too, and how many of
+    /// the four are known.
+    pub(crate) fn instruction_code(&self, view: View, address: Address) -> ([u8; 4], usize) {
+        fetch(&self.code, view, address)
     }
 
     /// Returns the address and instruction set of every instruction of a range.

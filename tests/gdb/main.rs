@@ -4,6 +4,7 @@
 mod support;
 
 mod clients;
+mod code_pages;
 mod conditions;
 mod coroutines;
 mod endpoints;
