@@ -24,6 +24,9 @@ pub trait Tracing: Protocol<Packet: From<Common>> {
     /// Writes the atoms held back.
     fn write_atoms(unit: &mut TraceUnit<Self>);
 
+    /// Whether each instruction has an atom, so that a decoder can synchronise at any of them.
+    const EACH_INSTRUCTION: bool;
+
     /// Traces an instruction that is not a waypoint.
     fn instruction(unit: &mut TraceUnit<Self>);
 
@@ -235,8 +238,13 @@ impl<C: Tracing> crate::encode::TraceUnit for TraceUnit<C> {
 
     fn context(&mut self, context: &Context, at: Option<CodeAddress>) {
         self.context = *context;
-        if at.is_some() {
-            self.write_identifiers();
+        match at {
+            Some(place) if C::EACH_INSTRUCTION && self.state != Some(self.state()) => {
+                C::write_atoms(self);
+                self.i_sync(None, place);
+            }
+            Some(_) => self.write_identifiers(),
+            None => {}
         }
     }
 

@@ -180,6 +180,8 @@ impl Tracing for Config {
         }
     }
 
+    const EACH_INSTRUCTION: bool = true;
+
     fn instruction(unit: &mut TraceUnit<Self>) {
         unit.atom(true);
     }

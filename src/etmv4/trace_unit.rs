@@ -428,10 +428,15 @@ impl crate::encode::TraceUnit for TraceUnit {
             address,
             fault_pending: false,
         });
-        let (address, is) = select(taken.return_to);
-        let bits = self.traced.shorten(address, is);
-        self.write(&Packet::Address(bits));
-        self.traced.note(address, is);
+        if both {
+            // It is a target too, whose context may be new.
+            self.write_address(taken.return_to);
+        } else {
+            let (address, is) = select(taken.return_to);
+            let bits = self.traced.shorten(address, is);
+            self.write(&Packet::Address(bits));
+            self.traced.note(address, is);
+        }
         self.pending_target = taken.handler;
         self.write_cycles();
     }

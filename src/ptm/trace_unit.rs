@@ -99,6 +99,8 @@ impl Tracing for Config {
         }
     }
 
+    const EACH_INSTRUCTION: bool = false;
+
     fn instruction(_: &mut TraceUnit<Self>) {}
 
     fn waypoint(unit: &mut TraceUnit<Self>, waypoint: &Waypoint) {

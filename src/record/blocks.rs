@@ -35,9 +35,30 @@ pub struct Block {
     pub bytes: Vec<u8>,
     /// Whether the last instruction is SVC.
     pub calls: bool,
+    /// Whether the last instruction is BXNS or BLXNS, which may leave secure state.
+    pub leaves_secure: bool,
 }
 
+/// In place of the ID of a block that is not in the stream.
+pub const NOT_IN_STREAM: u32 = u32::MAX;
+
 impl Block {
+    /// The instruction SG (Armv8-M ARM DDI 0553, C2.4.173), which is not in the stream where non-secure code
+    /// enters secure code.
+    pub fn gate(address: u64) -> Self {
+        Self {
+            id: NOT_IN_STREAM,
+            start: CodeAddress {
+                address: Address(address),
+                isa: Isa::T32,
+            },
+            instructions: vec![Instruction::other(4)],
+            bytes: vec![0x7f, 0xe9, 0x7f, 0xe9],
+            calls: false,
+            leaves_secure: false,
+        }
+    }
+
     /// Returns the address of an instruction by index, or the end of the block.
     pub fn address(&self, instruction: usize) -> Address {
         let before = self.instructions.iter().take(instruction);
@@ -132,7 +153,10 @@ impl BlockTable {
             bytes = rest;
         }
         let last = instructions.last().map_or(0, |last| last.bytes.into());
-        let calls = is_call(isa, &code[code.len() - last..]);
+        let last = &code[code.len() - last..];
+        let calls = is_call(isa, last);
+        // DDI 0553, C2.3: 0100 0111 x mmmm 1xx.
+        let leaves_secure = self.sets == Sets::T32 && matches!(*last, [low, 0x47] if low & 7 == 4);
         self.blocks.push(Block {
             id: definition.id,
             start: CodeAddress {
@@ -142,6 +166,7 @@ impl BlockTable {
             instructions,
             bytes: code,
             calls,
+            leaves_secure,
         });
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::stream::{Event, bad};
 use crate::arch::branch::Kind;
 use crate::data_addresses::Access;
 use crate::encode::{CodeAddress, TAIL_CHAIN};
-use crate::quantity::{Address, ExceptionLevel, Isa};
+use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 use std::io;
 
 /// Receives the flow of all cores.
@@ -49,6 +49,9 @@ pub trait FlowSink {
     /// The core is at this exception level from here on.
     fn level(&mut self, _core: u32, _level: ExceptionLevel) {}
 
+    /// The core is in this security state from here on.
+    fn security(&mut self, _core: u32, _security: Security) {}
+
     /// The core has this context ID from here on.
     fn context_id(&mut self, _core: u32, _id: u32) {}
 }
@@ -79,6 +82,8 @@ struct Core {
     accesses: Vec<(u32, Access)>,
     /// The context ID from the next block on, if it changes there.
     context_id: Option<u32>,
+    /// Where execution would continue after a block that is not in the stream, if nothing is pending.
+    after: Option<CodeAddress>,
 }
 
 /// The flow of all cores.
@@ -200,7 +205,8 @@ impl Flow {
         let pending = self.cores.get(core as usize).and_then(|core| core.pending);
         let found = pending.and_then(|pending| Some((pending, blocks.get(pending.id)?)));
         let Some((pending, block)) = found else {
-            return Onward::Unknown;
+            let after = self.cores.get(core as usize).and_then(|core| core.after);
+            return after.map_or(Onward::Unknown, Onward::At);
         };
         let count = block.instructions.len();
         let started = pending
@@ -266,10 +272,34 @@ impl Flow {
         let Some(state) = self.cores.get_mut(core as usize) else {
             return Ok(());
         };
+        state.after = None;
         match state.pending.take() {
             Some(pending) => settle(core, pending, &mut state.accesses, blocks, next, sink),
             None => Ok(()),
         }
+    }
+
+    /// Handles a block that a core executed and that is not in the stream.
+    ///
+    /// # Errors
+    ///
+    /// If the sink fails.
+    pub fn unreported(
+        &mut self,
+        core: u32,
+        block: &Block,
+        blocks: &BlockTable,
+        sink: &mut impl FlowSink,
+    ) -> io::Result<()> {
+        self.end(core, Some(block.start), blocks, sink)?;
+        sink.ran(core, block, block.instructions.len(), &[])?;
+        if let Some(state) = self.cores.get_mut(core as usize) {
+            state.after = Some(CodeAddress {
+                address: block.end(),
+                isa: block.start.isa,
+            });
+        }
+        Ok(())
     }
 
     /// Returns the last instruction that a core started, and the address after it.

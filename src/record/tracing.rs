@@ -410,7 +410,10 @@ where
         join: match settings.exceptions {
             Exceptions::Signals => None,
             Exceptions::System(system) => {
-                Some(Join::new(system.numbers, settings.sets == Sets::A64))
+                let has_security = system.numbers.microcontroller && system.core.version >= 8;
+                let security = settings.context.security.filter(|_| has_security);
+                let is_64bit = settings.sets == Sets::A64;
+                Some(Join::new(system.numbers, is_64bit, security))
             }
         },
         return_pending: false,

@@ -6,7 +6,7 @@
 //!
 //! Works on blocks, independent of the trace and the snapshot's files.
 
-use super::blocks::Block;
+use super::blocks::{Block, NOT_IN_STREAM};
 use super::traps;
 use crate::snapshot::changed::{Changed, Code, EVER};
 use std::collections::{BTreeSet, HashMap};
@@ -192,6 +192,9 @@ impl Versions {
     }
 
     fn check(&mut self, block: &Block, version: u32) {
+        if block.id == NOT_IN_STREAM {
+            return;
+        }
         let index = block.id as usize;
         let checked = Checked {
             contended: self.contended.len(),

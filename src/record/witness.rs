@@ -13,7 +13,7 @@
 //! | 5 | | the end |
 //! | 8 + n | | block n was executed |
 
-use super::blocks::Block;
+use super::blocks::{Block, NOT_IN_STREAM};
 use super::input::Input;
 use crate::encode::CodeAddress;
 use crate::protocol::number::leb128;
@@ -119,6 +119,9 @@ impl Writer {
         }
         let number = self.defined;
         self.defined += 1;
+        if block.id == NOT_IN_STREAM {
+            return number;
+        }
         if self.numbers.len() <= index {
             self.numbers.resize(index + 1, None);
         }

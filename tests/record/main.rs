@@ -21,3 +21,4 @@ mod saved_recordings;
 mod systems;
 mod threads;
 mod trace_files;
+mod trustzone;

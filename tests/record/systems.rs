@@ -27,7 +27,7 @@ fn record(program: &Program, output: &Path, options: &[&str]) -> Output {
     record_image(&program.elf, output, &arguments)
 }
 
-fn record_image(image: &Path, output: &Path, options: &[String]) -> Output {
+pub(crate) fn record_image(image: &Path, output: &Path, options: &[String]) -> Output {
     let mut command = Command::new("timeout");
     command.args([
         "-k",
@@ -106,7 +106,13 @@ fn exact(name: &str, protocol: &str, options: &[&str]) -> Option<Vec<String>> {
 }
 
 /// Compares the trace of each core with the witness. Returns the exceptions of the first core.
-fn compare(output: &Path, witness: &Path, protocol: &str, code: &Code, what: &str) -> Vec<String> {
+pub(crate) fn compare(
+    output: &Path,
+    witness: &Path,
+    protocol: &str,
+    code: &Code,
+    what: &str,
+) -> Vec<String> {
     let mut first = None;
     for (core, executed) in places(witness) {
         let source = format!("{}_{core}", protocol.to_uppercase());
@@ -126,7 +132,7 @@ fn compare(output: &Path, witness: &Path, protocol: &str, code: &Code, what: &st
     first.expect("a core")
 }
 
-fn count(exceptions: &[String], name: &str) -> usize {
+pub(crate) fn count(exceptions: &[String], name: &str) -> usize {
     exceptions.iter().filter(|found| *found == name).count()
 }
 

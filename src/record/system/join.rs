@@ -4,12 +4,16 @@
 //! interrupt after a branch), it is known once the handler returns; until then the core's events
 //! are queued. On Cortex-M, returns are matched with exceptions by the address of the stacked
 //! frame, because a scheduler may switch tasks.
+//!
+//! With TrustZone-M, the security state changes at SG, BXNS, BLXNS, the return of a non-secure function, exceptions,
+//! and their returns.
 
+use super::fetches::Fetches;
 use super::log::{Logged, Reader, Taken};
 use super::numbers::{Numbers, Relation};
 use crate::encode::CodeAddress;
-use crate::quantity::{Address, ExceptionLevel, Isa};
-use crate::record::blocks::BlockTable;
+use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+use crate::record::blocks::{Block, BlockTable};
 use crate::record::flow::{Flow, FlowSink, Onward};
 use crate::record::stream::{Event, bad};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,9 +25,12 @@ enum Item {
     Event(Event),
     /// An exception, with its sequence number on the core.
     Exception(u64, Taken),
-    Return(Option<u8>),
-    TailChain(u16, Option<u64>),
+    Return(Option<u8>, Option<bool>),
+    TailChain(u16, Option<u64>, Option<bool>),
     Level(u8),
+    /// The address of an SG instruction that entered secure state.
+    Gate(u64),
+    FunctionReturn,
 }
 
 /// An exception that has not returned yet.
@@ -50,6 +57,10 @@ struct CoreQueue {
     /// The return addresses of queued exceptions; `None`: cannot be determined.
     found: BTreeMap<u64, Option<CodeAddress>>,
     level: Option<u8>,
+    /// The security state, of a core with TrustZone-M.
+    security: Option<Security>,
+    /// The last instruction may have left secure state.
+    leaves_secure: bool,
     /// The handler that an exception entered, if nothing was executed since.
     handler: Option<CodeAddress>,
     /// An AArch64 core executed AArch32 code last.
@@ -63,6 +74,9 @@ struct CoreQueue {
 pub struct Join {
     numbers: Numbers,
     is_64bit: bool,
+    /// The security state at the start, of cores with TrustZone-M.
+    security: Option<Security>,
+    fetches: Fetches,
     reader: Reader,
     logged: Vec<Logged>,
     cores: Vec<CoreQueue>,
@@ -73,11 +87,13 @@ pub struct Join {
 }
 
 impl Join {
-    /// Starts before the first instruction.
-    pub fn new(numbers: Numbers, is_64bit: bool) -> Self {
+    /// Starts before the first instruction. `security` is the security state of cores with TrustZone-M.
+    pub fn new(numbers: Numbers, is_64bit: bool, security: Option<Security>) -> Self {
         Self {
             numbers,
             is_64bit,
+            security,
+            fetches: Fetches::default(),
             reader: Reader::default(),
             logged: Vec::new(),
             cores: Vec::new(),
@@ -89,7 +105,10 @@ impl Join {
     /// Adds a core with QEMU's index.
     pub fn begin(&mut self, core: u32, index: u32) {
         let count = self.cores.len().max(core as usize + 1);
-        self.cores.resize_with(count, CoreQueue::default);
+        self.cores.resize_with(count, || CoreQueue {
+            security: self.security,
+            ..CoreQueue::default()
+        });
         self.indices.insert(index, core);
     }
 
@@ -126,14 +145,31 @@ impl Join {
                     let core = self.indices.get(&taken.core).copied();
                     (core.unwrap_or(taken.core), Item::Exception(0, taken))
                 }
-                Logged::Return { level, frame } => {
+                Logged::Return {
+                    level,
+                    frame,
+                    secure,
+                } => {
                     self.returns(frame);
-                    (self.current, Item::Return(level))
+                    (self.current, Item::Return(level, secure))
                 }
-                Logged::TailChain { number, handler } => {
-                    (self.current, Item::TailChain(number, handler))
-                }
+                Logged::TailChain {
+                    number,
+                    handler,
+                    secure,
+                } => (self.current, Item::TailChain(number, handler, secure)),
                 Logged::Level(level) => (self.current, Item::Level(level)),
+                Logged::Gate { core, address } => {
+                    let core = self.indices.get(&core).copied().unwrap_or(core);
+                    (core, Item::Gate(address))
+                }
+                Logged::FunctionReturn => (self.current, Item::FunctionReturn),
+                Logged::Fetch { address, secure } => {
+                    if self.security.is_some() {
+                        self.fetches.note(address, secure);
+                    }
+                    continue;
+                }
             };
             self.item(core, item, flow, blocks, sink)?;
         }
@@ -155,7 +191,11 @@ impl Join {
     ) -> io::Result<()> {
         match self.cores.get_mut(core as usize) {
             Some(state) if state.closed && state.returned.is_empty() => Ok(()),
-            Some(state) if state.waiting.is_empty() && state.returned.is_empty() => {
+            Some(state)
+                if state.waiting.is_empty()
+                    && state.returned.is_empty()
+                    && !state.leaves_secure =>
+            {
                 state.handler = None;
                 state.executes(event, blocks);
                 flow.event(core, event, blocks, sink)
@@ -174,16 +214,22 @@ impl Join {
         sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         while let Some(state) = self.cores.get_mut(core as usize) {
-            for order in std::mem::take(&mut state.returned) {
-                state.found.insert(order, next);
-            }
+            state.returned_to(next);
             if state.waiting.is_empty() {
                 break;
             }
             state.give_up();
             self.drain(core, flow, blocks, sink)?;
         }
-        flow.end(core, next, blocks, sink)
+        flow.end(core, next, blocks, sink)?;
+        if let Some(state) = self.cores.get_mut(core as usize)
+            && std::mem::take(&mut state.leaves_secure)
+            && let Some(next) = next
+        {
+            let secure = self.fetches.is_secure(next.address.0).unwrap_or(false);
+            state.security(core, Some(security(secure)), sink);
+        }
+        Ok(())
     }
 
     /// Handles an exception return of the running core.
@@ -228,11 +274,9 @@ impl Join {
                 }
             }
             Item::Event(Event::Block(id)) => {
-                let place = blocks.get(*id).map(|block| block.start);
-                for order in std::mem::take(&mut state.returned) {
-                    state.found.insert(order, place);
-                }
+                state.returned_to(blocks.get(*id).map(|block| block.start));
             }
+            Item::Gate(address) => state.returned_to(Some(handler(*address))),
             _ => {}
         }
         if !state.closed {
@@ -259,6 +303,17 @@ impl Join {
         while let Some(&item) = state.waiting.front() {
             match item {
                 Item::Event(event) => {
+                    if let Event::Block(id) = event
+                        && std::mem::take(&mut state.leaves_secure)
+                        && let Some(block) = blocks.get(id)
+                    {
+                        let secure = self.fetches.is_secure(block.start.address.0);
+                        let security = security(secure.unwrap_or(false));
+                        if state.security != Some(security) {
+                            flow.end(core, None, blocks, sink)?;
+                        }
+                        state.security(core, Some(security), sink);
+                    }
                     state.handler = None;
                     state.executes(event, blocks);
                     flow.event(core, event, blocks, sink)?;
@@ -279,20 +334,37 @@ impl Join {
                     }
                     state.found.remove(&order);
                     state.handler = taken.handler.map(handler);
+                    state.leaves_secure = false;
                     state.level(core, taken.level, sink);
+                    state.security(core, taken.secure.map(security), sink);
                 }
-                Item::Return(level) => {
+                Item::Return(level, secure) => {
                     state.aarch32 = false;
+                    state.leaves_secure = false;
                     flow.end(core, None, blocks, sink)?;
                     if numbers.microcontroller {
                         sink.exception_return(core);
                     }
                     state.level(core, level, sink);
+                    state.security(core, secure.map(security), sink);
                 }
-                Item::TailChain(number, entry) => {
+                Item::TailChain(number, entry, secure) => {
+                    state.leaves_secure = false;
                     flow.end(core, None, blocks, sink)?;
                     sink.tail_chain(core, numbers.of_microcontroller(number).into())?;
                     state.handler = entry.map(handler);
+                    state.security(core, secure.map(security), sink);
+                }
+                Item::Gate(address) => {
+                    state.handler = None;
+                    state.leaves_secure = false;
+                    flow.unreported(core, &Block::gate(address), blocks, sink)?;
+                    state.security(core, Some(Security::Secure), sink);
+                }
+                Item::FunctionReturn => {
+                    flow.end(core, None, blocks, sink)?;
+                    state.leaves_secure = false;
+                    state.security(core, Some(Security::Secure), sink);
                 }
                 Item::Level(level) => {
                     if state.level != Some(level) {
@@ -304,6 +376,13 @@ impl Join {
             state.waiting.pop_front();
         }
         Ok(())
+    }
+}
+
+fn security(secure: bool) -> Security {
+    match secure {
+        true => Security::Secure,
+        false => Security::NonSecure,
     }
 }
 
@@ -361,6 +440,7 @@ impl CoreQueue {
             && let Some(block) = blocks.get(id)
         {
             self.aarch32 = block.start.isa != Isa::A64;
+            self.leaves_secure = block.leaves_secure && self.security.is_some();
         }
     }
 
@@ -368,6 +448,23 @@ impl CoreQueue {
     fn give_up(&mut self) {
         if let Some(Item::Exception(order, _)) = self.waiting.front() {
             self.found.entry(*order).or_insert(None);
+        }
+    }
+
+    /// Notes where execution continues after exceptions that returned.
+    fn returned_to(&mut self, place: Option<CodeAddress>) {
+        for order in std::mem::take(&mut self.returned) {
+            self.found.insert(order, place);
+        }
+    }
+
+    /// Changes the security state of a core with TrustZone-M.
+    fn security(&mut self, core: u32, security: Option<Security>, sink: &mut impl FlowSink) {
+        if self.security.is_some()
+            && let Some(security) = security.filter(|new| self.security != Some(*new))
+        {
+            self.security = Some(security);
+            sink.security(core, security);
         }
     }
 

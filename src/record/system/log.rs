@@ -2,7 +2,8 @@
 //!
 //! The log of an AArch64 core contains the return addresses of exceptions; that of an AArch32 core
 //! does not. That of a Cortex-M contains the address of the stacked frame instead, among the
-//! accesses checked by the memory protection unit.
+//! accesses checked by the memory protection unit. With TrustZone-M, these also say which code is
+//! secure.
 
 /// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Logged {
         level: Option<u8>,
         /// M-profile: the address of the frame that was unstacked.
         frame: Option<u32>,
+        /// M-profile: whether it returned to secure state, if there is one.
+        secure: Option<bool>,
     },
     /// M-profile: this exception was taken instead of completing a return (tail-chaining).
     TailChain {
@@ -22,6 +25,25 @@ pub enum Logged {
         number: u16,
         /// The address of the handler.
         handler: Option<u64>,
+        /// Whether it was taken to secure state.
+        secure: Option<bool>,
+    },
+    /// M-profile: a core executed the instruction SG at this address, the entry to secure code. The emulator
+    /// does so without translating it.
+    Gate {
+        /// QEMU's index of the core.
+        core: u32,
+        /// The address.
+        address: u64,
+    },
+    /// M-profile: the running core returned from a non-secure function to the secure code that called it.
+    FunctionReturn,
+    /// M-profile: code at this address is about to be executed for the first time.
+    Fetch {
+        /// The address.
+        address: u64,
+        /// Whether it is secure.
+        secure: bool,
     },
     /// The running core changed its exception level without an exception.
     Level(u8),
@@ -46,6 +68,8 @@ pub struct Taken {
     pub frame: Option<u32>,
     /// The address of the handler.
     pub handler: Option<u64>,
+    /// M-profile: whether it was taken to secure state.
+    pub secure: Option<bool>,
 }
 
 /// QEMU's cause of an instruction fetch fault (EXCP_PREFETCH_ABORT).
@@ -69,7 +93,11 @@ struct Exit {
     frame: Option<u32>,
     chained: Option<u16>,
     handler: Option<u64>,
+    /// Whether the exception that was chained, or else the state returned to, is secure.
+    secure: Option<bool>,
     successful: bool,
+    /// It is the return from a non-secure function.
+    function: bool,
 }
 
 /// The maximum length of a line.
@@ -103,10 +131,13 @@ impl Reader {
             Some(number) => out.push(Logged::TailChain {
                 number,
                 handler: exit.handler,
+                secure: exit.secure,
             }),
+            None if exit.function => out.push(Logged::FunctionReturn),
             None if exit.successful => out.push(Logged::Return {
                 level: None,
                 frame: exit.frame,
+                secure: exit.secure,
             }),
             None => {}
         }
@@ -127,20 +158,25 @@ impl Reader {
                 });
             }
         } else if let Some(rest) = line.strip_prefix("...") {
-            self.detail(rest);
+            self.detail(rest, out);
         } else if let Some(rest) = line.strip_prefix("PMSA MPU lookup for ") {
             self.access(rest);
+            out.extend(fetch(rest));
+        } else if let Some(rest) = line.strip_prefix("Exception return: magic PC ") {
+            if let Some(exit) = &mut self.exit {
+                // EXC_RETURN.S (DDI 0553, B3.22): the state of the code that was interrupted.
+                exit.secure = digits(rest).map(|magic| magic & 1 << 6 != 0);
+            }
         } else if let Some(rest) = line.strip_prefix("Exception return from AArch64 ") {
             self.end(out);
             let level = after(rest, "to AArch")
                 .and_then(|r| after(r, " EL"))
                 .and_then(number)
                 .map(|level| level as u8);
-            out.push(Logged::Return { level, frame: None });
+            out.push(returned(level));
         } else if let Some(rest) = line.strip_prefix("Exception return from AArch32 ") {
             self.end(out);
-            let level = after(rest, " to ").and_then(mode_level);
-            out.push(Logged::Return { level, frame: None });
+            out.push(returned(after(rest, " to ").and_then(mode_level)));
         } else if let Some(rest) = line.strip_prefix("AArch32 mode switch from ") {
             self.end(out);
             out.extend(after(rest, " to ").and_then(mode_level).map(Logged::Level));
@@ -148,11 +184,13 @@ impl Reader {
     }
 
     /// Parses a line that continues the exception of the previous lines.
-    fn detail(&mut self, rest: &str) {
+    fn detail(&mut self, rest: &str, out: &mut Vec<Logged>) {
         if let Some(exit) = &mut self.exit {
             exit.successful |= rest.starts_with("successful exception return");
-            if let Some(number) = pending(rest) {
+            exit.function |= rest.starts_with("function return successful");
+            if let Some((number, secure)) = pending(rest) {
                 exit.chained = Some(number);
+                exit.secure = Some(secure);
             }
             if let Some(handler) = after(rest, "loaded new PC ") {
                 exit.handler = hex(handler);
@@ -163,6 +201,10 @@ impl Reader {
         };
         if rest.starts_with("handled as PSCI call") || rest.starts_with("handling as semihosting") {
             self.taken = None;
+        } else if let Some(place) = after(rest, "really an SG instruction at ") {
+            let core = taken.core;
+            self.taken = None;
+            out.extend(hex(place).map(|address| Logged::Gate { core, address }));
         } else if let Some(place) = after(rest, "with ELR ") {
             taken.return_to = hex(place);
         } else if let Some(place) = after(rest, "with IFSR ").and_then(|r| after(r, "IFAR ")) {
@@ -172,8 +214,9 @@ impl Reader {
             // ESR_ELx.DFSC (DDI 0487, D17.2.37): 0b100001 is an alignment fault.
             let data_abort = taken.cause == 4;
             taken.alignment = data_abort && hex(syndrome).is_some_and(|esr| esr & 0x3f == 0x21);
-        } else if let Some(number) = pending(rest) {
+        } else if let Some((number, secure)) = pending(rest) {
             taken.number = Some(number);
+            taken.secure = Some(secure);
         } else if let Some(handler) = after(rest, "loaded new PC ") {
             taken.handler = hex(handler);
         } else if rest.starts_with("from EL") {
@@ -204,10 +247,30 @@ impl Reader {
     }
 }
 
-/// `taking pending nonsecure exception 15`.
-fn pending(rest: &str) -> Option<u16> {
+/// `taking pending nonsecure exception 15`: the number, and whether it is secure.
+fn pending(rest: &str) -> Option<(u16, bool)> {
     let rest = rest.strip_prefix("taking pending ")?;
-    Some(number(after(rest, "exception ")?)? as u16)
+    let number = number(after(rest, "exception ")?)?;
+    Some((number as u16, rest.starts_with("secure")))
+}
+
+/// `execute at 0x10000000 mmu_idx 69 -> Hit (prot rwx)`.
+fn fetch(rest: &str) -> Option<Logged> {
+    /// Bit of QEMU's index of a translation regime in M-profile (ARM_MMU_IDX_M_S).
+    const SECURE: u64 = 4;
+    let address = hex(rest.strip_prefix("execute at ")?)?;
+    after(rest, " -> Hit")?;
+    let secure = number(after(rest, " mmu_idx ")?)? & SECURE != 0;
+    Some(Logged::Fetch { address, secure })
+}
+
+/// A return from an exception of another profile.
+fn returned(level: Option<u8>) -> Logged {
+    Logged::Return {
+        level,
+        frame: None,
+        secure: None,
+    }
 }
 
 fn after<'a>(text: &'a str, label: &str) -> Option<&'a str> {
@@ -222,7 +285,11 @@ fn number(text: &str) -> Option<u64> {
 
 /// Parses the hexadecimal number, with 0x, at the start of a text.
 fn hex(text: &str) -> Option<u64> {
-    let text = text.strip_prefix("0x")?;
+    digits(text.strip_prefix("0x")?)
+}
+
+/// The same without 0x.
+fn digits(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_hexdigit());
     u64::from_str_radix(&text[..end.unwrap_or(text.len())], 16).ok()
 }
@@ -275,10 +342,7 @@ mod tests {
             level: Some(1),
             ..Taken::default()
         };
-        let back = Logged::Return {
-            level: Some(1),
-            frame: None,
-        };
+        let back = returned(Some(1));
         let found = read(log);
         assert_eq!(found[0], Logged::Exception(taken));
         assert_eq!(found.len(), 2);
@@ -287,10 +351,7 @@ mod tests {
             level("Exception return from AArch64 EL2 to AArch64 EL1 PC 0x0\n"),
             Some(back)
         );
-        let to_user = Logged::Return {
-            level: Some(0),
-            frame: None,
-        };
+        let to_user = returned(Some(0));
         assert_eq!(
             level("Exception return from AArch64 EL1 to AArch32 EL0 PC 0x0\n"),
             Some(to_user)
@@ -315,8 +376,7 @@ mod tests {
         };
         assert_eq!(found[0], Logged::Level(1));
         assert_eq!(found[1], taken(2, None));
-        let level = Some(0);
-        assert_eq!(found[2], Logged::Return { level, frame: None });
+        assert_eq!(found[2], returned(Some(0)));
         assert_eq!(found[3], taken(3, Some(0x6000_0000)));
     }
 
@@ -346,16 +406,59 @@ mod tests {
                     number: Some(15),
                     frame: Some(0x2000_0f90),
                     handler: Some(0x41),
+                    secure: Some(false),
                     ..Taken::default()
                 }),
                 Logged::TailChain {
                     number: 14,
-                    handler: Some(0x6d)
+                    handler: Some(0x6d),
+                    secure: Some(false),
                 },
                 Logged::Return {
                     level: None,
-                    frame: Some(0x2000_0f90)
+                    frame: Some(0x2000_0f90),
+                    secure: Some(true),
                 },
+            ]
+        );
+    }
+
+    #[test]
+    fn security_of_m_profile() {
+        let log = "PMSA MPU lookup for execute at 0x00200078 mmu_idx 65 -> Hit (prot rwx)\n\
+            PMSA MPU lookup for execute at 0x10080000 mmu_idx 65 -> Miss (prot ---)\n\
+            Taking exception 3 [Prefetch Abort] on CPU 1\n...at fault address 0x10080000\n\
+            PMSA MPU lookup for execute at 0x10080000 mmu_idx 69 -> Hit (prot rwx)\n\
+            ...really an SG instruction at 0x10080000, executing it\n\
+            Taking exception 5 [IRQ] on CPU 1\n...taking pending secure exception 15\n\
+            Taking exception 8 [QEMU v7M exception exit] on CPU 1\n\
+            Exception return: magic PC ffffffb9 previous exception 15\n\
+            ...successful exception return\n\
+            Taking exception 8 [QEMU v7M exception exit] on CPU 1\n\
+            ...really v7M secure function return\n...function return successful\n";
+        let fetch = |address, secure| Logged::Fetch { address, secure };
+        let taken = Taken {
+            core: 1,
+            cause: 5,
+            number: Some(15),
+            secure: Some(true),
+            ..Taken::default()
+        };
+        let back = Logged::Return {
+            level: None,
+            frame: None,
+            secure: Some(false),
+        };
+        let (core, address) = (1, 0x1008_0000);
+        assert_eq!(
+            read(log),
+            [
+                fetch(0x20_0078, false),
+                fetch(address, true),
+                Logged::Gate { core, address },
+                Logged::Exception(taken),
+                back,
+                Logged::FunctionReturn,
             ]
         );
     }

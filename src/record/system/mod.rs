@@ -4,6 +4,7 @@
 //! emulator's log. A program that exits by semihosting ends the emulator, so breakpoints are
 //! inserted at its semihosting calls.
 
+mod fetches;
 mod image;
 pub(crate) mod join;
 mod kernel;

@@ -5,9 +5,9 @@ use crate::data_addresses::Access;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
-use crate::quantity::{ExceptionLevel, Isa, TraceId};
+use crate::quantity::{ExceptionLevel, Isa, Security, TraceId};
 use crate::record::address_files::AddressFiles;
-use crate::record::blocks::Block;
+use crate::record::blocks::{Block, NOT_IN_STREAM};
 use crate::record::flow::FlowSink;
 use crate::record::protocol::{Protocol, Timestamps};
 use crate::record::settings::{Exceptions, Settings};
@@ -192,6 +192,9 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
         {
             self.versions.define(block);
         }
+        if block.id == NOT_IN_STREAM {
+            self.versions.define(block);
+        }
         if let Some(files) = &mut self.addresses {
             files.ran(core, block, count, accesses)?;
         }
@@ -280,6 +283,13 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
     fn level(&mut self, core: u32, level: ExceptionLevel) {
         if let Some(trace) = self.core(core) {
             trace.context.el = Some(level);
+            trace.tracer.context(trace.context);
+        }
+    }
+
+    fn security(&mut self, core: u32, security: Security) {
+        if let Some(trace) = self.core(core) {
+            trace.context.security = Some(security);
             trace.tracer.context(trace.context);
         }
     }

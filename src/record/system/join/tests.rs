@@ -24,10 +24,13 @@ impl FlowSink for StepLog {
     fn exception_return(&mut self, _: u32) {
         self.0.push("return".to_owned());
     }
+    fn security(&mut self, _: u32, security: Security) {
+        self.0.push(security.name().to_owned());
+    }
 }
 
 /// A Cortex-M that executes blocks: 0 at 0x100 (nop; bx lr), 1 at 0x200 (nop; beq), 2 at 0x300
-/// (bx lr), 3 at 0x400 (nop), 4 at 0x204 (nop).
+/// (bx lr), 3 at 0x400 (nop), 4 at 0x204 (nop), 5 at 0x804 (nop; bxns lr).
 struct Machine {
     join: Join,
     flow: Flow,
@@ -37,13 +40,18 @@ struct Machine {
 
 impl Machine {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(security: Option<Security>) -> Self {
         let mut blocks = BlockTable::new(Sets::T32);
-        let code: [(u64, &[u16]); 5] = [
+        let code: [(u64, &[u16]); 6] = [
             (0x100, &[0xbf00, 0x4770]),
             (0x200, &[0xbf00, 0xd0fe]),
             (0x300, &[0x4770]),
             (0x400, &[0xbf00]),
             (0x204, &[0xbf00]),
+            (0x804, &[0xbf00, 0x4774]),
         ];
         for (id, (address, halves)) in (0..).zip(code) {
             let bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
@@ -62,7 +70,7 @@ impl Machine {
             microcontroller: true,
         };
         let mut machine = Self {
-            join: Join::new(numbers, false),
+            join: Join::new(numbers, false, security),
             flow: Flow::default(),
             blocks,
             steps: StepLog::default(),
@@ -141,6 +149,50 @@ fn interrupts_are_matched_with_returns_by_frame() {
     let expected = "200+2 | !14 204 | 300+1 | return | 100+2 | !14 400 | 300+1 | return | 204+1 | \
         !15 206 | 300+1 | return | 400+1";
     assert_eq!(steps.join(" | "), expected);
+}
+
+#[test]
+fn calls_of_secure_code_and_interrupts_behind_their_entry() {
+    const FETCH: &str = "PMSA MPU lookup for execute at ";
+    let mut machine = Machine::with(Some(Security::Secure));
+    // bxns lr goes to 0x400, where the code is not secure, and bx lr from 0x100 to the entry.
+    machine.block(5);
+    let not_secure = format!("{FETCH}0x400 mmu_idx 65 -> Hit (prot rwx)\n");
+    machine.join.log(not_secure.as_bytes());
+    machine.block(3);
+    machine.block(0);
+    let enter = format!(
+        "{FETCH}0x800 mmu_idx 65 -> Miss (prot ---)\nTaking exception 3 [Prefetch Abort] on CPU 0\n\
+         ...at fault address 0x800\n{FETCH}0x800 mmu_idx 69 -> Hit (prot rwx)\n\
+         ...really an SG instruction at 0x800, executing it\n"
+    );
+    machine.join.log(enter.as_bytes());
+    machine.block(5);
+    machine.block(3);
+    // An interrupt comes directly behind the entry.
+    machine.block(0);
+    machine.join.log(enter.as_bytes());
+    machine
+        .join
+        .log(b"Taking exception 5 [IRQ] on CPU 0\n...taking pending secure exception 15\n");
+    machine.block(2);
+    machine.join.log(
+        b"Taking exception 8 [QEMU v7M exception exit] on CPU 0\n\
+          Exception return: magic PC fffffff9 previous exception 15\n...successful exception return\n",
+    );
+    machine.block(5);
+    // A non-secure function called by bxns returns.
+    machine.block(3);
+    machine.block(0);
+    machine.join.log(
+        b"Taking exception 8 [QEMU v7M exception exit] on CPU 0\n...really v7M secure function return\n\
+          ...function return successful\n",
+    );
+    machine.block(5);
+    let steps = machine.end(0x400).join(" | ");
+    let expected = "804+2 | non-secure | 400+1 | ? | 100+2 | 800+1 | secure | 804+2 | non-secure | 400+1 | ? | \
+        100+2 | 800+1 | secure | !15 804 | 300+1 | return | 804+2 | non-secure | 400+1 | ? | 100+2 | secure | 804+2 | non-secure";
+    assert_eq!(steps, expected);
 }
 
 #[test]
