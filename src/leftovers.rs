@@ -95,7 +95,11 @@ pub fn beside<T>(
 
 /// Names the temporary directory, in which something cannot be made or written.
 pub fn in_temporary(error: &io::Error) -> io::Error {
-    let place = std::env::temp_dir();
+    in_private(&std::env::temp_dir(), error)
+}
+
+/// Names a file of a private directory that cannot be made or written.
+pub fn in_private(place: &Path, error: &io::Error) -> io::Error {
     let text = format!(
         "{}: {error}: TMPDIR names another temporary directory",
         place.display()

@@ -336,11 +336,12 @@ fn record(arguments: &Arguments) -> Result<(bool, u8), Failure> {
     drop(counter);
     super::print_notes(&recorded.notes);
     let kept = keep(&recorded, &output, arguments.force)?;
-    for file in witness.into_iter().chain(registers) {
+    let cut = recorded.summary.cut.is_some();
+    for file in witness.into_iter().chain(registers).filter(|_| !cut) {
         file.persist(arguments.force)?;
     }
     print_summary(&recorded, &kept);
-    let whole = kept == output && recorded.reason != Reason::Lost;
+    let whole = kept == output && recorded.reason != Reason::Lost && !cut;
     Ok((whole, recorded.reason.status()))
 }
 

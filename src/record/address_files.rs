@@ -2,6 +2,7 @@
 
 use super::blocks::Block;
 use crate::data_addresses::{Access, Writer};
+use crate::leftovers::in_private;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub struct AddressFiles {
     directory: PathBuf,
     cores: Vec<Option<Writer<BufWriter<File>>>>,
+    /// Whether a file took no more.
+    is_full: bool,
 }
 
 impl AddressFiles {
@@ -19,6 +22,7 @@ impl AddressFiles {
         Self {
             directory,
             cores: Vec::new(),
+            is_full: false,
         }
     }
 
@@ -31,8 +35,11 @@ impl AddressFiles {
     pub fn begin(&mut self, core: u32) -> io::Result<()> {
         let count = self.cores.len().max(core as usize + 1);
         self.cores.resize_with(count, || None);
-        let file = File::create_new(Self::path(&self.directory, core))?;
-        self.cores[core as usize] = Some(Writer::new(BufWriter::new(file))?);
+        let path = Self::path(&self.directory, core);
+        let file = File::create_new(&path);
+        let writer = file.and_then(|file| Writer::new(BufWriter::new(file)));
+        let writer = writer.map_err(|error| in_private(&path, &error))?;
+        self.cores[core as usize] = Some(writer);
         Ok(())
     }
 
@@ -48,17 +55,36 @@ impl AddressFiles {
         match self.cores.get_mut(core as usize) {
             Some(Some(writer)) => {
                 let pc = |index| block.address(index as usize).0;
-                writer.ran(block.id, count, accesses, pc)
+                let done = writer.ran(block.id, count, accesses, pc);
+                done.map_err(|error| self.full(core, &error))
             }
             _ => Ok(()),
         }
     }
 
-    /// Completes the files.
-    pub fn finish(self) -> io::Result<()> {
-        self.cores
-            .into_iter()
-            .flatten()
-            .try_for_each(Writer::finish)
+    #[cold]
+    fn full(&mut self, core: u32, error: &io::Error) -> io::Error {
+        self.is_full = true;
+        in_private(&Self::path(&self.directory, core), error)
+    }
+
+    /// Completes the files. If one takes no more, all are removed.
+    pub fn finish(mut self) -> io::Result<()> {
+        let mut done = Ok(());
+        let cores = std::mem::take(&mut self.cores);
+        let end = cores.len() as u32;
+        for (core, writer) in (0..).zip(cores) {
+            let Some(Err(error)) = writer.map(Writer::finish) else {
+                continue;
+            };
+            done = Err(self.full(core, &error));
+        }
+        if self.is_full {
+            for core in 0..end {
+                // A core without a trace ID has none.
+                let _ = std::fs::remove_file(Self::path(&self.directory, core));
+            }
+        }
+        done
     }
 }

@@ -208,7 +208,7 @@ impl Launch {
 /// The emulator's process and the thread that reads its stream; both end when this is dropped.
 struct Process {
     child: Child,
-    reader: Option<JoinHandle<io::Result<Box<dyn Recording>>>>,
+    reader: Option<JoinHandle<(Box<dyn Recording>, io::Result<()>)>>,
 }
 
 impl Drop for Process {
@@ -285,7 +285,11 @@ impl Emulator {
         let mut recording = tracing::recording(settings, store, witness, sender, progress);
         let input = self.plugin.try_clone()?;
         self.process.reader = Some(std::thread::spawn(move || {
-            stream::read(input, &mut *recording).map(|()| recording)
+            let read = stream::read(input, &mut *recording);
+            if read.is_err() {
+                recording.abandon();
+            }
+            (recording, read)
         }));
         Ok(())
     }
@@ -316,17 +320,37 @@ impl Emulator {
         Ok(out)
     }
 
-    /// Returns the recording, once the emulator has ended.
+    /// Ends the emulator after an error. Returns the first one: that of the stream, if it could not be read.
+    pub fn cause(&mut self, lost: Error) -> Error {
+        let _ = self.process.child.kill();
+        let _ = self.process.child.wait();
+        match self.recording() {
+            Ok(recording) => {
+                self.read = Some(recording);
+                lost
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// Returns the recording, once the emulator has ended. Where its stream could not be read to the end, that is
+    /// an error at first.
     pub fn recording(&mut self) -> Result<Box<dyn Recording>, Error> {
         if let Some(recording) = self.read.take() {
             return Ok(recording);
         }
         let reader = self.process.reader.take();
-        let recording = reader
+        let (recording, read) = reader
             .map(JoinHandle::join)
             .ok_or_else(|| Error::Failed("the recording was read twice".to_owned()))?
-            .map_err(|_| Error::Failed("the recording could not be read".to_owned()))??;
-        Ok(recording)
+            .map_err(|_| Error::Failed("the recording could not be read".to_owned()))?;
+        match read {
+            Ok(()) => Ok(recording),
+            Err(error) => {
+                self.read = Some(recording);
+                Err(Error::Lost(error.to_string()))
+            }
+        }
     }
 
     /// Returns the error for a stream that ended before the program: that of reading it, if it failed.
@@ -449,6 +473,9 @@ impl Emulator {
             Some(_) => changed.keeping_all(),
         };
         let files = contents.files(&ending.trace, ending.etm, &summary)?;
+        if let Some(reason) = summary.cut.clone().filter(|_| !lost) {
+            self.notes.push(Note::Cut { reason });
+        }
         if lost {
             // The note on the loss says what is known.
             self.notes

@@ -21,6 +21,11 @@ pub enum Note {
         /// How it failed.
         reason: String,
     },
+    /// A file of the recording does not have all.
+    Cut {
+        /// Which, and why.
+        reason: String,
+    },
     /// Cores or threads ended earlier: only the PC is known of their registers.
     Ended {
         /// Their number.
@@ -116,6 +121,7 @@ impl fmt::Display for Note {
                 "{reason}: the recording has what was traced until then, and the code that was executed; \
                  registers and memory at the end are missing, except PC at the last traced instruction"
             ),
+            Self::Cut { reason } => write!(f, "{reason}: the end of the recording is missing"),
             Self::Ended { count, unit } => write!(
                 f,
                 "{count} {unit} ended earlier: only PC is known of their registers, at their last \

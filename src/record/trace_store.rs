@@ -3,11 +3,13 @@
 //!
 //! Handles bytes and trace IDs, independent of the protocol.
 
+use crate::formatter::FRAME_BYTES;
 use crate::formatter::encode::Encoder;
+use crate::leftovers::in_private;
 use crate::quantity::TraceId;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The last bytes of one source's trace.
 #[derive(Debug, Default)]
@@ -48,7 +50,10 @@ impl TraceTail {
 /// Stores the trace of all cores.
 #[derive(Debug)]
 pub struct TraceStore {
+    path: PathBuf,
     file: BufWriter<File>,
+    /// Whether the file took no more. What follows is dropped.
+    is_full: bool,
     encoder: Encoder,
     frames: Vec<u8>,
     /// The number of bytes to keep of each source, and the bytes kept.
@@ -59,8 +64,11 @@ impl TraceStore {
     /// Creates a file for a trace buffer of CoreSight formatter frames. With `last`, only about that
     /// many bytes at the end of each source's trace are kept, from a start point on.
     pub fn create(path: &Path, last: Option<u64>) -> io::Result<Self> {
+        let file = File::create_new(path).map_err(|error| in_private(path, &error))?;
         Ok(Self {
-            file: BufWriter::new(File::create_new(path)?),
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+            is_full: false,
             encoder: Encoder::new(),
             frames: Vec::new(),
             last: last.map(|keep| (keep, Vec::new())),
@@ -85,13 +93,38 @@ impl TraceStore {
 
     fn frames(&mut self, id: TraceId, bytes: &[u8]) -> io::Result<()> {
         self.encoder.write(id, bytes, &mut self.frames);
-        self.file.write_all(&self.frames)?;
-        self.frames.clear();
-        Ok(())
+        self.store()
     }
 
-    /// Writes the remaining trace to the file.
+    /// Writes the frames, or drops them once the file takes no more. Only the first failure is an error.
+    fn store(&mut self) -> io::Result<()> {
+        let stored = match self.is_full {
+            true => Ok(()),
+            false => self.file.write_all(&self.frames),
+        };
+        self.frames.clear();
+        self.checked(stored)
+    }
+
+    fn checked(&mut self, done: io::Result<()>) -> io::Result<()> {
+        done.map_err(|error| {
+            self.is_full = true;
+            in_private(&self.path, &error)
+        })
+    }
+
+    /// Writes the remaining trace to the file. If the file takes no more, it ends with the last whole frame.
     pub fn finish(mut self) -> io::Result<()> {
+        let done = self.finish_frames();
+        if self.is_full {
+            let (file, _) = self.file.into_parts();
+            let length = file.metadata()?.len();
+            file.set_len(length - length % FRAME_BYTES as u64)?;
+        }
+        done
+    }
+
+    fn finish_frames(&mut self) -> io::Result<()> {
         if let Some((keep, sources)) = self.last.take() {
             for (id, mut last) in sources {
                 last.cut(usize::try_from(keep).unwrap_or(usize::MAX));
@@ -99,8 +132,12 @@ impl TraceStore {
             }
         }
         self.encoder.finish(&mut self.frames);
-        self.file.write_all(&self.frames)?;
-        self.file.flush()
+        self.store()?;
+        let flushed = match self.is_full {
+            true => Ok(()),
+            false => self.file.flush(),
+        };
+        self.checked(flushed)
     }
 }
 

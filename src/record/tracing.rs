@@ -79,6 +79,9 @@ pub enum TraceEvent {
 pub trait Recording: Sink + Send {
     /// Ends the recording after the stream. `next` holds each core's next instruction.
     fn finish(self: Box<Self>, next: &BTreeMap<u32, CodeAddress>) -> io::Result<Summary>;
+
+    /// Tells the observer that the stream cannot be read on.
+    fn abandon(&mut self);
 }
 
 /// A summary of what was recorded.
@@ -103,6 +106,8 @@ pub struct Summary {
     pub context_ids: bool,
     /// What in the trace identifies the version of changed code.
     pub carrier: Carrier,
+    /// Why a file of the recording does not have all, if so.
+    pub cut: Option<String>,
 }
 
 struct Tracing<U, F> {
@@ -346,13 +351,14 @@ where
         }
         summary.ended.splice(0..0, unfinished);
         summary.instructions = self.traces.instructions;
-        self.traces.store.finish()?;
+        let mut whole = self.traces.store.finish();
         if let Some(witness) = self.traces.witness {
-            witness.finish()?;
+            whole = whole.and(witness.finish());
         }
         if let Some(files) = self.traces.addresses {
-            files.finish()?;
+            whole = whole.and(files.finish());
         }
+        summary.cut = whole.err().map(|error| error.to_string());
         let trace = &self.traces.settings.trace;
         let threads = self.traces.threads.is_some() && trace.has_timestamps();
         summary.timestamps = trace.timestamps == Timestamps::Always || threads;
@@ -360,6 +366,11 @@ where
         summary.context_ids = self.traces.context_ids;
         summary.versions = self.traces.versions;
         Ok(summary)
+    }
+
+    fn abandon(&mut self) {
+        // The last sender ends the observer's channel.
+        self.observer = std::sync::mpsc::channel().0;
     }
 }
 

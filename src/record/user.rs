@@ -81,7 +81,7 @@ pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, E
         Err(error) if error.is_loss() => error,
         Err(error) => return Err(error),
     };
-    salvage(session, &request, &program, &lost).map_err(|_| lost)
+    salvage(session, &request, &program, lost)
 }
 
 /// Assembles a snapshot of what was traced before the emulator failed.
@@ -89,8 +89,9 @@ fn salvage(
     mut session: Session,
     request: &Request,
     bytes: &Mapped,
-    lost: &Error,
+    lost: Error,
 ) -> Result<Recorded, Error> {
+    let lost = session.emulator.cause(lost);
     let reason = lost.to_string();
     session.emulator.notes.push(Note::Lost { reason });
     let libraries = libraries(&session, request).unwrap_or_default();
@@ -105,7 +106,7 @@ fn salvage(
         cores: Vec::new(),
         contents,
     };
-    finish(session, request, state)
+    finish(session, request, state).map_err(|_| lost)
 }
 
 fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {

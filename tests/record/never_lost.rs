@@ -176,3 +176,81 @@ fn an_output_that_appears_meanwhile() {
     assert!(here.join("out.1/snapshot.ini").is_file());
     assert!(here.join("out").is_file());
 }
+
+/// Runs a shell script with a full temporary directory: a file system of this many bytes, at `$TMPDIR`. `None`
+/// without permission for one.
+fn with_little_room(directory: &Path, bytes: u32, arguments: &[&str]) -> Option<Output> {
+    let script = "mount -t tmpfs -o size=$SIZE tmpfs $TMPDIR && shift && exec \"$@\"";
+    let inside = |command: &[&str]| {
+        let temporary = directory.join("little");
+        std::fs::create_dir_all(&temporary).unwrap();
+        Command::new("unshare")
+            .args(["-rm", "sh", "-c", script, "sh", "-"])
+            .args(command)
+            .current_dir(directory)
+            .env("TMPDIR", temporary)
+            .env("SIZE", bytes.to_string())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    };
+    if !inside(&["true"]).status.success() {
+        crate::support::skip::unavailable("a file system of its own (unshare -rm)");
+        return None;
+    }
+    let own = [
+        "timeout",
+        "-k",
+        "5",
+        "120",
+        crate::support::armsnap(),
+        "record",
+    ];
+    Some(inside(&[&own[..], arguments].concat()))
+}
+
+#[test]
+fn a_full_temporary_directory() {
+    const SOURCE: &str = r"
+        volatile unsigned odd, even, all[4096];
+        int main(void) {
+            for (unsigned x = 1;;) {
+                x = x * 1664525u + 1013904223u;
+                if (x >> 31) odd++; else even++;
+                all[x >> 20]++;
+            }
+        }";
+    let Some(guest) = build("aarch64", "busy.c", SOURCE, &["-static"]) else {
+        return;
+    };
+    let here = guest.directory.path();
+    for (name, more) in [
+        ("plain", &["--branch-broadcast"][..]),
+        ("addresses", &["--data-addresses"]),
+    ] {
+        let rest = ["--cycles", "-o", name, "--", "./program"];
+        let Some(run) = with_little_room(here, 2 << 20, &[more, &rest].concat()) else {
+            return;
+        };
+        let said = report(&run);
+        assert_eq!(run.status.code(), Some(125), "{name}: {said}");
+        // The file that found no room, and what to do.
+        let wanted = ".bin: No space left on device";
+        assert!(said.contains(wanted), "{name}: {said}");
+        assert!(said.contains("TMPDIR names another"), "{name}: {said}");
+        assert!(
+            said.contains("what was traced until then"),
+            "{name}: {said}"
+        );
+        let traced: usize = decoded(&here.join(name)).values().map(Vec::len).sum();
+        assert!(traced > 50_000, "{name}: {traced}");
+    }
+    // No room at the start.
+    let rest = ["-o", "none", "--", "./program"];
+    if let Some(run) = with_little_room(here, 4096, &rest) {
+        let said = report(&run);
+        assert_eq!(run.status.code(), Some(125), "{said}");
+        assert!(said.contains("little/armsnap-"), "{said}");
+        assert!(!here.join("none").exists());
+    }
+}

@@ -23,6 +23,7 @@ use super::stop::Reason;
 use super::until::Until;
 use crate::arch::Architecture;
 use crate::element::Context;
+use crate::leftovers::in_private;
 use crate::mapped::{self, Mapped};
 use crate::quantity::{ExceptionLevel, Isa, Security};
 use crate::record::note::Note;
@@ -87,7 +88,7 @@ pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, E
         Err(error) if error.is_loss() => error,
         Err(error) => return Err(error),
     };
-    salvage(session, &request, &image, &lost).map_err(|_| lost)
+    salvage(session, &request, &image, lost)
 }
 
 /// Assembles a snapshot of what was traced before the emulator failed.
@@ -95,8 +96,9 @@ fn salvage(
     mut session: Session,
     request: &Request,
     image: &Image,
-    lost: &Error,
+    lost: Error,
 ) -> Result<Recorded, Error> {
+    let lost = session.emulator.cause(lost);
     let reason = lost.to_string();
     session.emulator.notes.push(Note::Lost { reason });
     let name = request.image.file_name().unwrap_or_default();
@@ -120,7 +122,7 @@ fn salvage(
         reason: Reason::Lost,
         thread: String::new(),
     };
-    finish(session, request, state)
+    finish(session, request, state).map_err(|_| lost)
 }
 
 fn description(request: &Request) -> String {
@@ -198,7 +200,8 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     let file = match unpacked {
         Some(kernel) => {
             let path = launch.file("Image");
-            std::fs::write(&path, &*kernel.image)?;
+            let written = std::fs::write(&path, &*kernel.image);
+            written.map_err(|error| in_private(&path, &error))?;
             path
         }
         None => request.image.clone(),
