@@ -65,6 +65,10 @@ impl AddressFiles {
     #[cold]
     fn full(&mut self, core: u32, error: &io::Error) -> io::Error {
         self.is_full = true;
+        if let Some(writer) = self.cores.get_mut(core as usize) {
+            // What follows is dropped.
+            *writer = None;
+        }
         in_private(&Self::path(&self.directory, core), error)
     }
 
@@ -80,6 +84,7 @@ impl AddressFiles {
             done = Err(self.full(core, &error));
         }
         if self.is_full {
+            done = done.and(Err(io::ErrorKind::StorageFull.into()));
             for core in 0..end {
                 // A core without a trace ID has none.
                 let _ = std::fs::remove_file(Self::path(&self.directory, core));

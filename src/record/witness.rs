@@ -46,6 +46,8 @@ pub struct Writer {
     core: Option<u32>,
     /// The last completely executed block, and its number of repetitions.
     last: Option<(u64, u64)>,
+    /// Whether the file took no more.
+    is_full: bool,
 }
 
 impl std::fmt::Debug for Writer {
@@ -72,6 +74,7 @@ impl Writer {
             defined: 0,
             core: None,
             last: None,
+            is_full: false,
         }
     }
 
@@ -97,10 +100,20 @@ impl Writer {
             self.put(core.into());
         }
         if self.buffer.len() >= 1 << 16 {
-            self.out.write_all(&self.buffer)?;
-            self.buffer.clear();
+            return self.store();
         }
         Ok(())
+    }
+
+    /// Writes the buffer, or drops it once the file takes no more. Only the first failure is an error.
+    fn store(&mut self) -> io::Result<()> {
+        let stored = match self.is_full {
+            true => Ok(()),
+            false => self.out.write_all(&self.buffer),
+        };
+        self.is_full |= stored.is_err();
+        self.buffer.clear();
+        stored
     }
 
     fn number(&mut self, block: &Block) -> u64 {
@@ -177,8 +190,11 @@ impl Writer {
     pub fn finish(mut self) -> io::Result<()> {
         self.settle();
         self.put(END);
-        self.out.write_all(&self.buffer)?;
-        self.out.flush()
+        self.store()?;
+        match self.is_full {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => self.out.flush(),
+        }
     }
 }
 

@@ -224,10 +224,7 @@ fn a_full_temporary_directory() {
         return;
     };
     let here = guest.directory.path();
-    for (name, more) in [
-        ("plain", &["--branch-broadcast"][..]),
-        ("addresses", &["--data-addresses"]),
-    ] {
+    for (name, more) in [("plain", &["--branch-broadcast"][..])] {
         let rest = ["--cycles", "-o", name, "--", "./program"];
         let Some(run) = with_little_room(here, 2 << 20, &[more, &rest].concat()) else {
             return;
