@@ -16,6 +16,8 @@ use tempfile::TempDir;
 const PREFIX: &str = "armsnap-";
 /// The name of the locked file in a private directory.
 const LOCK: &str = "armsnap.lock";
+/// Its name until it is locked.
+const NEW_LOCK: &str = "lock";
 /// Maximum number of entries of the temporary directory that are examined.
 const MOST: usize = 10_000;
 
@@ -77,6 +79,7 @@ pub fn beside<T>(
     const TRIES: u32 = 1000;
     let own = path.file_name().unwrap_or_default();
     let mut failure = None;
+    sweep(path);
     for number in 0..TRIES {
         let mut name = own.to_owned();
         name.push(match number {
@@ -91,6 +94,61 @@ pub fn beside<T>(
         }
     }
     Err(failure.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Removes what killed processes of this user left beside a final name: what [`beside`] makes
+/// (`NAME.PROCESS.part`, `NAME.PROCESS-NUMBER.part`), and directories `.NAME.PROCESS.NUMBER`.
+pub fn sweep(path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let entries = fs::read_dir(parent.unwrap_or(Path::new(".")));
+    for entry in entries.into_iter().flatten().take(MOST).flatten() {
+        let found = entry.file_name();
+        let Some(process) = found.to_str().and_then(|found| maker(&name, found)) else {
+            continue;
+        };
+        let path = entry.path();
+        let data = path.symlink_metadata();
+        let own = data.is_ok_and(|data| !data.is_symlink() && is_own(&data));
+        if own && has_ended(process) {
+            remove(&path);
+        }
+    }
+}
+
+/// The number of the process that made a temporary file or directory for a final name.
+fn maker(name: &str, found: &str) -> Option<u32> {
+    let numbers = |text: &str, between| {
+        let (process, number) = text.split_once(between).unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let process = Some(process).filter(|process| digits(process) && digits(number));
+        process?.parse().ok()
+    };
+    if let Some(rest) = found
+        .strip_prefix(name)
+        .and_then(|rest| rest.strip_prefix('.'))
+    {
+        return numbers(rest.strip_suffix(".part")?, '-');
+    }
+    let rest = found.strip_prefix('.')?.strip_prefix(name)?;
+    let rest = rest.strip_prefix('.')?;
+    rest.contains('.').then(|| numbers(rest, '.'))?
+}
+
+/// Whether there is no process of this number.
+#[cfg(unix)]
+fn has_ended(process: u32) -> bool {
+    let number = i32::try_from(process).ok();
+    let found = number.and_then(rustix::process::Pid::from_raw);
+    found.is_some_and(|found| {
+        rustix::process::test_kill_process(found) == Err(rustix::io::Errno::SRCH)
+    })
+}
+
+/// Not known without Unix: what is there stays.
+#[cfg(not(unix))]
+const fn has_ended(_: u32) -> bool {
+    false
 }
 
 /// Names the temporary directory, in which something cannot be made or written.
@@ -187,9 +245,16 @@ impl Private {
     }
 
     fn within(folder: &Path) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(folder)?;
+        Self::made_in(folder).map_err(|error| in_private(folder, &error))
+    }
+
+    fn made_in(folder: &Path) -> io::Result<Self> {
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        let directory = tempfile::Builder::new()
+            .prefix(&prefix)
+            .tempdir_in(folder)?;
         // Created under another name, so that no other process can lock it first.
-        let new = directory.path().join("lock");
+        let new = directory.path().join(NEW_LOCK);
         let lock = File::create_new(&new)?;
         lock.lock()?;
         fs::rename(new, directory.path().join(LOCK))?;
@@ -226,8 +291,15 @@ fn clean(folder: &Path) {
         let path = entry.path();
         // The metadata of a symbolic link itself, not of its target.
         let data = path.symlink_metadata();
-        if named && data.is_ok_and(|data| data.is_dir() && is_own(&data)) && is_dead(&path) {
+        if !named || !data.is_ok_and(|data| data.is_dir() && is_own(&data)) {
+            continue;
+        }
+        if is_dead(&path) {
             let _ = fs::remove_dir_all(&path);
+        } else if is_begun(&path) {
+            // Only if nothing else is there.
+            let _ = fs::remove_file(path.join(NEW_LOCK));
+            let _ = fs::remove_dir(&path);
         }
     }
 }
@@ -241,6 +313,15 @@ fn is_own(data: &Metadata) -> bool {
 #[cfg(not(unix))]
 const fn is_own(_: &Metadata) -> bool {
     true
+}
+
+/// Whether a process ended before it locked a directory: its number is in the name.
+fn is_begun(directory: &Path) -> bool {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let process = { name.strip_prefix(PREFIX) }.and_then(|rest| rest.split_once('-'));
+    let process = process.and_then(|(process, _)| process.parse().ok());
+    let unlocked = directory.join(LOCK).symlink_metadata().is_err();
+    unlocked && process.is_some_and(has_ended)
 }
 
 fn is_dead(directory: &Path) -> bool {
@@ -271,11 +352,23 @@ mod tests {
             fs::create_dir(at(name)).unwrap();
             fs::write(at(name).join(lock), "").unwrap();
         }
+        // Ended before they had locks.
+        let ended = ended();
+        let begun = ["a", "b"].map(|more| at(&format!("armsnap-{ended}-{more}")));
+        let kept = at(&format!("armsnap-{ended}-c"));
+        let begins = at(&format!("armsnap-{}-d", std::process::id()));
+        for directory in begun.iter().chain([&kept, &begins]) {
+            fs::create_dir(directory).unwrap();
+        }
+        fs::write(begun[1].join("lock"), "").unwrap();
+        fs::write(kept.join("notes"), "").unwrap();
         std::os::unix::fs::symlink(at("other"), at("armsnap-link")).unwrap();
         fs::write(at("armsnap-file"), "").unwrap();
         clean(folder.path());
         assert!(!dead.exists());
         assert!(lives.path().exists());
+        assert!(begun.iter().all(|begun| !begun.exists()));
+        assert!(kept.join("notes").exists() && begins.exists());
         for name in [
             "armsnap-begun",
             "armsnap-notes",
@@ -285,6 +378,51 @@ mod tests {
         ] {
             assert!(at(name).exists(), "{name}");
         }
+    }
+
+    /// The number of a process that has ended.
+    fn ended() -> u32 {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    #[test]
+    fn what_killed_processes_left_beside_a_name_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (dead, own) = (ended(), std::process::id());
+        let gone = [
+            format!(".out.{dead}.0"),
+            format!("out.{dead}.part"),
+            format!("out.{dead}-12.part"),
+        ];
+        let stays = [
+            format!(".out.{own}.0"),
+            format!("out.{own}.part"),
+            format!(".other.{dead}.0"),
+            format!("other.{dead}.part"),
+            format!(".out.{dead}"),
+            format!(".out.{dead}.x"),
+            format!("out.{dead}"),
+            format!("out.x{dead}.part"),
+            ".out.aB3xyz".to_owned(),
+            "out".to_owned(),
+        ];
+        for name in gone.iter().chain(&stays) {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("file"), "").unwrap();
+        }
+        let link = at(&format!(".out.{dead}.7"));
+        std::os::unix::fs::symlink(at("out"), &link).unwrap();
+        sweep(&at("out"));
+        for name in &gone {
+            assert!(!at(name).exists(), "{name}");
+        }
+        for name in &stays {
+            assert!(at(name).join("file").exists(), "{name}");
+        }
+        assert!(link.symlink_metadata().is_ok());
     }
 
     #[test]

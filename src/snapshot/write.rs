@@ -12,7 +12,7 @@ use super::ini::{self, Document, Entry, Section, quote};
 use super::model::*;
 use super::paths::{self, PathError};
 use super::read::OpenSnapshot;
-use crate::leftovers::Leftover;
+use crate::leftovers::{self, Leftover};
 use crate::mapped::{self, Mapped};
 use std::collections::BTreeMap;
 use std::fs;
@@ -210,6 +210,7 @@ fn replaced(dir: &Path, force: bool) -> Result<bool, WriteError> {
 fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
     const TRIES: u32 = 1000;
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    leftovers::sweep(dir);
     for number in 0..TRIES {
         let path = parent.join(format!(".{name}.{}.{number}", std::process::id()));
         match mapped::create_directory(&path) {
