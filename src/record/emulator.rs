@@ -415,6 +415,7 @@ impl Emulator {
                     kind: kind.to_owned(),
                     registers,
                     number: reported.map(|core| core.core),
+                    signal: None,
                 },
             });
         }
@@ -439,6 +440,11 @@ impl Emulator {
         })?;
         let mut contents = ending.contents;
         contents.cores = ending.cores.into_iter().map(|halted| halted.core).collect();
+        if let Reason::Signal(number) = ending.reason
+            && let Some(core) = contents.cores.get_mut(ending.stopped.unwrap_or(0))
+        {
+            core.signal = Some(number);
+        }
         let before = contents.cores.len();
         let mut times = Vec::new();
         for (number, last, time) in &summary.ended {
@@ -450,6 +456,7 @@ impl Emulator {
                     kind: ending.kind.to_owned(),
                     registers: vec![stop::pc_alone(*last)],
                     number: Some(*number),
+                    signal: None,
                 });
             }
         }

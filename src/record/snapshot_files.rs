@@ -18,6 +18,7 @@ use crate::snapshot::model::{
 };
 use crate::snapshot::program;
 use crate::snapshot::recording::Recording;
+use crate::snapshot::signals::Signal;
 use crate::snapshot::write::{self, WriteError};
 use object::{Object, ObjectSegment};
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub struct RecordedCore {
     pub registers: Vec<Register>,
     /// Its number in the recording, if it executed an instruction.
     pub number: Option<u32>,
+    /// The signal that ended the program in it: Linux's number.
+    pub signal: Option<u32>,
 }
 
 /// A region of memory.
@@ -263,12 +266,17 @@ impl Contents {
             devices.push(device);
         };
         for (index, core) in self.cores.iter().enumerate() {
+            let signal = core.signal.map(|number| Signal {
+                number,
+                information: Vec::new(),
+            });
             let device = Device {
                 name: core.name.clone(),
                 class: DeviceClass::Core,
                 kind: core.kind.clone(),
                 registers: core.registers.clone(),
                 dumps: dumps.clone(),
+                other: signal.map(|signal| signal.entries()).unwrap_or_default(),
                 ..Device::default()
             };
             add(device, format!("cpu_{index}.ini"), &mut devices);

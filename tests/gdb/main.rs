@@ -7,6 +7,7 @@ mod clients;
 mod code_pages;
 mod conditions;
 mod coroutines;
+mod ending_signals;
 mod endpoints;
 mod finish;
 mod frame_values;
