@@ -51,7 +51,7 @@ pub trait PacketDecoder {
     /// nibbles); never for two packets in a row.
     ///
     /// Returns `None` if `bytes` ends inside the packet. Then call again with more bytes, or call
-    /// [`finish`](Self::finish) at the end of the trace. The number of bytes needed for a packet is
+    /// [`next_at_end`](Self::next_at_end) and [`finish`](Self::finish) at the end of the trace. The number of bytes needed for a packet is
     /// bounded. Bytes before the first synchronisation, and bytes that no encoder writes, are
     /// packets of their own kinds.
     fn next(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)>;
@@ -83,6 +83,12 @@ pub trait PacketDecoder {
     ) -> usize {
         let _ = (bytes, sink);
         at
+    }
+
+    /// Same as [`next`](Self::next), if no bytes follow: `bytes`, which are not empty, are all that there is. `None`
+    /// if they end inside a packet.
+    fn next_at_end(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)> {
+        self.next(bytes)
     }
 
     /// Returns the rest of the trace as one packet. `bytes` is not empty.

@@ -192,12 +192,17 @@ impl Stream {
             }
             if at < end && (loss.is_some() || last) {
                 let rest = &self.payload[at..end];
-                let packet = decoder.finish(rest);
+                let next = decoder.next_at_end(rest);
+                let (packet, length) = next.unwrap_or_else(|| (decoder.finish(rest), rest.len()));
+                let length = length.min(rest.len());
                 let position = self.consumed + at as u64;
                 let shared = packet.shared_byte().is_some();
                 let place = locator.locate_if(S::LOCATES, position, shared);
-                sink.packet(place, &packet, rest);
-                at = end;
+                sink.packet(place, &packet, &rest[..length]);
+                at += length;
+                if at < end {
+                    continue;
+                }
             }
             if loss.is_none() {
                 break;

@@ -2,13 +2,10 @@
 
 use super::config::Config;
 use super::packet::Packet;
-use crate::element::TimestampRelation;
+use super::parse::parse;
+use super::search::{Before, Found, SYNC_END, SYNC_ZEROS, search};
 use crate::protocol::PacketDecoder;
 
-/// The minimum number of zero bytes before the last byte of a synchronization packet.
-const SYNC_ZEROS: usize = 5;
-/// The last byte of a synchronization packet.
-const SYNC_END: u8 = 0x80;
 /// The maximum number of zeros in one packet, which bounds memory. A synchronization packet may
 /// have any number of them: a longer one is listed as several packets.
 const MAX_ZEROS: usize = 1 << 16;
@@ -17,8 +14,10 @@ const MAX_ZEROS: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 enum Sync {
-    /// Looking for a synchronization packet.
+    /// At the start of a trace, which may be anywhere in a packet.
     #[default]
+    Start,
+    /// Looking for a synchronization packet, or for others that are likely.
     No,
     /// At a packet.
     Yes,
@@ -33,95 +32,66 @@ pub struct Decoder {
     sync: Sync,
 }
 
-/// The number in the bytes after a header: 7 bits in each, the lowest first; bit 7 is set if another
-/// byte follows.
-enum Continued {
-    /// The number, and its length in bytes.
-    Number(u64, usize),
-    /// It continues beyond its maximum length.
-    Endless,
-    /// The bytes end.
-    Short,
-}
-
-#[inline]
-fn continued(bytes: &[u8], most: usize) -> Continued {
-    let mut value = 0;
-    for (index, &byte) in bytes.iter().skip(1).take(most).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            return Continued::Number(value, index + 1);
-        }
-    }
-    if bytes.len() > most {
-        Continued::Endless
-    } else {
-        Continued::Short
-    }
-}
-
 impl Decoder {
     /// Creates a decoder for the start of a trace, which may be anywhere in a packet.
     pub const fn new(_config: &Config) -> Self {
-        Self { sync: Sync::No }
+        Self { sync: Sync::Start }
     }
 
-    #[inline]
-    fn parse(bytes: &[u8]) -> Option<(Packet, usize)> {
-        let header = *bytes.first()?;
-        if header & 3 != 0 {
-            return source(header, bytes);
+    /// Looks for the next synchronization packet, or others that are likely. There are no more bytes if they are
+    /// the `last` ones.
+    fn search(&mut self, bytes: &[u8], last: bool) -> Option<(Packet, usize)> {
+        if bytes.first() == Some(&0) {
+            return self.search_zeros(bytes, last);
         }
-        match header {
-            0x70 => Some((Packet::Overflow, 1)),
-            0x10 | 0x20 | 0x30 | 0x40 | 0x50 | 0x60 => {
-                Some((Packet::LocalTimestamp2 { delta: header >> 4 }, 1))
+        let before = match self.sync {
+            Sync::Start => Before::Nothing,
+            _ => Before::Damage,
+        };
+        match search(bytes, before, last) {
+            Found::More => None,
+            Found::Nothing(skipped) => {
+                self.sync = Sync::No;
+                Some((Packet::NotSync, skipped))
             }
-            0xc0 | 0xd0 | 0xe0 | 0xf0 => number(bytes, 4, |value, _| Packet::LocalTimestamp1 {
-                relation: match header >> 4 & 3 {
-                    0 => TimestampRelation::Sync,
-                    1 => TimestampRelation::TimestampDelayed,
-                    2 => TimestampRelation::DataDelayed,
-                    _ => TimestampRelation::BothDelayed,
-                },
-                delta: value as u32,
-            }),
-            0x94 => number(bytes, 4, |value, count| {
-                // The fourth byte has flags above five bits of the time.
-                let flags = if count == 4 { value >> 26 } else { 0 };
-                Packet::GlobalTimestamp1 {
-                    bits: (7 * count as u8).min(26),
-                    value: (value & 0x03ff_ffff) as u32,
-                    wrapped: flags & 2 != 0,
-                    clock_changed: flags & 1 != 0,
-                }
-            }),
-            0xb4 => number(bytes, 6, |value, _| Packet::GlobalTimestamp2 { value }),
-            _ if header & 0x0b == 0x08 => extension(header, bytes),
-            _ => Some((Packet::Reserved, 1)),
-        }
-    }
-
-    /// Looks for the next synchronization packet.
-    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let mut zeros = 0;
-        for (index, &byte) in bytes.iter().enumerate() {
-            if byte == 0 {
-                zeros += 1;
-                continue;
-            }
-            if byte == SYNC_END && zeros >= SYNC_ZEROS {
-                let begin = index - zeros.min(MAX_ZEROS);
-                if begin > 0 {
-                    return Some((Packet::NotSync, begin));
-                }
+            Found::Packets(skipped) => {
                 self.sync = Sync::Yes;
-                return Some((Packet::Sync, index + 1));
+                match skipped {
+                    0 => self.synchronised(bytes),
+                    _ => Some((Packet::NotSync, skipped)),
+                }
             }
-            zeros = 0;
         }
-        let skipped = bytes.len() - zeros.min(MAX_ZEROS);
-        (skipped > 0).then_some((Packet::NotSync, skipped))
+    }
+
+    /// Zeros, which may be those of a synchronization packet.
+    fn search_zeros(&mut self, bytes: &[u8], last: bool) -> Option<(Packet, usize)> {
+        let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+        let Some(&end) = bytes.get(zeros) else {
+            let skipped = zeros - if last { 0 } else { zeros.min(MAX_ZEROS) };
+            return (skipped > 0).then_some((Packet::NotSync, skipped));
+        };
+        if end != SYNC_END || zeros < SYNC_ZEROS {
+            return Some((Packet::NotSync, zeros));
+        }
+        if zeros > MAX_ZEROS {
+            return Some((Packet::NotSync, zeros - MAX_ZEROS));
+        }
+        self.sync = Sync::Yes;
+        Some((Packet::Sync, zeros + 1))
+    }
+
+    /// The packet at the start of `bytes`, where one is known to begin.
+    #[inline]
+    fn synchronised(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        if self.sync == Sync::Zeros || bytes.first() == Some(&0) {
+            return self.zeros(bytes);
+        }
+        let found = parse(bytes);
+        if let Some((Packet::Reserved | Packet::BadSequence, _)) = found {
+            self.sync = Sync::No;
+        }
+        found
     }
 
     /// A synchronization packet, or its continuation.
@@ -144,101 +114,27 @@ impl Decoder {
     }
 }
 
-/// Decodes a packet of a header and a number of 1 to `most` bytes.
-#[inline]
-fn number(
-    bytes: &[u8],
-    most: usize,
-    packet: impl FnOnce(u64, usize) -> Packet,
-) -> Option<(Packet, usize)> {
-    match continued(bytes, most) {
-        Continued::Number(value, count) => Some((packet(value, count), 1 + count)),
-        Continued::Endless => Some((Packet::BadSequence, 1 + most)),
-        Continued::Short => None,
-    }
-}
-
-/// Decodes an instrumentation or hardware source packet.
-#[inline]
-fn source(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
-    let (size, value) = match header & 3 {
-        1 => (1, u32::from(*bytes.get(1)?)),
-        2 => {
-            let payload = bytes.get(1..)?.first_chunk()?;
-            (2, u32::from(u16::from_le_bytes(*payload)))
-        }
-        _ => (4, u32::from_le_bytes(*bytes.get(1..)?.first_chunk()?)),
-    };
-    let id = header >> 3;
-    let packet = if header & 4 == 0 {
-        Packet::Instrumentation {
-            port: id,
-            bytes: size,
-            value,
-        }
-    } else {
-        Packet::Hardware {
-            discriminator: id,
-            bytes: size,
-            value,
-        }
-    };
-    Some((packet, 1 + usize::from(size)))
-}
-
-/// Decodes an extension packet: bits 2:0 of the number are in the header, seven bits in each of up to
-/// three bytes, and eight bits in a fourth one.
-fn extension(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
-    let hardware = header & 4 != 0;
-    let mut value = u32::from(header >> 4 & 7);
-    let mut bits = 3;
-    let mut length = 1;
-    let mut more = header & 0x80 != 0;
-    while more {
-        let byte = *bytes.get(length)?;
-        length += 1;
-        if length == 5 {
-            value |= u32::from(byte) << bits;
-            bits += 8;
-            more = false;
-        } else {
-            value |= u32::from(byte & 0x7f) << bits;
-            bits += 7;
-            more = byte & 0x80 != 0;
-        }
-    }
-    let packet = if length == 1 && !hardware {
-        Packet::StimulusPage(value as u8)
-    } else {
-        Packet::Extension {
-            hardware,
-            bits,
-            value,
-        }
-    };
-    Some((packet, length))
-}
-
 impl PacketDecoder for Decoder {
     type Packet = Packet;
 
     #[inline]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         match self.sync {
-            Sync::No => return self.search(bytes),
-            Sync::Yes if bytes.first() != Some(&0) => {}
-            Sync::Yes | Sync::Zeros => return self.zeros(bytes),
+            Sync::Start | Sync::No => self.search(bytes, false),
+            Sync::Yes | Sync::Zeros => self.synchronised(bytes),
         }
-        let found = Self::parse(bytes);
-        if let Some((Packet::Reserved | Packet::BadSequence, _)) = found {
-            self.sync = Sync::No;
+    }
+
+    fn next_at_end(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        match self.sync {
+            Sync::Start | Sync::No => self.search(bytes, true),
+            Sync::Yes | Sync::Zeros => self.synchronised(bytes),
         }
-        found
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {
         let packet = match self.sync {
-            Sync::No => Packet::NotSync,
+            Sync::Start | Sync::No => Packet::NotSync,
             Sync::Yes | Sync::Zeros => Packet::Incomplete,
         };
         self.lost();
@@ -250,6 +146,6 @@ impl PacketDecoder for Decoder {
     }
 
     fn is_synchronised(&self) -> bool {
-        self.sync != Sync::No
+        matches!(self.sync, Sync::Yes | Sync::Zeros)
     }
 }

@@ -32,11 +32,16 @@
 mod config;
 mod decode;
 mod elements;
+mod evidence;
+mod likely;
 mod packet;
+mod parse;
+mod search;
 
 pub use config::{Config, Registers};
 pub use decode::Decoder;
 pub use elements::Elements;
+pub use evidence::Evidence;
 pub use packet::Packet;
 
 #[cfg(test)]

@@ -179,7 +179,135 @@ fn a_synchronization_packet_may_have_any_number_of_zeros() {
     assert_eq!(names, ["sync", "sync", "bad_sequence"]);
 }
 
+/// What a system traces: text, timestamps, exceptions, samples and words, in any order.
+fn traced() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    // D4.2.8, D4.2.4, D4.3.
+    let packet = prop_oneof![
+        6 => (0x20_u8..0x7f).prop_map(|byte| vec![0x01, byte]),
+        2 => (0_u8..0x80).prop_map(|ticks| vec![0xc0, ticks]),
+        1 => (0_u8..0x80).prop_map(|number| vec![0x0e, number, 0x10]),
+        1 => (0_u8..0x80).prop_map(|number| vec![0x0e, number, 0x20]),
+        2 => any::<u16>().prop_map(|at| vec![0x17, at as u8 & 0xfe, (at >> 8) as u8, 0, 0x08]),
+        1 => any::<u32>().prop_map(|word| [&[0x0b], &word.to_le_bytes()[..]].concat()),
+        1 => Just(vec![0x70]),
+    ];
+    prop::collection::vec(packet, 60..200)
+}
+
+/// The offsets and packets of `bytes`, other than those of damage.
+fn valid(bytes: &[u8]) -> Vec<(usize, Packet)> {
+    let found = packets(&mut Decoder::new(&config(0)), bytes);
+    end_to_end(&found, bytes);
+    let is_damage = |packet: &Packet| {
+        matches!(
+            packet,
+            Packet::NotSync | Packet::Reserved | Packet::BadSequence | Packet::Incomplete
+        )
+    };
+    let valid = found
+        .into_iter()
+        .filter(|(_, packet, _)| !is_damage(packet));
+    valid.map(|(at, packet, _)| (at, packet)).collect()
+}
+
+#[test]
+fn packets_need_no_synchronization() {
+    let byte = |value| Itm::Stimulus {
+        port: 0,
+        bytes: 1,
+        value,
+    };
+    let bytes = [0x01, 0x68, 0x01, 0x69];
+    assert_eq!(marks(config(0), &bytes), [byte(0x68), byte(0x69)]);
+    // From the middle of a word on: what is left of it is skipped.
+    let word = |value: u8| [0x03, value, 0, 0, 0];
+    let bytes = [&[0, 0][..], &word(1), &word(2), &word(3)].concat();
+    let found = packets(&mut Decoder::new(&config(0)), &bytes);
+    let places: Vec<_> = found
+        .iter()
+        .map(|(at, packet, _)| (*at, packet.name()))
+        .collect();
+    let instrumentation = [2, 7, 12].map(|at| (at, "instrumentation"));
+    assert_eq!(places, [&[(0, "not_sync")][..], &instrumentation].concat());
+    // Bytes that no DWT writes are no start: a sample of one byte means that the core sleeps.
+    let found = packets(&mut Decoder::new(&config(0)), &[0x15, 0xaa, 0x2e]);
+    assert_eq!(found[0].1, Packet::NotSync);
+}
+
+#[test]
+fn packets_after_damage_need_no_synchronization() {
+    let text = [0x01, 0x61].repeat(200);
+    let bytes = [&SYNC[..], &text, &[0x04, 0x80, 0xf0], &text].concat();
+    let found = packets(&mut Decoder::new(&config(0)), &bytes);
+    let names: Vec<_> = found.iter().map(|(_, packet, _)| packet.name()).collect();
+    let damage = [&["reserved"][..], &["not_sync"]].concat();
+    assert_eq!(names[201..203], damage);
+    assert_eq!(
+        names
+            .iter()
+            .filter(|name| **name == "instrumentation")
+            .count(),
+        400
+    );
+    // A synchronization packet that is near is certain.
+    let bytes = [&SYNC[..], &[0x04], &text[..100], &SYNC, &text].concat();
+    let found = packets(&mut Decoder::new(&config(0)), &bytes);
+    let places: Vec<_> = found
+        .iter()
+        .map(|(at, packet, _)| (*at, packet.name()))
+        .collect();
+    assert_eq!(
+        places[1..4],
+        [(6, "reserved"), (7, "not_sync"), (107, "sync")]
+    );
+}
+
 proptest! {
+    /// A trace that was cut at both ends has its packets, but for a few bytes.
+    #[test]
+    fn cut_traces_have_their_packets(traced in traced(), cut in 0_usize..100) {
+        let bytes = traced.concat();
+        let whole = valid(&[&SYNC[..], &bytes].concat());
+        let found = valid(&bytes[cut..]);
+        let wanted = whole.iter().filter(|(at, packet)| *at >= cut + 6 && *packet != Packet::Sync);
+        let wanted: Vec<_> = wanted.map(|&(at, packet)| (at - cut - 6, packet)).collect();
+        let missing = wanted.iter().filter(|packet| !found.contains(packet)).count();
+        let other = found.iter().filter(|packet| !wanted.contains(packet)).count();
+        prop_assert!(missing <= 4 && other <= 4, "{missing} {other}");
+    }
+
+    /// A lost byte takes a few packets along.
+    #[test]
+    fn a_lost_byte_takes_few_packets_along(traced in traced(), lost in 0_usize..100) {
+        let mut bytes = traced.concat();
+        let whole = valid(&[&SYNC[..], &bytes].concat()).len();
+        bytes.remove(lost);
+        let found = valid(&bytes).len();
+        prop_assert!(found + 16 >= whole && found <= whole + 4, "{found} of {whole}");
+    }
+
+    #[test]
+    fn where_packets_begin_does_not_depend_on_pieces(
+        traced in traced(),
+        noise in prop::collection::vec(any::<u8>(), 0..300),
+        cut in 0_usize..100,
+        piece in 1_usize..200,
+    ) {
+        for bytes in [
+            [&traced.concat()[cut..], &noise, &traced.concat()].concat(),
+            [&noise[..], &traced.concat()[cut..], &[0; 9], &[0x80, 0x01, 0x41]].concat(),
+        ] {
+            let whole = packets(&mut Decoder::new(&config(0)), &bytes);
+            end_to_end(&whole, &bytes);
+            let found = packets_in_pieces(&mut Decoder::new(&config(0)), &bytes, piece);
+            let named = |all: &[(usize, Packet, usize)]| -> Vec<(usize, Packet)> {
+                let all = all.iter().filter(|(_, packet, _)| *packet != Packet::NotSync);
+                all.map(|&(at, packet, _)| (at, packet)).collect()
+            };
+            prop_assert_eq!(named(&found), named(&whole));
+        }
+    }
+
     #[test]
     fn any_bytes_are_packets_end_to_end(
         rest in prop::collection::vec(any::<u8>(), 0..200),

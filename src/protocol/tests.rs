@@ -31,8 +31,12 @@ where
             at += length;
         }
     }
-    if at < bytes.len() {
-        packets.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let next = decoder.next_at_end(rest);
+        let (packet, length) = next.unwrap_or_else(|| (decoder.finish(rest), rest.len()));
+        packets.push((at, packet, length));
+        at += length;
     }
     packets
 }
