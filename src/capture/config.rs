@@ -100,7 +100,7 @@ impl Config {
         let mut needed = Needed { device, notes };
         match protocol {
             Protocol::Etmv3 => {
-                let registers = needed.macrocell(etmv3::Config::DEFAULT_ETMIDR);
+                let registers = needed.macrocell(etmv3::Config::default_etmidr(core));
                 Self::Etmv3(etmv3::Config::read(&registers, core))
             }
             Protocol::Ptm => {

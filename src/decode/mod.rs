@@ -16,7 +16,7 @@ pub use buffer::decode_buffer;
 pub use image::Image;
 pub use note::{BufferNote, NamedSource, Note};
 pub use programs::{ProgramOptions, Programs};
-pub use reading::{Read, Reading};
+pub use reading::{Reading, read};
 pub use silence::{Totals, first_look, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};
 pub(crate) use state::bounded_json;

@@ -5,7 +5,7 @@
 //! with the others. Does not affect decoding.
 
 use super::note::{BufferNote, FORMATS, NamedSource, Note};
-use super::reading::{Read, Reading};
+use super::reading::{Reading, read};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource};
 use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
 use crate::quantity::{BufferOffset, TraceId};
@@ -206,7 +206,7 @@ impl Examined<'_> {
         for known in with_bytes {
             let all = self.buffer.bytes() <= self.most;
             let whole = all && demux.stream(known.trace_id).total() == self.bytes(known.trace_id);
-            let reading = known.config.visit(Read(demux.stream_mut(known.trace_id)));
+            let reading = read(&known.config, demux.stream_mut(known.trace_id));
             if !reading.is_possible() {
                 silent.push(Silent {
                     known,
@@ -223,7 +223,7 @@ impl Examined<'_> {
         unclaimed.iter().find_map(|&id| {
             let fits = |known: &&CaptureSource| {
                 let mut stream = taken.stream(id).clone();
-                known.config.visit(Read(&mut stream)).is_sound()
+                read(&known.config, &mut stream).is_sound()
             };
             Some((id, self.protocols().find(fits)?))
         })
@@ -256,7 +256,7 @@ impl Examined<'_> {
                 let mut ids: Vec<TraceId> = taken.ids().collect();
                 ids.sort_by_key(|&id| id != known.trace_id);
                 for id in ids {
-                    let reading = known.config.visit(Read(&mut taken.stream(id).clone()));
+                    let reading = read(&known.config, &mut taken.stream(id).clone());
                     if reading.is_sound() {
                         return self.in_format(frames, named(known, id), &reading, false);
                     }
@@ -273,7 +273,7 @@ impl Examined<'_> {
             let mut taken = deformat(self.buffer, frames, TraceId(1), FIRST);
             let all: u64 = taken.totals()[1..].iter().sum();
             let own = taken.stream(known.trace_id).total();
-            let reading = known.config.visit(Read(taken.stream_mut(known.trace_id)));
+            let reading = read(&known.config, taken.stream_mut(known.trace_id));
             if reading.is_sound() && reading.bad == 0 && own * 8 >= all * 7 {
                 let source = named(known, known.trace_id);
                 return self.in_format(frames, source, &reading, true);
@@ -309,7 +309,7 @@ impl Examined<'_> {
         let mut reading = Reading::default();
         for most in [FIRST, self.most()] {
             let mut demux = deformat(self.buffer, None, TraceId(1), most);
-            reading = known.config.visit(Read(demux.stream_mut(TraceId(1))));
+            reading = read(&known.config, demux.stream_mut(TraceId(1)));
             if reading.is_possible() {
                 let perfect = reading.bad == 0 && reading.synchronised == Some(BufferOffset(0));
                 return (!perfect).then(|| self.rather_frames(known)).flatten();

@@ -37,8 +37,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// The value assumed if ETMIDR is missing: ETMv3.4 with the original encoding of branches.
-    pub const DEFAULT_ETMIDR: u32 = 0x4100_f240;
+    /// The value assumed if ETMIDR is missing: ETMv3.4 with the original encoding of branches; that of Cortex-M3 and
+    /// Cortex-M4 for a core of the M-profile: ETMv3.5 with the alternative one.
+    pub const fn default_etmidr(core: Core) -> u32 {
+        if core.is_microcontroller() {
+            0x4114_f250
+        } else {
+            0x4100_f240
+        }
+    }
 
     /// Interprets the registers of a trace unit of `core` (ARM IHI 0014Q 3.5: ETMCR,
     /// ETMCCER, ETMIDR, ETMTRACEIDR).

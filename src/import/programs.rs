@@ -56,6 +56,26 @@ pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>,
     Ok(dumps)
 }
 
+/// The addresses of the code of programs, as far as they can be read.
+pub fn code(programs: &[NamedProgram]) -> Vec<Range<u64>> {
+    let of = |named: &NamedProgram| {
+        let elf = Elf::open(&named.path).ok()?;
+        let lowest = elf.segments.iter().map(|segment| segment.address).min()?;
+        let bias = named
+            .address
+            .map_or(0, |address| address.wrapping_sub(page(lowest)));
+        let executable = executable(&elf);
+        let segments = elf.segments.iter();
+        let code = segments.filter(|segment| executable.contains(&segment.address));
+        let range = |segment: &Segment| {
+            let start = segment.address.wrapping_add(bias);
+            start..start.saturating_add(segment.file.len() as u64)
+        };
+        Some(code.map(range).collect::<Vec<_>>())
+    };
+    programs.iter().filter_map(of).flatten().collect()
+}
+
 /// The start of the page of an address.
 pub const fn page(address: u64) -> u64 {
     address & !(PAGE - 1)

@@ -23,6 +23,7 @@ mod private;
 mod raw;
 mod signals;
 mod strangers;
+mod swo;
 mod with_state;
 mod written_by_others;
 mod zephyr;

@@ -88,6 +88,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "element",
             "flow",
             "formatter",
+            "itm",
             "program",
             "protocol",
             "quantity",

@@ -17,6 +17,8 @@ pub enum RawNote {
         path: PathBuf,
         /// The layout of its frames; `None` if it holds the bytes of one source.
         frames: Option<FrameKind>,
+        /// The offset at which the first frame begins; what is before is left out.
+        from: usize,
         /// The sources that were found.
         sources: Vec<FoundSource>,
     },
@@ -70,6 +72,7 @@ impl fmt::Display for RawNote {
             Self::Found {
                 path,
                 frames,
+                from,
                 sources,
             } => {
                 let has_ids = sources.iter().all(|source| source.trace_id.is_some());
@@ -85,7 +88,14 @@ impl fmt::Display for RawNote {
                 };
                 let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
                 let sources = sources.join(", ");
-                write!(f, "{}: found to be {how}: {sources}", path.display())
+                let path = path.display();
+                match from {
+                    0 => write!(f, "{path}: found to be {how}: {sources}"),
+                    from => write!(
+                        f,
+                        "{path}: found to be {how} from offset {from} on: {sources}"
+                    ),
+                }
             }
             Self::UnitsWithoutTrace { units } => write!(
                 f,

@@ -1,10 +1,11 @@
 //! The cores that were traced: the cores of a saved state, or assumed ones.
 
+use super::hints::Hints;
 use super::units::Unit;
 use crate::capture::Protocol;
-use crate::import::Options;
 use crate::import::note::{Note, RawNote};
 use crate::import::paths::Names;
+use crate::import::{Options, programs};
 use crate::program::elf::{Elf, Machine};
 use crate::protocol::Core;
 use crate::snapshot::model::{Device, DeviceClass, Dump};
@@ -60,7 +61,21 @@ impl<'o> Cores<'o> {
     pub fn usual(&self) -> Core {
         match self.devices.first() {
             Some(device) => crate::capture::traced_core(device),
-            None => crate::capture::traced_core(&self.device(None, None)),
+            None => crate::capture::traced_core(&self.device(None, false, None)),
+        }
+    }
+
+    /// What is known of the cores.
+    pub fn hints(&self) -> Hints {
+        let program = self.program.as_ref();
+        let tells =
+            |program: &Elf| program.m_profile.is_some() || program.machine == Machine::AArch64;
+        let is_typed = |device: &Device| !device.kind.is_empty();
+        let is_saved = self.are_saved() && self.devices.first().is_some_and(is_typed);
+        Hints {
+            core: self.usual(),
+            is_known: self.options.core_type.is_some() || is_saved || program.is_some_and(tells),
+            code: programs::code(&self.options.elf),
         }
     }
 
@@ -86,19 +101,19 @@ impl<'o> Cores<'o> {
             };
             notes.push(note.into());
         }
-        self.assume(number, unit.protocol(), names, notes)
+        self.assume(number, (unit.protocol(), unit.is_micro), names, notes)
     }
 
     /// Adds a core without a saved state.
     pub fn assume(
         &mut self,
         number: usize,
-        protocol: Option<Protocol>,
+        (protocol, is_micro): (Option<Protocol>, bool),
         names: &mut Names,
         notes: &mut Vec<Note>,
     ) -> usize {
         let like = self.devices.first().filter(|_| self.are_saved());
-        let mut device = self.device(protocol, like);
+        let mut device = self.device(protocol, is_micro, like);
         device.name = names.unique(&format!("cpu{number}"));
         if self.options.core_type.is_none() && protocol.is_some() && !self.are_saved() {
             let note = RawNote::AssumedType {
@@ -112,9 +127,9 @@ impl<'o> Cores<'o> {
         self.devices.len() - 1
     }
 
-    fn device(&self, protocol: Option<Protocol>, like: Option<&Device>) -> Device {
+    fn device(&self, protocol: Option<Protocol>, is_micro: bool, like: Option<&Device>) -> Device {
         let program = self.program.as_ref();
-        let is_micro = program.is_some_and(|program| program.m_profile == Some(true));
+        let is_micro = is_micro || program.is_some_and(|program| program.m_profile == Some(true));
         let assumed = match protocol {
             Some(Protocol::Itm) => "ARMv7-M",
             _ if is_micro || self.options.mtb.is_some() => "ARMv7-M",

@@ -1,9 +1,11 @@
 //! Determines from the bytes of a buffer how it is formatted and which trace is in it.
 
+use super::frames;
+use super::hints::{Fit, Hints};
 use super::units::Unit;
 use crate::capture::{Config, Protocol};
-use crate::decode::{Read, Reading};
-use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
+use crate::decode::{self, Reading};
+use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, Stream, is_reserved};
 use crate::mapped::Mapped;
 use crate::protocol::Core;
 use crate::quantity::{BufferOffset, TraceId};
@@ -11,10 +13,20 @@ use std::collections::BTreeMap;
 
 /// The bytes that are examined at once.
 const EXAMINED: usize = 1 << 20;
+/// The bytes in which frames are looked for that do not begin with the first byte.
+const SHIFTED: usize = 32 << 10;
 /// The bytes that are deformatted at once.
 const PIECE: usize = 1 << 20;
 /// The most places of a buffer that are examined.
 const PLACES: usize = 16;
+/// The bytes that are read as trace of an ITM if they are unlike it.
+const OF_ITM: usize = 16 << 10;
+/// The end of each synchronisation packet of an ITM (ARM DDI 0403E, D4.2.1).
+const ITM_SYNC: [u8; 6] = [0, 0, 0, 0, 0, 0x80];
+/// The bits that must speak for frames, for each source in them.
+const FOR_EACH_SOURCE: u64 = 12;
+/// The bits that must speak for frames that do not begin with the first byte.
+const FOR_SHIFT: u64 = 8;
 /// The size of a frame.
 const FRAME: usize = 16;
 
@@ -42,6 +54,8 @@ pub struct Found {
     pub protocol: Option<(Protocol, &'static str)>,
     /// Another kind that fits the bytes equally well.
     pub alike: Option<Protocol>,
+    /// Whether it fits as trace of a core of the M-profile only.
+    pub is_micro: bool,
 }
 
 /// The form of a buffer.
@@ -49,10 +63,27 @@ pub struct Found {
 pub struct Form {
     /// The layout of its frames; `None` if it is unformatted.
     pub frames: Option<FrameKind>,
+    /// The offset of the first frame.
+    pub from: usize,
     /// The sources in it, in order of their IDs.
     pub found: Vec<Found>,
-    /// The bytes that are valid trace.
-    score: u64,
+    score: Score,
+}
+
+/// What speaks for bytes being trace.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    /// The bytes of trace that synchronises.
+    bytes: u64,
+    /// The bits that speak for an ITM that does not.
+    bits: u64,
+}
+
+impl Score {
+    /// In bits: a valid byte of trace that synchronises speaks for some of them.
+    const fn total(self) -> u64 {
+        4 * self.bytes + self.bits
+    }
 }
 
 /// Determines the form of a buffer; `known` are the units that may be in it. `None` if nothing in it
@@ -60,9 +91,9 @@ pub struct Form {
 ///
 /// Further places are examined if there is no trace, as memory around a trace buffer may have been
 /// dumped, too. A formatter need not repeat its ID, so that a ring may hold frames without one.
-pub fn form(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
-    let find = |form_at: fn(&[u8], &[Unit], Core) -> Option<Form>| {
-        places(bytes).find_map(|place| form_at(examined(bytes, place), known, core))
+pub fn form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
+    let find = |form_at: fn(&[u8], &[Unit], &Hints) -> Option<Form>| {
+        places(bytes).find_map(|place| form_at(examined(bytes, place), known, hints))
     };
     find(form_at).or_else(|| find(without_id))
 }
@@ -90,48 +121,76 @@ fn examined(bytes: &[u8], place: usize) -> &[u8] {
 }
 
 /// Whether a buffer without trace has some if the bytes of each word of 32 bits are reversed.
-pub fn is_reversed(bytes: &[u8], known: &[Unit], core: Core) -> bool {
+pub fn is_reversed(bytes: &[u8], known: &[Unit], hints: &Hints) -> bool {
     let bytes = &bytes[..bytes.len().min(EXAMINED)];
     let words = bytes.chunks_exact(4);
     let reversed: Vec<u8> = words.flat_map(|word| word.iter().rev().copied()).collect();
-    form(&reversed, known, core).is_some()
+    form(&reversed, known, hints).is_some()
 }
 
-fn form_at(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
-    let kinds = [
-        Some(FrameKind::Memory),
-        Some(FrameKind::Tpiu),
-        Some(FrameKind::Dstream),
-        None,
-    ];
-    let forms = kinds.map(|frames| read_as(bytes, frames, known, core));
-    // Of equal ones the first.
-    let best = forms
-        .into_iter()
-        .reduce(|best, next| match next.score > best.score {
-            true => next,
-            false => best,
-        })?;
-    (best.score > 0).then_some(best)
+fn form_at(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
+    let best = best_form(bytes, known, hints);
+    if best.frames.is_some() && best.score.bytes > 0 {
+        return Some(best);
+    }
+    let shifts = frames::shifts(&bytes[..bytes.len().min(SHIFTED)]);
+    // Parts that are examined cost as much as there are shifts.
+    for most in [SHIFTED, bytes.len()] {
+        let part = &bytes[..bytes.len().min(most)];
+        let here = match part.len() == bytes.len() {
+            true => best.score.total(),
+            false if shifts.is_empty() => break,
+            false => best_form(part, known, hints).score.total(),
+        };
+        let shifted = shifts.iter().map(|&shift| {
+            let form = read_as(&part[shift..], Some(FrameKind::Memory), known, hints);
+            (form.score.total(), shift)
+        });
+        // Of equal ones the first.
+        let shifted = shifted.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        match shifted {
+            Some((score, from)) if score > here + FOR_SHIFT => {
+                let form = read_as(&bytes[from..], Some(FrameKind::Memory), known, hints);
+                return Some(Form { from, ..form });
+            }
+            _ if here > 0 || part.len() == bytes.len() || !frames::may_synchronise(bytes) => break,
+            _ => {}
+        }
+    }
+    (best.score.total() > 0).then_some(best)
+}
+
+/// The best form of bytes whose first frame, if there are frames, begins with the first byte.
+fn best_form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Form {
+    let kinds = [FrameKind::Memory, FrameKind::Tpiu, FrameKind::Dstream];
+    let mut best = read_as(bytes, None, known, hints);
+    for kind in kinds.into_iter().rev() {
+        let form = read_as(bytes, Some(kind), known, hints);
+        if form.score.total() >= best.score.total() {
+            best = form;
+        }
+    }
+    best
 }
 
 /// The form of frames in which no ID is.
-fn without_id(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
+fn without_id(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
     if Deformatter::last_id(bytes).is_some() {
         return None;
     }
     let mut demux = Demux::new();
     let mut frames = Deformatter::within(FrameKind::Memory, Some(UNFORMATTED));
     frames.feed(BufferOffset(0), bytes, true, &mut demux);
-    let (found, score) = source(&demux, UNFORMATTED, false, known, core);
-    (score > 0).then(|| Form {
+    let (found, score) = source(&demux, UNFORMATTED, false, known, hints);
+    (score.total() > 0).then(|| Form {
         frames: Some(FrameKind::Memory),
+        from: 0,
         found: vec![found],
         score,
     })
 }
 
-fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], core: Core) -> Form {
+fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], hints: &Hints) -> Form {
     let mut demux = Demux::new();
     match frames {
         Some(kind) => {
@@ -141,82 +200,138 @@ fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], core: Core) 
     }
     let mut form = Form {
         frames,
+        from: 0,
         found: Vec::new(),
-        score: 0,
+        score: Score::default(),
     };
     for id in demux.ids().filter(|&id| !is_special(id)) {
-        let (found, score) = source(&demux, id, frames.is_some(), known, core);
-        form.score += score;
+        let (found, score) = source(&demux, id, frames.is_some(), known, hints);
+        form.score.bytes += score.bytes;
+        form.score.bits += score.bits;
         form.found.push(found);
+    }
+    if frames.is_some() && !form.is_of_few() {
+        form.score.bits = 0;
     }
     form
 }
 
-fn is_special(id: TraceId) -> bool {
+pub fn is_special(id: TraceId) -> bool {
     id.0 == ID_NULL || id.0 == ID_TRIGGER || is_reserved(id.0)
 }
 
-/// Determines the kind of trace of a source, and the number of its bytes that are valid.
+/// A kind that fits the bytes of a source.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    kind: (Protocol, &'static str),
+    /// Whether it is read as trace of a core of the M-profile, though no core is known.
+    is_micro: bool,
+    score: Score,
+    fit: Fit,
+}
+
+/// Determines the kind of trace of a source, and what speaks for it.
 fn source(
     demux: &Demux,
     id: TraceId,
     is_formatted: bool,
     known: &[Unit],
-    core: Core,
-) -> (Found, u64) {
+    hints: &Hints,
+) -> (Found, Score) {
     let own = known.iter().find(|unit| match is_formatted {
         true => unit.trace_id() == Some(id.0),
         false => true,
     });
     let unit = own.or_else(|| known.iter().find(|unit| unit.trace_id().is_none()));
-    let best = |unit: Option<&Unit>| {
-        let given = unit.and_then(Unit::protocol);
-        let candidates = PROTOCOLS.into_iter();
-        let candidates = candidates.filter(|(kind, _)| given.is_none_or(|given| given == *kind));
-        let mut best: Option<(u64, (Protocol, &'static str))> = None;
-        let mut alike = None;
-        for candidate in candidates {
-            let reading = reading(demux, id, candidate, unit, core);
-            let score = score(&reading);
-            if score > best.map_or(0, |(score, _)| score) {
-                best = Some((score, candidate));
-                alike = None;
-            } else if score > 0 && best.is_some_and(|(best, _)| best == score) {
-                alike = alike.or(Some(candidate.0));
-            }
-        }
-        best.map(|(score, candidate)| (score, candidate, alike))
-    };
     // Without its trace ID, it may be another source than the unit.
     let may_be_other = unit.is_some() && (own.is_none() || !is_formatted);
-    let other = || may_be_other.then(|| best(None)).flatten();
-    let best = best(unit).or_else(other);
+    let mut candidates = candidates(demux.stream(id), unit, own.is_some(), hints);
+    if candidates.is_empty() && may_be_other {
+        candidates = self::candidates(demux.stream(id), None, false, hints);
+    }
+    let key = |candidate: &Candidate| (candidate.fit, candidate.score.bytes);
+    // Of equal ones the first.
+    let best = candidates.iter().copied();
+    let best = best.reduce(|best, next| if key(&next) > key(&best) { next } else { best });
+    let alike = best.and_then(|best| {
+        let alike = |other: &&Candidate| {
+            // ETE has the packets of ETMv4.
+            key(other) == key(&best) && other.kind.0 != best.kind.0 && other.kind.0 != Protocol::Ete
+        };
+        candidates.iter().find(alike)
+    });
     let found = Found {
         id: is_formatted.then_some(id.0),
         bytes: demux.stream(id).total(),
-        protocol: best.map(|(_, protocol, _)| protocol),
-        // ETE has the packets of ETMv4.
-        alike: best
-            .and_then(|(.., alike)| alike)
-            .filter(|alike| *alike != Protocol::Ete),
+        protocol: best.map(|best| best.kind),
+        alike: alike.map(|other| other.kind.0),
+        is_micro: best.is_some_and(|best| best.is_micro),
     };
-    (found, best.map_or(0, |(score, ..)| score))
+    (found, best.map(|best| best.score).unwrap_or_default())
+}
+
+/// The kinds of trace that bytes may be, as that of a unit; whether it is `said` to be its trace.
+fn candidates(stream: &Stream, unit: Option<&Unit>, said: bool, hints: &Hints) -> Vec<Candidate> {
+    let given = unit.and_then(Unit::protocol);
+    let mut all: Vec<Candidate> = Vec::new();
+    // The trace units of Cortex-M3 and Cortex-M4 write branches in another way.
+    let of_micro = (Protocol::Etmv3, "ETM3");
+    let kinds = PROTOCOLS.into_iter().map(|kind| (kind, false));
+    let kinds = kinds.chain((!hints.is_known).then_some((of_micro, true)));
+    for (kind, is_micro) in kinds {
+        if given.is_some_and(|given| given != kind.0) {
+            continue;
+        }
+        let core = match is_micro {
+            true => Core::microcontroller(7),
+            false => hints.core,
+        };
+        let assumed = Unit::new("source", kind.1);
+        let device = &unit.unwrap_or(&assumed).device;
+        let config = Config::read(device, kind.0, core, &mut Vec::new());
+        let reading = read(&config, stream);
+        let score = score(&reading, said && given.is_some());
+        // What does not synchronise counts if nothing else does.
+        if score.total() > 0 && (score.bytes > 0 || all.is_empty()) {
+            let fit = hints.fit(kind.0, &config, stream);
+            all.push(Candidate {
+                kind,
+                is_micro,
+                score,
+                fit,
+            });
+        }
+    }
+    // The best one, and those that are hardly worse.
+    let most = all.iter().map(|candidate| candidate.score.total()).max();
+    all.retain(|candidate| candidate.score.total() >= most.unwrap_or(0) / 2);
+    all
 }
 
 impl Form {
+    /// Whether frames are those of a system: other bytes have frames of many sources, each of a few bytes, one of
+    /// which may look like an ITM. (What synchronises is hardly there by chance.)
+    fn is_of_few(&self) -> bool {
+        let all: u64 = self.found.iter().map(|found| found.bytes).sum();
+        let known = self.found.iter().filter(|found| found.protocol.is_some());
+        let known: u64 = known.map(|found| found.bytes).sum();
+        let required = FOR_EACH_SOURCE * self.found.len() as u64;
+        self.score.bytes > 0 || known * 4 >= all * 3 && self.score.bits >= required
+    }
+
     /// Adds the sources that begin after the examined bytes. Returns the bytes of each source, unless
     /// the buffer can be read as it is.
-    pub fn later(&mut self, bytes: &Mapped, known: &[Unit], core: Core) -> Vec<Vec<u8>> {
+    pub fn later(&mut self, bytes: &Mapped, known: &[Unit], hints: &Hints) -> Vec<Vec<u8>> {
         let deformatter = match self.frames {
             Some(FrameKind::Tpiu) => Deformatter::new(FrameKind::Tpiu),
             Some(kind) if self.has_id() => {
-                self.at_places(kind, bytes, known, core);
+                self.at_places(kind, bytes, known, hints);
                 return Vec::new();
             }
             Some(kind) => Deformatter::within(kind, Some(UNFORMATTED)),
             None => return Vec::new(),
         };
-        self.streams(deformatter, bytes, known, core)
+        self.streams(deformatter, bytes, known, hints)
     }
 
     fn has_id(&self) -> bool {
@@ -224,7 +339,7 @@ impl Form {
     }
 
     /// Adds the sources at further places of the buffer.
-    fn at_places(&mut self, kind: FrameKind, bytes: &Mapped, known: &[Unit], core: Core) {
+    fn at_places(&mut self, kind: FrameKind, bytes: &Mapped, known: &[Unit], hints: &Hints) {
         for place in places(bytes).skip(1) {
             let examined = examined(bytes, place);
             let mut demux = Demux::new();
@@ -234,7 +349,7 @@ impl Form {
                     continue;
                 }
                 // What is no trace may be memory behind the buffer.
-                let (found, _) = source(&demux, id, true, known, core);
+                let (found, _) = source(&demux, id, true, known, hints);
                 self.found.extend(found.protocol.map(|_| found));
             }
             bytes.release(place..place + examined.len());
@@ -247,7 +362,7 @@ impl Form {
         mut frames: Deformatter,
         bytes: &Mapped,
         known: &[Unit],
-        core: Core,
+        hints: &Hints,
     ) -> Vec<Vec<u8>> {
         let mut demux = Demux::new();
         let mut sources: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
@@ -270,7 +385,7 @@ impl Form {
                 let mut demux = Demux::new();
                 let examined = &bytes[..bytes.len().min(EXAMINED)];
                 demux.unformatted(TraceId(id), BufferOffset(0), examined);
-                let (found, _) = source(&demux, TraceId(id), true, known, core);
+                let (found, _) = source(&demux, TraceId(id), true, known, hints);
                 self.found.push(Found {
                     bytes: bytes.len() as u64,
                     ..found
@@ -283,23 +398,30 @@ impl Form {
     }
 }
 
-fn reading(
-    demux: &Demux,
-    id: TraceId,
-    (protocol, kind): (Protocol, &str),
-    unit: Option<&Unit>,
-    core: Core,
-) -> Reading {
-    let assumed = Unit::new("source", kind);
-    let device = &unit.unwrap_or(&assumed).device;
-    let config = Config::read(device, protocol, core, &mut Vec::new());
-    config.visit(Read(&mut demux.stream(id).clone()))
+/// Reads bytes as trace. What no ITM writes at the start takes long to read as that of one, and is not read further
+/// without a synchronisation packet.
+fn read(config: &Config, stream: &Stream) -> Reading {
+    let bytes = stream.payload();
+    if matches!(config, Config::Itm(_)) && bytes.len() > OF_ITM {
+        let mut demux = Demux::new();
+        demux.unformatted(UNFORMATTED, BufferOffset(0), &bytes[..OF_ITM]);
+        let start = decode::read(config, demux.stream_mut(UNFORMATTED));
+        if !start.is_sound() && memchr::memmem::find(bytes, &ITM_SYNC).is_none() {
+            return start;
+        }
+    }
+    decode::read(config, &mut stream.clone())
 }
 
-/// The bytes that are valid trace, from the first synchronisation on; 0 if too few are.
-fn score(reading: &Reading) -> u64 {
-    match reading.is_sound() {
-        true => reading.bytes.saturating_sub(8 * reading.bad),
-        false => 0,
+/// What speaks for bytes being trace; `said` is whether the user says so.
+fn score(reading: &Reading, said: bool) -> Score {
+    let is_one = reading.is_sound() || said && reading.is_possible();
+    let bytes = reading.score();
+    Score {
+        bytes,
+        bits: match bytes {
+            0 if is_one => reading.bits.max(1),
+            _ => 0,
+        },
     }
 }

@@ -8,6 +8,8 @@
 mod branches;
 mod cores;
 mod form;
+mod frames;
+mod hints;
 mod mtb;
 mod panic;
 mod snapshot;

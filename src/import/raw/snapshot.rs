@@ -114,8 +114,9 @@ impl<'o> RawSnapshot<'o> {
             .partition(|placed| placed.buffers.is_empty());
         let known = without.into_iter().chain(with);
         let known: Vec<Unit> = known.map(|placed| placed.unit.clone()).collect();
-        let Some(mut form) = form(&bytes, &known, self.cores.usual()) else {
-            if form::is_reversed(&bytes, &known, self.cores.usual()) {
+        let hints = self.cores.hints();
+        let Some(mut form) = form(&bytes, &known, &hints) else {
+            if form::is_reversed(&bytes, &known, &hints) {
                 return Err(ImportError::input(
                     path,
                     "the bytes of each word of 32 bits are reversed: read the buffer as bytes, or \
@@ -125,17 +126,19 @@ impl<'o> RawSnapshot<'o> {
             return Err(ImportError::input(
                 path,
                 format!(
-                    "no trace is found in its {} bytes: neither in formatter frames nor without them \
-                     is there a synchronisation point of ETMv4, ETE, PTM, ETMv3, STM or ITM with valid \
-                     packets after it",
+                    "no trace is found in its {} bytes: neither in formatter frames, wherever they begin, \
+                     nor without them is there a synchronisation point of ETMv4, ETE, PTM, ETMv3, STM or \
+                     ITM with valid packets after it, nor are there packets of an ITM without one",
                     bytes.len()
                 ),
             ));
         };
-        let streams = form.later(&bytes, &known, self.cores.usual());
+        let bytes = bytes.part(form.from..bytes.len());
+        let streams = form.later(&bytes, &known, &hints);
         let found = RawNote::Found {
             path: path.to_owned(),
             frames: form.frames,
+            from: form.from,
             sources: form.found.iter().map(noted).collect(),
         };
         self.out.notes.push(found.into());
@@ -234,6 +237,7 @@ impl<'o> RawSnapshot<'o> {
         if let (None, Some(id)) = (placed.unit.trace_id(), id) {
             placed.unit.set_trace_id(protocol, id.into());
         }
+        placed.unit.is_micro |= found.is_micro;
         placed.buffers.push(buffer.to_owned());
         Ok(())
     }
@@ -257,7 +261,7 @@ impl<'o> RawSnapshot<'o> {
     pub fn first_core(&mut self) -> usize {
         if self.cores.devices.is_empty() {
             let notes = &mut self.out.notes;
-            self.cores.assume(0, None, &mut self.names, notes);
+            self.cores.assume(0, (None, false), &mut self.names, notes);
         }
         0
     }

@@ -19,6 +19,8 @@ pub struct Unit {
     pub device: Device,
     /// The CPU that it traces.
     pub cpu: Option<u32>,
+    /// Whether its trace shows that the core has the M-profile.
+    pub is_micro: bool,
 }
 
 impl Unit {
@@ -32,6 +34,7 @@ impl Unit {
                 ..Device::default()
             },
             cpu: None,
+            is_micro: false,
         }
     }
 
@@ -105,6 +108,12 @@ pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
             return Err(ImportError::Usage(text));
         };
         unit.set(name, value);
+        // Other protocols are known by their ID registers.
+        let kinds = ["ITM", "STM"].into_iter();
+        let mut kinds = kinds.filter(|kind| name.to_ascii_uppercase().starts_with(kind));
+        if let (None, Some(kind)) = (unit.protocol(), kinds.next()) {
+            kind.clone_into(&mut unit.device.kind);
+        }
     }
     Ok(vec![unit])
 }
