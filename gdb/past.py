@@ -352,9 +352,13 @@ outer frame then."""
     # No `dont_repeat`: an empty line repeats the command before.
     def invoke(self, argument, from_tty):
         thread = gdb.selected_thread()
-        if thread is None or gdb.selected_frame() == found_frame():
+        if thread is None:
             return
-        before = shown_position(found_frame())
+        # First: the selected frame is found by it.
+        newest = found_frame()
+        if gdb.selected_frame() == newest:
+            return
+        before = shown_position(newest)
         if before is not None and packet(f"qArmsnap.position:{thread.ptid[1]:x}") != f"{before:x}":
             gdb.newest_frame().select()
 

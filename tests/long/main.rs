@@ -7,6 +7,7 @@ mod debian_programs;
 mod histories;
 mod kernels;
 mod modules;
+mod past_programs;
 mod recordings;
 mod reports;
 mod semantics;
