@@ -21,6 +21,8 @@ INTERRUPTED_PC = 0x238
 # reads wherever it runs (FPSIMD, ESR): it fails at SVE's if the target has no registers of that size.
 SAVED_PARTS = 0x250
 SIMPLE_PARTS = (0x46508001, 0x45535201)
+# Said where a move by lines ends in a frame that may be another one.
+SWITCHED = "stacks were switched, and SP is not known here: this may be another call of the function\n"
 # Maximum number of requests for a reply that takes long. The server continues with each request.
 QUESTIONS = 200
 
@@ -137,6 +139,62 @@ def known(value):
     except gdb.error:
         return False
     return True
+
+
+class Stepping(gdb.Command):
+    """Keep the identifier of the newest frame during a move by lines.
+Usage: armsnap stepping [end]
+
+armsnap runs it before every command that moves by lines, and with `end` where GDB stops. Where such a
+move comes back to the function after stacks were switched, SP may not be known there, nor whose call it is.
+GDB would go on to the end of history."""
+
+    # The thread, the function and the FrameId of the frame where a move started.
+    start = None
+    # Whether a frame was taken for that one.
+    assumed = False
+
+    def __init__(self):
+        super().__init__("armsnap stepping", gdb.COMMAND_SUPPORT)
+        run_before(Halted.MOVES, "armsnap stepping")
+        run_before(["stop"], "armsnap stepping end")
+
+    # No `dont_repeat`: that would keep an empty line from repeating the move.
+    def invoke(self, argument, from_tty):
+        if argument == "end":
+            return self.at_stop(None)
+        Stepping.start, Stepping.assumed = None, False
+        thread = gdb.selected_thread()
+        if thread is None or not shown_position(found_frame()):
+            return
+        frame = found_frame()
+        while frame and frame.type() == gdb.INLINE_FRAME:
+            frame = frame.older()
+        # Python's API provides a frame's ID as text only.
+        own = re.search(r"stack=0x([0-9a-f]+),code=0x([0-9a-f]+),!special", str(frame))
+        if own:
+            stack, function = (int(digits, 16) for digits in own.groups())
+            Stepping.start = (thread, function, FrameId(stack, None, function))
+
+    @classmethod
+    def same(cls, frame):
+        """The FrameId of the frame where a move started, if this one of unknown identity may be it."""
+        if cls.start is None or frame.call or frame.true_stack is not None:
+            return None
+        thread, function, own = cls.start
+        if thread != gdb.selected_thread() or function != frame.function:
+            return None
+        cls.assumed = cls.assumed or own.sp != gdb.Value(frame.stack)
+        return own
+
+    @classmethod
+    def at_stop(cls, event):
+        assumed, cls.start, cls.assumed = cls.assumed, None, False
+        if assumed:
+            # It has no identity of its own, and so no values in its place on the stack.
+            forget_registers()
+            find_frame()
+            gdb.write(SWITCHED)
 
 
 class Frame:
@@ -280,7 +338,8 @@ class Callers(gdb.unwinder.Unwinder):
             else:
                 # The registers belong to the code that the handler returns to.
                 registers = {}
-        found = pending.create_unwind_info(this.identifier())
+        identifier = Stepping.same(this) or this.identifier()
+        found = pending.create_unwind_info(identifier)
         found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
         for name, value in registers.items():
             found.add_saved_register(name, gdb.Value(value).cast(pc.type))
@@ -424,6 +483,8 @@ def choose_instruction_set(isa):
 
 
 Halted()
+Stepping()
 Moved()
 gdb.events.stop.connect(find_frame)
+gdb.events.stop.connect(Stepping.at_stop)
 gdb.unwinder.register_unwinder(None, Callers(), True)

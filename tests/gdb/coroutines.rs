@@ -83,3 +83,31 @@ fn frames_of_coroutines_are_on_their_own_stacks() {
         );
     }
 }
+
+/// A move by lines comes back to the function from another stack, even where the stack pointer is not known.
+#[test]
+fn moves_come_back_from_other_stacks() {
+    let Some(guest) = build("aarch64", "program.c", PROGRAM, &["-O0", "-static"]) else {
+        return;
+    };
+    let run = record(&guest, "recorded", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let start = [
+        "break run",
+        "reverse-continue",
+        "reverse-continue",
+        "delete",
+    ];
+    let moves = ["next"; 10];
+    let text = session(
+        &guest.directory.path().join("recorded"),
+        &[],
+        &[&start[..], &moves[..], &["backtrace 1"]].concat(),
+    );
+    assert!(!text.contains("No more reverse-execution"), "{text}");
+    let last = text.lines().rfind(|line| line.starts_with("#0 "));
+    assert!(last.is_some_and(|line| line.contains("run (")), "{text}");
+    // Whose frame it is cannot be known there, which is said, and no values of another are shown.
+    assert_eq!(text.matches("stacks were switched").count(), 1, "{text}");
+    assert!(!last.is_some_and(|line| line.contains("id=1") || line.contains("id=2")));
+}
