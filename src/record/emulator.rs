@@ -205,10 +205,13 @@ impl Launch {
     }
 }
 
+/// The recording, and whether its stream was read to the end.
+type ReadStream = (Box<dyn Recording>, io::Result<()>);
+
 /// The emulator's process and the thread that reads its stream; both end when this is dropped.
 struct Process {
     child: Child,
-    reader: Option<JoinHandle<(Box<dyn Recording>, io::Result<()>)>>,
+    reader: Option<JoinHandle<ReadStream>>,
 }
 
 impl Drop for Process {

@@ -418,7 +418,6 @@ fn rust() {
 }
 
 #[test]
-#[ignore = "data on pages on which code ran is shown as it was at the end"]
 fn written_code() {
     nothing_is_wrong(&[
         program("jit.c", A64, "-O1 -static", ""),
