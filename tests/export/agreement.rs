@@ -1,6 +1,8 @@
 //! All formats agree with `decode --stats`.
 
-use super::common::{arg, armsnap, export_text, number, recorded, run, said, snapshots, stats};
+use super::common::{
+    arg, armsnap, export_text, number, record, recorded, run, said, snapshots, stats,
+};
 use super::programs::SOURCE;
 use crate::support::record::installed;
 use armsnap::snapshot::OpenOptions;
@@ -133,15 +135,7 @@ fn code_without_symbols_is_named_by_its_file() {
         .find(|symbol| symbol.name() == Ok("main"))
         .unwrap();
     let snapshot = path("snapshot");
-    let record = armsnap(&[
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&stripped),
-    ]);
-    assert!(record.status.success(), "{}", said(&record));
+    record(&[], &snapshot, &stripped, &[]);
     let stacks = export_text(&snapshot, "folded", &[]);
     let name = format!("stripped+{:#x}", main.address());
     assert!(stacks.contains(&name), "{name}: {stacks}");

@@ -17,6 +17,14 @@ pub fn armsnap(arguments: &[&str]) -> Output {
     run(crate::support::armsnap(), arguments)
 }
 
+/// Records a program, whatever its exit status, with options of `record`.
+pub fn record(options: &[&str], snapshot: &Path, program: &Path, arguments: &[&str]) {
+    let start = ["record", "--exit-zero"];
+    let rest = ["-o", arg(snapshot), "--", arg(program)];
+    let output = armsnap(&[&start, options, &rest, arguments].concat());
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// A path as an argument.
 pub fn arg(path: &Path) -> &str {
     path.to_str().unwrap()

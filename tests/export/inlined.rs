@@ -1,6 +1,6 @@
 //! Frames of inlined functions in folded stacks.
 
-use super::common::{arg, armsnap, export_text, number, run, said, stats};
+use super::common::{arg, armsnap, export_text, number, record, run, said, stats};
 use crate::support::record::installed;
 use std::collections::BTreeMap;
 
@@ -49,15 +49,7 @@ fn inlined_functions_are_frames() {
     let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
     let built = run("aarch64-linux-gnu-gcc", &build);
     assert!(built.status.success(), "{}", said(&built));
-    let recorded = armsnap(&[
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ]);
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    record(&[], &snapshot, &program, &[]);
 
     let text = export_text(&snapshot, "folded", &["--inline"]);
     let found = stacks(&text, true);
@@ -133,15 +125,7 @@ fn callgrind_annotate_counts_inlined_lines_in_their_file() {
     let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
     let built = run("aarch64-linux-gnu-gcc", &build);
     assert!(built.status.success(), "{}", said(&built));
-    let recorded = armsnap(&[
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ]);
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    record(&[], &snapshot, &program, &[]);
 
     let text = export_text(&snapshot, "callgrind", &[]);
     let file = place("callgrind.out");

@@ -1,7 +1,7 @@
 //! Tables as Parquet files, read by DuckDB: the same rows as JSON Lines, and the queries of
 //! docs/tables.md against what the other exports and `decode` say.
 
-use super::common::{arg, armsnap, export_text, number, recorded, said, snapshots, stats};
+use super::common::{arg, armsnap, export_text, number, record, recorded, said, snapshots, stats};
 use super::programs::{Recorded, coverage};
 use crate::support::skip;
 use serde_json::{Map, Value};
@@ -217,16 +217,7 @@ fn start(line: &str) -> u64 {
 fn again(recorded: &Recorded, directory: &Path) -> PathBuf {
     let snapshot = directory.join("again");
     let program = recorded.program();
-    let record = [
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ];
-    let output = armsnap(&[&record[..], &["a", "b", "c"]].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    record(&[], &snapshot, &program, &["a", "b", "c"]);
     snapshot
 }
 

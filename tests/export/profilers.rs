@@ -1,6 +1,6 @@
 //! Profiles: Callgrind's, drcov's, and those of compilers, each read by its own tool.
 
-use super::common::{arg, export, export_text, number, run, said, snapshots, stats};
+use super::common::{arg, export, export_text, number, record, run, said, snapshots, stats};
 use super::programs::coverage;
 use crate::support::record::installed;
 use std::collections::{BTreeMap, BTreeSet};
@@ -316,16 +316,7 @@ fn compiled(directory: &Path, name: &str, options: &[&str]) -> Compiled {
     ];
     let built = run("clang-19", &all.concat());
     assert!(built.status.success(), "{}", said(&built));
-    let record = [
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ];
-    let recorded = super::common::armsnap(&record);
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    record(&[], &snapshot, &program, &[]);
     Compiled { snapshot, program }
 }
 

@@ -1,6 +1,6 @@
 //! A program that is recorded once: loops, branches, recursion, `longjmp`.
 
-use super::common::{arg, armsnap, run, said};
+use super::common::{arg, record, run, said};
 use crate::support::record::installed;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -51,15 +51,6 @@ fn make() -> Option<Recorded> {
     );
     assert!(built.status.success(), "{}", said(&built));
     let snapshot = recorded.snapshot();
-    let output = armsnap(&[
-        "record",
-        "--exit-zero",
-        "--cycles",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ]);
-    assert!(output.status.success(), "{}", said(&output));
+    record(&["--cycles"], &snapshot, &program, &[]);
     Some(recorded)
 }

@@ -1,6 +1,6 @@
 //! Shards: decoded one by one and joined, they are equal to one run, row for row.
 
-use super::common::{arg, armsnap, export, recorded, run, said, snapshots};
+use super::common::{arg, armsnap, export, record, recorded, run, said, snapshots};
 use super::parquet::{TABLES, documented, duckdb, export as export_tables, query};
 use crate::support::record::installed;
 use crate::support::repeated::repeated;
@@ -144,16 +144,7 @@ fn recording(
     let build = ["-O1", "-g", "-static", arg(&source), "-o", arg(&program)];
     let built = run(compiler, &build);
     assert!(built.status.success(), "{}", said(&built));
-    let record = [
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ];
-    let output = armsnap(&[&record[..1], options, &record[1..]].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    record(options, &snapshot, &program, &[]);
     Some(snapshot)
 }
 

@@ -1,6 +1,6 @@
 //! Code without a symbol that several functions execute: stubs of a linker, tails that compilers merge.
 
-use super::common::{arg, armsnap, export_text, run, said};
+use super::common::{arg, export_text, record, run, said};
 use crate::support::record::installed;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -126,15 +126,7 @@ fn recorded(tools: [&str; 2], (file, code): (&str, &str), options: &[&str]) -> O
         &[options, &[arg(&source), "-o", arg(&program)]].concat(),
     );
     assert!(built.status.success(), "{}", said(&built));
-    let recorded = armsnap(&[
-        "record",
-        "--exit-zero",
-        "-o",
-        arg(&snapshot),
-        "--",
-        arg(&program),
-    ]);
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    record(&[], &snapshot, &program, &[]);
     Some(directory)
 }
 

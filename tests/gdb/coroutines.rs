@@ -1,7 +1,7 @@
 //! Frames of coroutines, whose stacks the program switches.
 
 use crate::support::gdb::session;
-use crate::support::record::{build, record};
+use crate::support::record::{Guest, build, record};
 
 const PROGRAM: &str = r"
 #include <ucontext.h>
@@ -34,6 +34,19 @@ int main(void)
 }
 ";
 
+/// What GDB prints from the start of the last two calls of `run`, over ten moves by lines, and of `commands` there.
+fn after_moves(guest: &Guest, commands: &[&str]) -> String {
+    let start = [
+        "break run",
+        "reverse-continue",
+        "reverse-continue",
+        "delete",
+    ];
+    let moves = ["next"; 10];
+    let snapshot = guest.directory.path().join("recorded");
+    session(&snapshot, &[], &[&start[..], &moves[..], commands].concat())
+}
+
 #[test]
 fn frames_of_coroutines_are_on_their_own_stacks() {
     for (architecture, options) in [
@@ -45,23 +58,7 @@ fn frames_of_coroutines_are_on_their_own_stacks() {
         };
         let run = record(&guest, "recorded", &["--data-addresses"], &[]);
         assert!(run.status.success(), "{run:?}");
-        let start = [
-            "break run",
-            "reverse-continue",
-            "reverse-continue",
-            "delete",
-        ];
-        let moves = ["next"; 10];
-        let text = session(
-            &guest.directory.path().join("recorded"),
-            &[],
-            &[
-                &start[..],
-                &moves[..],
-                &["print local", "print id", "info locals"],
-            ]
-            .concat(),
-        );
+        let text = after_moves(&guest, &["print local", "print id", "info locals"]);
         let stops: Vec<&str> = text
             .lines()
             .filter(|line| line.contains("Breakpoint 1, "))
@@ -92,18 +89,7 @@ fn moves_come_back_from_other_stacks() {
     };
     let run = record(&guest, "recorded", &[], &[]);
     assert!(run.status.success(), "{run:?}");
-    let start = [
-        "break run",
-        "reverse-continue",
-        "reverse-continue",
-        "delete",
-    ];
-    let moves = ["next"; 10];
-    let text = session(
-        &guest.directory.path().join("recorded"),
-        &[],
-        &[&start[..], &moves[..], &["backtrace 1"]].concat(),
-    );
+    let text = after_moves(&guest, &["backtrace 1"]);
     assert!(!text.contains("No more reverse-execution"), "{text}");
     let last = text.lines().rfind(|line| line.starts_with("#0 "));
     assert!(last.is_some_and(|line| line.contains("run (")), "{text}");

@@ -430,7 +430,7 @@ fn written_code() {
 }
 
 #[test]
-#[ignore = "code behind an instruction that a handler passed over has the handler's caller"]
+#[ignore = "code after an instruction that a handler skipped has the wrong caller"]
 fn signals_with_data_addresses() {
     nothing_is_wrong(&[program("signals.c", A64, "-O1 -static", "--data-addresses")]);
 }

@@ -1,15 +1,13 @@
 //! Random places of a recorded program, and how the emulator gets to them.
 
+use crate::support::program::record::executed_in_order;
 use armsnap::program::elf::Elf;
 use armsnap::program::symbols::Symbols;
-use armsnap::record::witness::{Reader, Record};
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use armsnap::timeline::{Direction, Timeline, TracedCore};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,39 +45,18 @@ const MOST: usize = 300;
 
 /// All executed instructions in their order.
 fn executed(witness: &Path) -> Vec<Executed> {
-    let mut reader = Reader::new(BufReader::new(File::open(witness).unwrap())).unwrap();
     let mut numbers: HashMap<u32, usize> = HashMap::new();
-    let mut all = Vec::new();
-    while let Some(said) = reader.read().unwrap() {
-        let Record::Ran {
-            core,
-            block,
-            count,
-            times,
-        } = said
-        else {
-            continue;
-        };
-        let places: Vec<u64> = reader
-            .block(block)
-            .unwrap()
-            .places()
-            .take(count)
-            .map(|place| place.address.0)
-            .collect();
+    let all = executed_in_order(witness).into_iter();
+    all.map(|(core, address)| {
         let number = numbers.entry(core).or_default();
-        for _ in 0..times {
-            for &address in &places {
-                all.push(Executed {
-                    core,
-                    number: *number,
-                    address,
-                });
-                *number += 1;
-            }
+        *number += 1;
+        Executed {
+            core,
+            number: *number - 1,
+            address,
         }
-    }
-    all
+    })
+    .collect()
 }
 
 /// The positions of the executed instructions of each core, and the cores' names.
@@ -283,7 +260,7 @@ pub fn choose(
 }
 
 /// Whether the emulator stops exactly at an address of a program: not at system calls, which it executes
-/// together with what is behind them; nor in an IT block of T32, where GDB moves breakpoints to its start.
+/// together with what follows them; nor in an IT block of T32, where GDB moves breakpoints to its start.
 fn can_stop(program: &Path) -> impl Fn(&u64) -> bool {
     /// The bytes of an IT instruction and its block, at most.
     const BLOCK: u64 = 18;
