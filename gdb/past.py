@@ -151,7 +151,7 @@ GDB would go on to the end of history."""
 
     # The thread, the function and the FrameId of the frame where a move started.
     start = None
-    # Whether a frame was taken for that one.
+    # Whether another frame was given the identity of that one.
     assumed = False
 
     def __init__(self):

@@ -256,7 +256,7 @@ pub fn usage_status(mut arguments: impl Iterator<Item = OsString>) -> Option<i32
     passes.then_some(FAILED.into())
 }
 
-/// Records a program. Returns its exit status: errors are told apart from it by their own.
+/// Records a program. Returns the program's exit status; errors of `record` itself have their own.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     // Results read from a file that shrank meanwhile are not valid.
     match record(arguments).and_then(|done| Ok(mapped::whole().map(|()| done)?)) {

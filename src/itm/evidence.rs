@@ -31,7 +31,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// The bits of a byte, which is then counted; `novelty` are those of a byte that comes for the first time.
+    /// Returns the cost of a byte in bits, and counts it; `novelty` is the cost of a byte not seen before.
     fn bits(&mut self, byte: u8, novelty: f64) -> f64 {
         let count = &mut self.of[usize::from(byte)];
         let total = (self.all + self.kinds) as f64;

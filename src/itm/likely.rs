@@ -14,7 +14,7 @@ pub const KNOWN: u32 = 2;
 /// The bits of a header that no trace unit is known to write, or not with this payload.
 pub const UNLIKELY: u32 = 14;
 
-/// Returns the bits of a header that comes for the first time; [`UNLIKELY`] means each time. `None` if it is no
+/// Returns the cost in bits of a header not seen before; [`UNLIKELY`] means each time. `None` if it is no
 /// packet.
 pub const fn novelty(packet: &Packet) -> Option<u32> {
     Some(match *packet {

@@ -220,8 +220,9 @@ impl Solver {
         self.spread_newer(cell, at, older, known);
     }
 
-    /// Whether a store did not write a cell with an address that may be known in part: it would hold other
-    /// bytes behind it, or its address is known to be another. Inferred: stores are aligned, unless the instruction was seen to do others.
+    /// Whether a store did not write a cell with an address that may be known in part: the cell would hold other
+    /// bytes after it, or its address is known to be another. Inferred: stores are aligned, unless the instruction
+    /// was seen to do others.
     pub(super) fn misses(
         &self,
         number: u32,

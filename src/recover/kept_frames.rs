@@ -1,5 +1,5 @@
-//! Frames of signals whose address is not known: what the handler did not write in one is behind its return
-//! what it was before the signal.
+//! Frames of signals whose address is not known: what the handler did not write in one is the same after its
+//! return as before the signal.
 //!
 //! The kernel stores the registers at the stack pointer with which the handler starts, and loads them from
 //! the one with which it returns. Where instructions in between only add constants to it, both are the
@@ -20,7 +20,7 @@ const MAX_STORES: usize = 1 << 12;
 /// The farthest from the stack pointer that an access goes relative to it, in bytes.
 const FAR: i64 = 1 << 40;
 
-/// How many bytes of two nodes are the same, behind a signal and before it.
+/// How many bytes of two nodes are the same, after a signal and before it.
 type Same = (u8, u32, u32);
 
 /// A signal whose handler returned.
@@ -35,7 +35,7 @@ pub(super) struct Handled {
     pub relations: Range<u32>,
 }
 
-/// Values of before signals that are those behind them.
+/// Values before signals that are the same after them.
 #[derive(Debug, Default)]
 pub(super) struct KeptFrames {
     /// Signals that were not looked at yet, towards the past.
@@ -50,7 +50,7 @@ impl KeptFrames {
 }
 
 impl Solver {
-    /// Looks at the frames of signals once nothing else is left to prove, each when the stack pointer behind it
+    /// Looks at the frames of signals once nothing else is left to prove, each when the stack pointer after it
     /// is known. Returns whether more may be proved since.
     pub(super) fn find_kept_frames(&mut self, known: &Known<'_>) -> bool {
         let open = std::mem::take(&mut self.kept_frames.open);
@@ -68,15 +68,15 @@ impl Solver {
     /// Passes on what is known of values that are the same. Returns whether something follows.
     pub(super) fn pass_kept_frames(&mut self) -> bool {
         for at in 0..self.kept_frames.same.len() {
-            let (size, behind, before) = self.kept_frames.same[at];
+            let (size, after, before) = self.kept_frames.same[at];
             let both = low(8 * u32::from(size));
-            self.learn(before, self.graph.bits(behind).only(both), NONE);
-            self.learn(behind, self.graph.bits(before).only(both), NONE);
+            self.learn(before, self.graph.bits(after).only(both), NONE);
+            self.learn(after, self.graph.bits(before).only(both), NONE);
         }
         self.graph.has_work()
     }
 
-    /// The nodes that the frame of a signal kept; `None` as long as the stack pointer behind it is not known.
+    /// The nodes that the frame of a signal kept; `None` as long as the stack pointer after it is not known.
     fn kept_in(&self, handled: &Handled, known: &Known<'_>) -> Option<Vec<Same>> {
         let offsets = self.offsets(handled, known);
         if offsets.get(&handled.started) != Some(&0)
@@ -116,10 +116,10 @@ impl Solver {
                 _ => {}
             }
         }
-        same.retain(|&(place, size, behind, before)| {
+        same.retain(|&(place, size, after, before)| {
             let end = place + i64::from(size);
             let is_written = |range: &Range<i64>| range.start < end && place < range.end;
-            behind != NONE && before != NONE && !written.iter().any(is_written)
+            after != NONE && before != NONE && !written.iter().any(is_written)
         });
         if others.is_empty() {
             return Some(
@@ -131,11 +131,11 @@ impl Solver {
         let mut stack_pointers = same
             .iter()
             .filter(|(place, ..)| *place == STACK_POINTER.cast_signed());
-        if stack_pointers.all(|(_, _, behind, _)| self.graph.bits(*behind).whole().is_none()) {
+        if stack_pointers.all(|(_, _, after, _)| self.graph.bits(*after).whole().is_none()) {
             return None;
         }
-        same.retain(|&(place, size, behind, _)| {
-            let loaded = self.graph.bits(behind).only(low(8 * u32::from(size)));
+        same.retain(|&(place, size, after, _)| {
+            let loaded = self.graph.bits(after).only(low(8 * u32::from(size)));
             let contents = moved(loaded, (place & 7) as i8);
             let is_missed = |&other: &u32| self.misses(other, Bits::new(7, 0), contents, known);
             others.len() <= MAX_STORES && others.iter().all(is_missed)

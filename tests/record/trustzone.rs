@@ -106,7 +106,7 @@ fn calls_between_the_security_states_of_a_cortex_m33() {
                 };
                 let (start, end) = (place("start"), place("end"));
                 if start >= VENEERS && end == start + 4 {
-                    // SG alone: before the change of the state in ETMv3, and behind it in ETMv4.
+                    // SG alone: before the change of the state in ETMv3, and after it in ETMv4.
                     continue;
                 }
                 let wanted = if start >> 28 & 1 == 1 {

@@ -22,7 +22,7 @@ pub struct Hints {
 /// How well a protocol fits what is known; the greatest fits best.
 pub type Fit = (bool, u64);
 
-/// The most shares of addresses that are told apart.
+/// The number of levels to which the share of addresses that lead to code is rounded.
 const SHARES: u64 = 16;
 
 impl Hints {

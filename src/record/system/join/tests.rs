@@ -169,7 +169,7 @@ fn calls_of_secure_code_and_interrupts_behind_their_entry() {
     machine.join.log(enter.as_bytes());
     machine.block(5);
     machine.block(3);
-    // An interrupt comes directly behind the entry.
+    // An interrupt comes directly after the entry.
     machine.block(0);
     machine.join.log(enter.as_bytes());
     machine
