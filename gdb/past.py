@@ -21,6 +21,9 @@ INTERRUPTED_PC = 0x238
 # reads wherever it runs (FPSIMD, ESR): it fails at SVE's if the target has no registers of that size.
 SAVED_PARTS = 0x250
 SIMPLE_PARTS = (0x46508001, 0x45535201)
+# Bits 7 to 31 of the address that a Cortex-M's exception handler returns to. Bit 2: to the process stack;
+# bits 6 and 0: the security states of the interrupted code and of the handler.
+EXC_RETURN = 0x1FFFFFF
 # Said where a move by lines ends in a frame that may be another one.
 SWITCHED = "stacks were switched, and SP is not known here: this may be another call of the function\n"
 # Maximum number of requests for a reply that takes long. The server continues with each request.
@@ -297,6 +300,17 @@ class Callers(gdb.unwinder.Unwinder):
         super().__init__("armsnap-callers")
 
     def __call__(self, pending):
+        found = self.known(pending)
+        if found is None and interrupts_unknown_stack(pending):
+            # GDB would look for the caller on the stack of the handler.
+            stack = int(pending.read_register("sp")) if knows(pending, "sp") else 0
+            found = pending.create_unwind_info(FrameId(stack, None, 0))
+            # The same frame again: GDB stops.
+            for register in ("pc", "sp") if stack else ("pc",):
+                found.add_saved_register(register, pending.read_register(register))
+        return found
+
+    def known(self, pending):
         arm = is_arm(pending.architecture())
         position = shown_position(pending)
         newest = not hides_position(pending)
@@ -453,6 +467,32 @@ def alone(pending, pc):
     found = pending.create_unwind_info(FrameId(0, 0, int(pc)))
     found.add_saved_register("pc", pc)
     return found
+
+
+def interrupts_unknown_stack(pending):
+    """Returns whether a frame of a Cortex-M stands for an exception in code on the process stack or in the other
+    security state, and the pointer to that stack is not known."""
+    try:
+        pending.read_register("xpsr")
+        code = int(pending.read_register("pc"))
+    except (gdb.error, ValueError):
+        return False
+    if code >> 7 != EXC_RETURN:
+        return False
+    on_process_stack, changes_state = code & 1 << 2, (code ^ code >> 6) & 1
+    return bool(
+        on_process_stack and not uses(pending, "psp") or changes_state and not uses(pending, "psp_ns")
+    )
+
+
+def uses(frame, stack_pointer):
+    """Returns whether GDB uses a stack pointer of a Cortex-M: it is known, as it is for all cores. Others have a
+    group of their own."""
+    try:
+        others = [register.name for register in frame.architecture().registers("banked")]
+    except (gdb.error, ValueError):
+        others = []
+    return stack_pointer not in others and knows(frame, stack_pointer)
 
 
 def is_arm(architecture):

@@ -78,7 +78,7 @@ pub(super) fn m_profile(cores: &[&RegisterFile]) -> Vec<Feature> {
     // GDB reads all registers of these features before it unwinds anything. Without one of them it finds
     // no frame, and without the first feature the second one ends it.
     let mut own = Vec::new();
-    match cores.iter().all(|core| selects_stack(core)) {
+    match cores.iter().all(|core| core.selects_stack()) {
         true => features.push(feature("m-system", in_use.to_vec())),
         false => own.extend_from_slice(in_use),
     }
@@ -109,17 +109,11 @@ pub(super) fn m_profile(cores: &[&RegisterFile]) -> Vec<Feature> {
     features
 }
 
-/// Whether the stack pointer is one of the two of the core.
-fn selects_stack(core: &RegisterFile) -> bool {
-    let [sp, msp, psp] = ["sp", "msp", "psp"].map(|name| core.value(name));
-    sp.is_some() && msp.is_some() && psp.is_some() && (sp == msp || sp == psp)
-}
-
 /// Whether the two stack pointers of the core are those of its security states.
 fn selects_security_state(core: &RegisterFile) -> bool {
     let values = STACK_POINTERS.map(|name| core.value(name));
     let [msp, psp, msp_ns, psp_ns, msp_s, psp_s] = values;
-    selects_stack(core)
+    core.selects_stack()
         && values.iter().all(Option::is_some)
         && (msp == msp_s || msp == msp_ns)
         && (psp == psp_s || psp == psp_ns)

@@ -42,6 +42,8 @@ pub enum RegisterNote {
         /// The register of that stack: `msp` or `psp`.
         register: &'static str,
     },
+    /// MSP of M-profile is SP: the core handles an exception.
+    MainStack,
     /// LR of M-profile is shown under another name.
     LinkRegister {
         /// The name.
@@ -78,6 +80,7 @@ impl fmt::Display for RegisterNote {
             }
             Self::Xpsr => f.write_str("xpsr is combined from APSR, IPSR and EPSR"),
             Self::StackInUse { register } => write!(f, "sp is {register}, the stack in use"),
+            Self::MainStack => f.write_str("msp is sp: exceptions are handled on the main stack"),
             Self::LinkRegister { name } => write!(
                 f,
                 "pc is an EXC_RETURN code and lr is not, which makes GDB exit: lr is shown as {name}"

@@ -200,6 +200,18 @@ impl RegisterFile {
         }
     }
 
+    /// Whether SP of M-profile is one of MSP and PSP, which are known.
+    pub fn selects_stack(&self) -> bool {
+        let [sp, msp, psp] = ["sp", "msp", "psp"].map(|name| self.value(name));
+        sp.is_some() && msp.is_some() && psp.is_some() && (sp == msp || sp == psp)
+    }
+
+    /// Sets MSP and PSP of M-profile.
+    pub fn set_stack_pointers(&mut self, main: u64, process: u64) {
+        self.set_core("msp", main);
+        self.set_core("psp", process);
+    }
+
     /// Sets a register of the core.
     fn set_core(&mut self, register: &str, value: u64) {
         if let Some(bits) = views::core_register_bits(self.architecture, register) {
@@ -338,12 +350,17 @@ impl RegisterFile {
     /// MSP and PSP of a core with the Security Extension are those of its security state (DDI 0553,
     /// B3.8), which the stack in use determines.
     fn complete_stack_pointers(&mut self) {
-        if self.core("msp").is_some() || self.core("psp").is_some() {
-            return;
-        }
         let Some(sp) = self.value("sp") else {
             return;
         };
+        if self.core("msp").is_some() || self.core("psp").is_some() {
+            let handles = self.value("xpsr").is_some_and(|xpsr| xpsr & 0x1ff != 0);
+            if handles && self.core("msp").is_none() {
+                self.set_core("msp", sp);
+                self.notes.push(RegisterNote::MainStack);
+            }
+            return;
+        }
         let states = [
             ("secure", ["msp_s", "psp_s"]),
             ("non-secure", ["msp_ns", "psp_ns"]),

@@ -13,6 +13,7 @@ use crate::quantity::Isa;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::program::Program;
+use crate::timeline::TracedCore;
 
 /// A core as a debugger sees it.
 #[derive(Debug)]
@@ -52,6 +53,14 @@ impl Core {
         match state::mode(&self.registers).or(self.space.name) {
             Some(state) => format!("{kind} {state}"),
             None => kind.to_owned(),
+        }
+    }
+
+    /// What its history is followed in.
+    pub(super) fn traced(&self) -> TracedCore {
+        TracedCore {
+            device: self.device,
+            memory: Arc::clone(&self.memory),
         }
     }
 

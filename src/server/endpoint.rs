@@ -12,6 +12,7 @@ use gdbstub::common::Tid;
 use super::cores::{Core, Cores, MemoryDevice};
 use super::history_registers::HistoryRegisters;
 use super::note::{CoreNote, Note};
+use super::process_stack;
 use super::trace_runs::Traces;
 use crate::arch::Space;
 use crate::arch::registers::Bytes;
@@ -29,7 +30,7 @@ use crate::snapshot::program::{Program, Seen};
 use crate::snapshot::recording::Recording;
 use crate::snapshot::signals::Signal;
 use crate::text::is_plain;
-use crate::timeline;
+use crate::timeline::{self, Timeline, TracedCore};
 
 /// Maximum number of cores with notes on shared memory: their cost grows with all dumps.
 const SHARING_NOTES: usize = 64;
@@ -354,9 +355,6 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
     }));
     let endpoints = groups.into_iter().map(|(architecture, cores)| {
         let (places, mut cores): (Vec<usize>, Vec<Core>) = cores.into_iter().unzip();
-        let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
-        let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
-        let description = TargetDescription::new(architecture, &kinds, &files);
         let memories: Vec<Seen> = cores
             .iter()
             .map(|core| (&*core.memory, core.space.space))
@@ -370,6 +368,10 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         for (number, core) in cores.iter_mut().enumerate() {
             core.share(loaded, number < SHARING_NOTES);
         }
+        process_stack::complete(&mut cores, |cores| timeline(loaded, cores, options));
+        let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
+        let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
+        let description = TargetDescription::new(architecture, &kinds, &files);
         let code = programs.iter().filter(|_| options.elf_memory);
         let code = code.map(|program| program.elf.clone()).collect();
         let mut programs = programs.into_iter().map(Arc::new);
@@ -424,6 +426,19 @@ fn timeline_options(options: &Options) -> timeline::Options {
     let mut out = timeline::Options::default();
     out.jobs = options.jobs.map_or(out.jobs, NonZero::get);
     out
+}
+
+/// Opens the histories of some cores, unless none are wanted.
+fn timeline(loaded: &OpenSnapshot, cores: &[Core], options: &Options) -> Option<Timeline> {
+    if options.history == HistoryMode::None {
+        return None;
+    }
+    let cores: Vec<TracedCore> = cores.iter().map(Core::traced).collect();
+    let sizes = timeline_options(options);
+    Some(match &options.cache {
+        Some(cache) => Timeline::cached(loaded, &cores, &sizes, cache),
+        None => Timeline::with(loaded, &cores, &sizes),
+    })
 }
 
 /// Makes a core with trace but without state rest at the end of its trace.

@@ -7,6 +7,7 @@
 use gdbstub::common::Tid;
 
 use super::memory::MemoryView;
+use super::process_stack::sets_process_stack;
 use super::target::SnapshotTarget;
 use crate::arch::Architecture;
 use crate::timeline::OpenCall;
@@ -140,7 +141,7 @@ fn sets_stack_t32(first: u16, second: u16) -> bool {
     let from = first >> 3 & 15;
     (first & 0xff87 == 0x4685 && from != 7 && from != 13)
         || (first & 0xff70 == 0xf850 && first & 15 != 13 && second >> 12 == 13)
-        || (first & 0xfff0 == 0xf380 && second == 0x8809)
+        || sets_process_stack(first, second)
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod past_memory;
 mod past_values;
 mod peer;
 mod positions;
+mod process_stack;
 mod reply;
 mod resume;
 mod selection;

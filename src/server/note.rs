@@ -2,6 +2,7 @@
 
 use crate::arch::{Architecture, DefaultRegisters, RegisterNote};
 use crate::decode;
+use crate::quantity::Address;
 use crate::snapshot::{MemoryNote, ProgramNote, model};
 use crate::tfile;
 use std::fmt;
@@ -113,6 +114,15 @@ pub enum CoreNote {
     NoPc,
     /// It has no halted state, and is at the end of its trace.
     NoHaltedState,
+    /// Its PSP is that of the task that an exception interrupted.
+    ProcessStack {
+        /// The address of the exception's frame.
+        frame: u64,
+        /// Where the task was interrupted.
+        returns_to: Address,
+    },
+    /// It handles an exception that interrupted code on a stack whose pointer is not known.
+    NoProcessStack(NoProcessStack),
     /// A note on the trace file.
     TraceFile(tfile::Note),
     /// The registers are GDB's defaults.
@@ -122,6 +132,59 @@ pub enum CoreNote {
         /// Its number.
         frame: usize,
     },
+}
+
+/// Why the stack of the code that an exception interrupted is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoProcessStack {
+    /// No trace leads to the exception.
+    NoTrace,
+    /// No exception frame, or several of them, return to where it was interrupted.
+    Frames {
+        /// Their number.
+        count: usize,
+        /// Where it was interrupted.
+        returns_to: Address,
+    },
+    /// The code that was interrupted may as well have used the main stack.
+    MainStack,
+    /// It was in the other security state.
+    OtherState,
+    /// The handler wrote PSP.
+    Written,
+    /// The dumps are too large to be searched.
+    TooMuchMemory,
+    /// Another core has no MSP and PSP, and debuggers use those of all cores or none.
+    OtherCores,
+}
+
+impl From<NoProcessStack> for CoreNote {
+    fn from(reason: NoProcessStack) -> Self {
+        Self::NoProcessStack(reason)
+    }
+}
+
+impl fmt::Display for NoProcessStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTrace => f.write_str("no trace leads to the exception"),
+            Self::Frames { count, returns_to } => write!(
+                f,
+                "trace says that it was interrupted at {returns_to}, and {count} exception frames \
+                 return there"
+            ),
+            Self::MainStack => f.write_str("it may also have been code on the main stack"),
+            Self::OtherState => f.write_str("it ran in the other security state"),
+            Self::Written => f.write_str("the handler wrote psp, or may have done so"),
+            Self::TooMuchMemory => {
+                f.write_str("the dumps are too large to be searched for its exception frame")
+            }
+            Self::OtherCores => f.write_str(
+                "another core has no msp and psp, and debuggers use those of all cores or none",
+            ),
+        }
+    }
 }
 
 impl fmt::Display for CoreNote {
@@ -148,6 +211,16 @@ impl fmt::Display for CoreNote {
             Self::NoHaltedState => f.write_str(
                 "there is no halted state: it is at the end of its trace, where no register but \
                  the pc is known",
+            ),
+            Self::ProcessStack { frame, returns_to } => write!(
+                f,
+                "psp {frame:#010x} is inferred: trace says that the task was interrupted at \
+                 {returns_to}, and only the exception frame there returns to it"
+            ),
+            Self::NoProcessStack(reason) => write!(
+                f,
+                "an exception interrupted code on a stack whose pointer was not saved: a back trace \
+                 beyond the exception is not that of this code ({reason})"
             ),
             Self::TraceFile(note) => note.fmt(f),
             Self::DefaultRegisters(note) => note.fmt(f),

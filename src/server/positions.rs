@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gdbstub::common::Tid;
 
+use super::cores::Core;
 use super::endpoint::{Endpoint, HistoryMode};
 use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
@@ -65,14 +66,9 @@ impl Positions {
         self.timeline.get_or_insert_with(|| {
             let cores: Vec<TracedCore> = match endpoint.history {
                 HistoryMode::None => Vec::new(),
-                HistoryMode::Replay | HistoryMode::Btrace => endpoint
-                    .cores
-                    .iter()
-                    .map(|core| TracedCore {
-                        device: core.device,
-                        memory: Arc::clone(&core.memory),
-                    })
-                    .collect(),
+                HistoryMode::Replay | HistoryMode::Btrace => {
+                    endpoint.cores.iter().map(Core::traced).collect()
+                }
             };
             let (loaded, options) = (&endpoint.loaded, &endpoint.timeline);
             match &endpoint.cache {

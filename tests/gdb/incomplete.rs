@@ -201,6 +201,27 @@ fn stack_pointers_of_security_states_alone_are_shown() {
 }
 
 #[test]
+fn code_of_the_other_security_state_ends_the_back_trace() {
+    let registers = "class=core\ntype=Cortex-M33\n[regs]\nPC(size:32)=0x20000010\n\
+        SP(size:32)=0x20000040\nLR(size:32)=0xffffffbd\nxPSR(size:32)=0x01000003\n\
+        [dump]\nfile=ram.bin\naddress=0x20000000\n";
+    let ram = [0x00, 0xbf].repeat(128);
+    let snapshot = write_snapshot(&[("c0", registers)], &[("ram.bin", &ram)]);
+    let mut gdb = crate::support::gdb::armsnap();
+    gdb.arg("gdb").arg(snapshot.path());
+    gdb.args(["--", "-batch", "-ex", "bt"]);
+    let text = crate::support::gdb::text(&crate::support::gdb::run(&mut gdb));
+    assert!(
+        text.contains(
+            "beyond the exception is not that of this code (it ran in the other security state)"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("#1  0xffffffb"), "{text}");
+    assert!(!text.contains("\n#2"), "{text}");
+}
+
+#[test]
 fn a_return_code_with_an_ordinary_link_register_does_not_end_gdb() {
     let registers = "class=core\ntype=Cortex-M4\n[regs]\nPC(size:32)=0xfffffff9\n\
         SP(size:32)=0x20000040\nLR(size:32)=0x20000088\nR7(size:32)=0x20000010\n\

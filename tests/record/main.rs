@@ -16,6 +16,7 @@ mod past_signals;
 mod past_threads;
 mod past_values;
 mod plugin_stream;
+mod process_stack;
 mod random_program;
 mod saved_recordings;
 mod systems;
