@@ -2,14 +2,15 @@
 //!
 //! The call frame information of a function leads to its language-specific data area (Linux Standard
 //! Base Core 5.0, 10.6.1), in which GCC and LLVM keep a table of call sites: the calls in a range of
-//! addresses, and their landing pad.
+//! addresses, and their landing pad. In AArch32 the area is in the function's exception-handling table
+//! entry (EHABI32), behind its unwinding instructions.
 
 use super::elf::Elf;
 use gimli::{
     BaseAddresses, CieOrFde, DwEhPe, EhFrame, EndianSlice, LittleEndian, Pointer, Reader,
     UnwindSection,
 };
-use object::{Object, ObjectSection};
+use object::{File, Object, ObjectSection};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -69,8 +70,16 @@ impl LandingPads {
 
 impl Table {
     /// Adds the landing pads of a program that can be read.
-    fn add(&mut self, file: &[u8], offset: u64) -> Option<()> {
-        let file = object::File::parse(file).ok()?;
+    fn add(&mut self, file: &[u8], offset: u64) {
+        let Ok(file) = File::parse(file) else {
+            return;
+        };
+        self.add_frames(&file, offset);
+        self.add_index(&file, offset);
+    }
+
+    /// Adds those of functions with call frame information.
+    fn add_frames(&mut self, file: &File<'_>, offset: u64) -> Option<()> {
         let frames = file.section_by_name(".eh_frame")?;
         let bases = BaseAddresses::default().set_eh_frame(frames.address());
         let areas = file.section_by_name(".gcc_except_table")?;
@@ -97,6 +106,30 @@ impl Table {
                 let start = function.initial_address().wrapping_add(offset);
                 // What comes before a fault is used.
                 let _ = self.add_calls(EndianSlice::new(bytes, LittleEndian), start, &mut sites);
+            }
+        }
+        Some(())
+    }
+
+    /// Adds those of functions in the index table of AArch32 (EHABI32, 6: a place-relative address of the
+    /// function, and one of its entry unless that is in the index itself).
+    fn add_index(&mut self, file: &File<'_>, offset: u64) -> Option<()> {
+        let index = file.section_by_name(".ARM.exidx")?;
+        let entries = file.section_by_name(".ARM.extab")?;
+        let (at, entries) = (entries.address(), entries.data().ok()?);
+        let mut sites = entries.len();
+        let places = (index.address()..).step_by(8);
+        for (place, words) in places.zip(index.data().ok()?.as_chunks::<8>().0) {
+            let [function, entry] = [0, 4].map(|from| word(words, from).unwrap_or(0));
+            if entry == CANNOT_UNWIND || entry & COMPACT != 0 {
+                continue;
+            }
+            let function = relative(place, function) & !1;
+            let entry = relative(place + 4, entry).wrapping_sub(at);
+            let entry = usize::try_from(entry).ok();
+            if let Some(area) = entry.and_then(|from| own_area(entries.get(from..)?)) {
+                let start = function.wrapping_add(offset);
+                let _ = self.add_calls(EndianSlice::new(area, LittleEndian), start, &mut sites);
             }
         }
         Some(())
@@ -134,6 +167,33 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// The second word in the index of a function that is not unwound (EHABI32, 6: EXIDX_CANTUNWIND).
+const CANNOT_UNWIND: u32 = 1;
+/// The bit of a word that contains unwinding instructions, not an address (EHABI32, 7.2).
+const COMPACT: u32 = 1 << 31;
+
+fn word(bytes: &[u8], from: usize) -> Option<u32> {
+    let bytes = bytes.get(from..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes))
+}
+
+/// An address relative to the place of its word, of 31 bits with a sign (R_ARM_PREL31).
+fn relative(place: u64, word: u32) -> u64 {
+    let distance = (word << 1).cast_signed() >> 1;
+    u64::from((place as u32).wrapping_add_signed(distance))
+}
+
+/// The language-specific data area of an entry for a personality routine of a language. Behind its address
+/// are unwinding instructions: three in a word, whose highest byte is the number of further words, as GCC and LLVM
+/// arrange them.
+fn own_area(entry: &[u8]) -> Option<&[u8]> {
+    if word(entry, 0)? & COMPACT != 0 {
+        return None;
+    }
+    let further = word(entry, 4)? >> 24;
+    entry.get(8 + 4 * further as usize..)
 }
 
 /// A number of the table, in its encoding (Linux Standard Base Core 5.0, 10.5.1).
@@ -181,6 +241,23 @@ mod tests {
         ] {
             assert_eq!(pad(&AREA, call), wanted, "{call:#x}");
         }
+    }
+
+    /// An entry with instructions in a further word, and one of the compact form.
+    #[test]
+    fn areas_of_aarch32_are_behind_instructions() {
+        let entry = [
+            &[0xf0, 0xff, 0xff, 0x7f, 0xb0, 0xb0, 0xb0, 0x01][..],
+            &[0xb0; 4],
+            &AREA,
+        ]
+        .concat();
+        assert_eq!(own_area(&entry), Some(&AREA[..]));
+        assert_eq!(own_area(&entry[..11]), None);
+        let compact = [&[0xb0, 0xb0, 0xb0, 0x80][..], &entry[4..]].concat();
+        assert_eq!(own_area(&compact), None);
+        assert_eq!(relative(0x1_0010, 0x7fff_fff0), 0x1_0000);
+        assert_eq!(relative(0x1_0010, 0x10), 0x1_0020);
     }
 
     /// Functions may claim the same area; what is read of it is limited.

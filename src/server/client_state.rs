@@ -1,13 +1,16 @@
 //! What one client has selected and fetched: data for the packets that continue a request.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
 use super::trace_buffer::Reading;
 use super::trace_values::TraceValues;
+use crate::program::landing_pads::LandingPads;
+use crate::quantity::Address;
 use crate::recover::Level;
-use crate::timeline::{OpenCalls, Position};
+use crate::timeline::{self, OpenCalls, Position};
 
 /// A client's position among trace frames.
 #[derive(Debug, Default)]
@@ -41,10 +44,28 @@ pub(super) struct BranchTrace {
 /// The open calls of each core.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
-    pub(super) calls: HashMap<Tid, OpenCalls>,
+    calls: HashMap<Tid, OpenCalls>,
     /// The stack address of the outermost frames whose true address is unknown.
     pub(super) stack: Option<u64>,
     /// The known registers of the caller, by the first place of the call. Kept even when more
     /// become known, because clients compare frames.
     pub(super) registers: HashMap<(Tid, Position), String>,
+}
+
+impl Callers {
+    /// Returns the open calls of a core.
+    pub(super) fn of(&mut self, thread: Tid, landing_pads: Arc<LandingPads>) -> &mut OpenCalls {
+        let calls = self.calls.entry(thread);
+        calls.or_insert_with(|| OpenCalls::new(landing_pads))
+    }
+}
+
+impl timeline::LandingPads for LandingPads {
+    fn of_call(&self, returns_to: Address) -> Option<Address> {
+        self.of_call(returns_to.0).map(Address)
+    }
+
+    fn contains(&self, address: Address) -> bool {
+        self.contains(address.0)
+    }
 }

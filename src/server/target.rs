@@ -25,6 +25,7 @@ use crate::arch::registers::Bytes;
 use crate::arch::{RegisterDescription, RegisterView};
 use crate::program::call_frames::CallFrames;
 use crate::program::elf::Elf;
+use crate::program::landing_pads::LandingPads;
 use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
 use crate::snapshot::libraries;
@@ -52,6 +53,7 @@ pub struct SnapshotTarget {
     symbols: OnceCell<Arc<Symbols>>,
     chosen: OnceCell<Arc<Chosen>>,
     call_frames: OnceCell<Arc<CallFrames>>,
+    landing_pads: OnceCell<Arc<LandingPads>>,
     libraries: OnceCell<Option<Arc<str>>>,
     pub(super) files: Files,
     /// The client's position among trace frames.
@@ -80,6 +82,7 @@ impl SnapshotTarget {
             symbols: OnceCell::new(),
             chosen: OnceCell::new(),
             call_frames: OnceCell::new(),
+            landing_pads: OnceCell::new(),
             libraries: OnceCell::new(),
             selection: Selection::new(stopped),
             alone: None,
@@ -179,6 +182,16 @@ impl SnapshotTarget {
             let libraries = self.library_files();
             let programs = self.endpoint.programs().map(|program| &program.elf);
             Arc::new(CallFrames::new(programs.chain(&libraries)))
+        });
+        Arc::clone(made)
+    }
+
+    /// The landing pads of all programs and libraries.
+    pub(super) fn landing_pads(&self) -> Arc<LandingPads> {
+        let made = self.landing_pads.get_or_init(|| {
+            let libraries = self.library_files();
+            let programs = self.endpoint.programs().map(|program| &program.elf);
+            Arc::new(LandingPads::new(programs.chain(&libraries)))
         });
         Arc::clone(made)
     }

@@ -12,6 +12,7 @@ use super::transitions::{How, Transition, Transitions};
 use crate::quantity::Address;
 use crate::stop::Cancel;
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 /// Number of places of a stretch.
@@ -22,6 +23,14 @@ const MOST: usize = 64;
 const WHOLE: usize = 4;
 /// Maximum number of calls kept for the ends of all stretches.
 const KEPT: usize = 1 << 20;
+
+/// Where functions continue when an exception passes through them.
+pub trait LandingPads: fmt::Debug + Send + Sync {
+    /// Returns where execution continues if the call that returns to an address throws.
+    fn of_call(&self, returns_to: Address) -> Option<Address>;
+    /// Returns whether an address is a landing pad.
+    fn contains(&self, address: Address) -> bool;
+}
 
 /// A call that has not returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +69,17 @@ enum At {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     call: OpenCall,
+    /// Where its caller continues if it throws.
+    lands_at: Option<Address>,
     outer: At,
+}
+
+impl Node {
+    /// Returns where its end leads to: the return address, and the landing pad if there is one.
+    fn leads_to(&self) -> impl Iterator<Item = Option<Address>> + use<> {
+        let lands_at = self.lands_at.map(Some);
+        std::iter::once(self.call.returns_to).chain(lands_at)
+    }
 }
 
 /// A part of a history. It starts at a multiple of [`STRETCH`].
@@ -80,6 +99,7 @@ struct Stretch {
 /// The open calls of one core's history, as far as requested.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
+    landing_pads: Option<Arc<dyn LandingPads>>,
     /// Stretches with their changes; the one used last is the last.
     whole: Vec<Arc<Stretch>>,
     /// Stretches without their changes, by their start.
@@ -89,6 +109,14 @@ pub struct OpenCalls {
 }
 
 impl OpenCalls {
+    /// Creates the open calls of a history in which exceptions end calls.
+    pub fn new(landing_pads: Arc<dyn LandingPads>) -> Self {
+        Self {
+            landing_pads: Some(landing_pads),
+            ..Self::default()
+        }
+    }
+
     /// Returns the open calls at a position, innermost first: at most `count` of them, after the first
     /// `skip`. The search may be cancelled before each new stretch but the first.
     pub fn at(
@@ -151,7 +179,7 @@ impl OpenCalls {
         let found = self.whole.iter().position(|stretch| stretch.begin == begin);
         let stretch = match found {
             Some(found) => self.whole.remove(found),
-            None => Arc::new(Stretch::of(history, begin)),
+            None => Arc::new(Stretch::of(history, begin, self.landing_pads.as_deref())),
         };
         if self.whole.len() == WHOLE {
             self.whole.remove(0);
@@ -168,7 +196,7 @@ impl OpenCalls {
         let whole = self.whole.iter().find(|stretch| stretch.begin == begin);
         let end = match whole {
             Some(stretch) => stretch.ended(),
-            None => Stretch::of(history, begin).ended(),
+            None => Stretch::of(history, begin, self.landing_pads.as_deref()).ended(),
         };
         self.kept = self.kept.saturating_add(end.size());
         if self.kept > KEPT {
@@ -190,9 +218,12 @@ fn begin(position: Position) -> Position {
 }
 
 impl Stretch {
-    fn of(history: &mut History, begin: Position) -> Self {
+    fn of(history: &mut History, begin: Position, landing_pads: Option<&dyn LandingPads>) -> Self {
         let before = history.step(begin, Direction::Backward);
-        let mut builder = Builder::default();
+        let mut builder = Builder {
+            landing_pads,
+            ..Builder::default()
+        };
         let from = before.unwrap_or(begin);
         let context = history.place(from).and_then(|place| place.context);
         let mut transitions = Transitions::in_context(context.as_ref());
@@ -226,14 +257,14 @@ impl Stretch {
     }
 
     /// Closes the calls that the `pending` return addresses belong to, in order, and removes these
-    /// addresses. Stops at an address that no call here returns to: that return closed all of them.
+    /// addresses. Stops at an address that no call here leads to: that return closed all of them.
     fn apply(&self, at: &mut At, pending: &mut VecDeque<Address>) {
         let mut chain = Chain {
             stretch: self,
             outermost: *at,
             outer: Vec::new(),
             closed: 0,
-            by_return: HashMap::new(),
+            by_end: HashMap::new(),
         };
         while let Some(to) = pending.front() {
             match chain.close(*to) {
@@ -253,12 +284,12 @@ impl Stretch {
         let mut at = self.end;
         while let At::Call(number) = at {
             let node = self.nodes[number as usize];
-            open.push(node.call);
+            open.push(node);
             at = node.outer;
         }
         let mut nodes: Vec<Node> = Vec::with_capacity(open.len());
-        for call in open.into_iter().rev() {
-            nodes.push(Node { call, outer: at });
+        for node in open.into_iter().rev() {
+            nodes.push(Node { outer: at, ..node });
             at = At::Call(nodes.len() as u32 - 1);
         }
         Self {
@@ -286,12 +317,12 @@ struct Chain<'a> {
     outer: Vec<At>,
     /// The number of closed calls.
     closed: usize,
-    /// The walked calls by return address, innermost first.
-    by_return: HashMap<Option<Address>, VecDeque<usize>>,
+    /// The walked calls by where they lead to, innermost first.
+    by_end: HashMap<Option<Address>, VecDeque<usize>>,
 }
 
 impl Chain<'_> {
-    /// Closes the innermost call that returns to `to`, or else the innermost with an unknown return
+    /// Closes the innermost call that leads to `to`, or else the innermost with an unknown return
     /// address, and the calls within it. Returns the call around it; `None` if there is neither.
     fn close(&mut self, to: Address) -> Option<At> {
         let found = match self.innermost(Some(to)) {
@@ -302,27 +333,26 @@ impl Chain<'_> {
         Some(self.outer[found])
     }
 
-    /// Returns the innermost call that is walked, open, and returns to `to`.
+    /// Returns the innermost call that is walked, open, and leads to `to`.
     fn innermost(&mut self, to: Option<Address>) -> Option<usize> {
-        let walked = self.by_return.get_mut(&to)?;
+        let walked = self.by_end.get_mut(&to)?;
         while walked.front().is_some_and(|call| *call < self.closed) {
             walked.pop_front();
         }
         walked.front().copied()
     }
 
-    /// Walks on to the next call that returns to `to`.
+    /// Walks on to the next call that leads to `to`.
     fn walk_to(&mut self, to: Address) -> Option<usize> {
         while let At::Call(number) = self.outermost {
-            let Node { call, outer } = &self.stretch.nodes[number as usize];
+            let node = &self.stretch.nodes[number as usize];
             let walked = self.outer.len();
-            self.outermost = *outer;
-            self.outer.push(*outer);
-            self.by_return
-                .entry(call.returns_to)
-                .or_default()
-                .push_back(walked);
-            if call.returns_to == Some(to) {
+            self.outermost = node.outer;
+            self.outer.push(node.outer);
+            for leads_to in node.leads_to() {
+                self.by_end.entry(leads_to).or_default().push_back(walked);
+            }
+            if node.leads_to().any(|end| end == Some(to)) {
                 return Some(walked);
             }
         }
@@ -340,17 +370,18 @@ enum Kind {
 
 /// Builds a stretch.
 #[derive(Debug, Default)]
-struct Builder {
+struct Builder<'p> {
+    landing_pads: Option<&'p dyn LandingPads>,
     nodes: Vec<Node>,
     changes: Vec<(Position, At)>,
     returns: Vec<Address>,
     /// The open calls, outermost first.
     open: Vec<u32>,
-    /// Their depths by return address, outermost first.
+    /// Their depths by where they lead to, outermost first.
     expected: HashMap<Option<Address>, Vec<usize>>,
 }
 
-impl Builder {
+impl Builder<'_> {
     fn innermost(&self) -> At {
         let before = At::Before(self.returns.len() as u32);
         self.open.last().map_or(before, |last| At::Call(*last))
@@ -377,8 +408,14 @@ impl Builder {
                 }
             }
             How::Jumped { indirect, .. } => {
-                if !(indirect && self.close(Some(to))) {
+                if !indirect {
                     return;
+                }
+                if !self.close(Some(to)) {
+                    if !self.landing_pads.is_some_and(|pads| pads.contains(to)) {
+                        return;
+                    }
+                    self.leave(to);
                 }
             }
             How::Resumed { taken, .. } => {
@@ -409,14 +446,21 @@ impl Builder {
             exception: kind != Kind::Call,
             signal: kind == Kind::Signal,
         };
-        let outer = self.innermost();
+        let pads = self.landing_pads.filter(|_| kind == Kind::Call);
+        let node = Node {
+            call,
+            lands_at: pads.and_then(|pads| pads.of_call(returns_to?)),
+            outer: self.innermost(),
+        };
         let depth = self.open.len();
-        self.expected.entry(returns_to).or_default().push(depth);
+        for leads_to in node.leads_to() {
+            self.expected.entry(leads_to).or_default().push(depth);
+        }
         self.open.push(self.nodes.len() as u32);
-        self.nodes.push(Node { call, outer });
+        self.nodes.push(node);
     }
 
-    /// Closes the innermost call that returns to an address, and the calls within it.
+    /// Closes the innermost call that leads to an address, and the calls within it.
     fn close(&mut self, to: Option<Address>) -> bool {
         let depths = self.expected.get(&to);
         let Some(&depth) = depths.and_then(|depths| depths.last()) else {
@@ -428,17 +472,18 @@ impl Builder {
 
     fn close_down_to(&mut self, depth: usize) {
         for number in self.open.drain(depth..) {
-            let returns_to = self.nodes[number as usize].call.returns_to;
-            if let Some(depths) = self.expected.get_mut(&returns_to) {
-                depths.pop();
-                if depths.is_empty() {
-                    self.expected.remove(&returns_to);
+            for leads_to in self.nodes[number as usize].leads_to() {
+                if let Some(depths) = self.expected.get_mut(&leads_to) {
+                    depths.pop();
+                    if depths.is_empty() {
+                        self.expected.remove(&leads_to);
+                    }
                 }
             }
         }
     }
 
-    /// Records a return to an address that no call of this stretch returns to.
+    /// Records a return to an address that no call of this stretch leads to.
     fn leave(&mut self, to: Address) {
         self.close_down_to(0);
         self.returns.push(to);
@@ -462,7 +507,7 @@ mod tests {
                 };
                 std::iter::successors(node(*at), move |last| node(last.outer))
             };
-            let returns = |to| calls().find(|node| node.call.returns_to == to);
+            let returns = |to| calls().find(|node| node.leads_to().any(|end| end == to));
             match returns(Some(*to)).or_else(|| returns(None)) {
                 Some(node) => *at = node.outer,
                 None => {
@@ -500,16 +545,69 @@ mod tests {
         assert_eq!(builder.innermost(), At::Before(0));
     }
 
+    /// Calls from the first function land in it, wherever they were made.
+    #[derive(Debug)]
+    struct FirstFunction;
+
+    impl LandingPads for FirstFunction {
+        fn of_call(&self, returns_to: Address) -> Option<Address> {
+            (returns_to.0 < 0x2000).then_some(Address(0x1800))
+        }
+
+        fn contains(&self, address: Address) -> bool {
+            address == Address(0x1800)
+        }
+    }
+
+    /// An exception ends the calls in the function that catches it, however the unwinder goes there.
+    #[test]
+    fn an_exception_ends_the_calls_in_the_function_of_its_landing_pad() {
+        let jumped = How::Jumped {
+            from: Address(0x4000),
+            indirect: true,
+        };
+        for lands in [How::Returned, jumped] {
+            let mut builder = Builder {
+                landing_pads: Some(&FirstFunction),
+                ..Builder::default()
+            };
+            let mut take = |index, to, how| {
+                let position = Position {
+                    session: 0,
+                    segment: 0,
+                    index,
+                };
+                let to = Address(to);
+                builder.take(Transition { position, to, how });
+                builder.innermost()
+            };
+            let call = |site| How::Called {
+                returns_to: Address(site),
+            };
+            let first = take(1, 0x1000, call(0x5004));
+            take(2, 0x2000, call(0x1004));
+            take(3, 0x3000, call(0x2004));
+            assert_eq!(take(4, 0x1800, lands), first);
+            // In another call, from before.
+            assert_eq!(take(5, 0x5004, How::Returned), At::Before(0));
+            take(6, 0x3000, call(0x2004));
+            assert_eq!(take(7, 0x1800, lands), At::Before(1));
+        }
+    }
+
     proptest! {
         #[test]
         fn returns_close_the_innermost_call(
-            calls in prop::collection::vec(prop::option::weighted(0.8, 0u64..6), 0..40),
+            calls in prop::collection::vec(
+                (prop::option::weighted(0.8, 0u64..6), prop::option::weighted(0.3, 4u64..8)),
+                0..40,
+            ),
             returns in prop::collection::vec(0u64..8, 0..20),
         ) {
             let entry = Position { session: 0, segment: 0, index: 0 };
             let mut at = At::Before(3);
             let mut nodes = Vec::new();
-            for returns_to in calls {
+            for (returns_to, lands_at) in calls {
                 let call = OpenCall {
                     entry,
                     function: Address(0),
@@ -517,7 +615,7 @@ mod tests {
                     exception: false,
                     signal: false,
                 };
-                nodes.push(Node { call, outer: at });
+                nodes.push(Node { call, lands_at: lands_at.map(Address), outer: at });
                 at = At::Call(nodes.len() as u32 - 1);
             }
             let stretch = Stretch {

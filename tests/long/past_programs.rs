@@ -232,24 +232,19 @@ fn truth(
     found
 }
 
-/// Compares at random places of a program.
-fn score(what: &Program, seed: u64, count: usize) -> Score {
-    let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path();
-    let [program, snapshot, witness] =
-        ["program", "snapshot", "witness"].map(|name| directory.join(name));
-    what.build(&program);
+/// Records a program.
+fn record(what: &Program, program: &Path, snapshot: &Path, witness: &Path) {
     let mut record = Command::new(crate::support::armsnap());
     record
         .arg("record")
         .arg("-o")
-        .arg(&snapshot)
+        .arg(snapshot)
         .arg("--witness")
-        .arg(&witness);
+        .arg(witness);
     record
         .args(what.record.split_whitespace())
         .arg("--")
-        .arg(&program);
+        .arg(program);
     alike(&mut record);
     // Where output goes decides what libc does, too.
     record
@@ -258,6 +253,16 @@ fn score(what: &Program, seed: u64, count: usize) -> Score {
         .stderr(Stdio::piped());
     let recorded = record.spawn().unwrap().wait_with_output().unwrap();
     assert!(snapshot.exists(), "{recorded:?}");
+}
+
+/// Compares at random places of a program.
+fn score(what: &Program, seed: u64, count: usize) -> Score {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let [program, snapshot, witness] =
+        ["program", "snapshot", "witness"].map(|name| directory.join(name));
+    what.build(&program);
+    record(what, &program, &snapshot, &witness);
 
     let mut dice = Dice(seed);
     let (threads, chosen) = choose(&snapshot, &witness, &program, what.source, count, &mut dice);
@@ -400,6 +405,7 @@ fn threads() {
 fn cpp() {
     nothing_is_wrong(&[
         program("exceptions.cpp", A64_CPP, SIGNED, "--cpu max"),
+        program("exceptions.cpp", ARM_CPP, "-O0 -marm -static", ""),
         program("exceptions.cpp", ARM_CPP, "-O1 -mthumb -static", ""),
         program("containers.cpp", A64_CPP, "-O2 -flto -static", ""),
         program("containers.cpp", A64_CPP, "-O1", LIBRARIES),
@@ -415,6 +421,55 @@ fn rust() {
         program("panics.rs", "rustc", GNU, ""),
         program("panics.rs", "rustc", MUSL, "--data-addresses"),
     ]);
+}
+
+/// The callers of a function are known where it has caught something.
+#[test]
+fn what_catches_has_its_callers() {
+    for (what, caught, callers) in [
+        (
+            program("exceptions.cpp", ARM_CPP, "-O0 -marm -static", ""),
+            "sum += error.what()",
+            ["#0 tries", "#1 main"],
+        ),
+        (
+            program("exceptions.cpp", ARM_CPP, "-O0 -mthumb -static", ""),
+            "sum += error.what()",
+            ["#0 tries", "#1 main"],
+        ),
+        (
+            program("panics.rs", "rustc", GNU, ""),
+            "Err(payload) =>",
+            ["#0 panics::tries", "#1 panics::main"],
+        ),
+    ] {
+        if !installed(&[what.emulator(), "gdb-multiarch"]) || !builds(&what) {
+            continue;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [program, snapshot, witness] =
+            ["program", "snapshot", "witness"].map(|name| directory.path().join(name));
+        what.build(&program);
+        record(&what, &program, &snapshot, &witness);
+        let source = std::fs::read_to_string(Path::new(SOURCES).join(what.source)).unwrap();
+        let line = source.lines().position(|line| line.contains(caught));
+        let line = line.unwrap() + 1;
+        let mut gdb = Command::new(crate::support::armsnap());
+        gdb.arg("gdb").arg(&snapshot).args(["--", "-nx", "-batch"]);
+        gdb.args(["-ex", &format!("break {}:{line}", what.source)]);
+        gdb.args(["-ex", "reverse-continue", "-ex", "backtrace"]);
+        let said = text(&run_within(&mut gdb, PATIENCE));
+        let frames: Vec<String> = said
+            .lines()
+            .filter(|line| line.starts_with('#'))
+            .map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let name = words.iter().position(|word| *word == "in");
+                format!("{} {}", words[0], words[name.map_or(1, |at| at + 1)])
+            })
+            .collect();
+        assert_eq!(frames, callers, "{}: {said}", what.name());
+    }
 }
 
 #[test]
