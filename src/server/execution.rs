@@ -41,6 +41,9 @@ enum Reason {
     HistoryBegins,
     /// It is at the last known position.
     HistoryEnds,
+    /// It is at the first or last known position, where GDB steps over one of its breakpoints. GDB 13 goes on
+    /// doing so where history ends, and does not resume in the next move.
+    EndsOverBreakpoint,
     /// The client interrupted the move.
     Interrupted,
 }
@@ -49,6 +52,9 @@ enum Reason {
 const UNFINISHED: &str = "interrupted while decoding the trace to its end, because the last place \
                           where decoding can start is far before the end; the next move \
                           continues\n";
+
+/// GDB's message at an end of history, where it is not told of it.
+const NO_MORE: &str = "\nNo more reverse-execution history.\n";
 
 /// Where and why a move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +73,7 @@ pub(super) fn run(
 ) -> bool {
     let halted = target.positions.past(resume.thread).is_none();
     let mut text = String::new();
-    let stop = if target.positions.reach_end(resume.thread, cancel) {
+    let mut stop = if target.positions.reach_end(resume.thread, cancel) {
         go(target, resume, &mut text, cancel)
     } else {
         text += UNFINISHED;
@@ -90,11 +96,22 @@ pub(super) fn run(
     if stop.reason == Reason::Moved && resume.extent == Extent::Continue {
         text += &chosen_by(target, stop.thread);
     }
+    let is_end = matches!(stop.reason, Reason::HistoryBegins | Reason::HistoryEnds);
+    if is_end && steps_over_breakpoint(target, resume) {
+        text += NO_MORE;
+        stop.reason = Reason::EndsOverBreakpoint;
+    }
     if !text.is_empty() {
         write_packet(format!("O{}", hex::encode(&text)).as_bytes(), out);
     }
     write_packet(stop.reply(target).as_bytes(), out);
     stop.reason == Reason::Interrupted
+}
+
+/// Whether a step may be GDB's own, over a breakpoint that does not stop it (its condition is false, or it is one
+/// of another frame). Such a step moves one core alone.
+fn steps_over_breakpoint(target: &SnapshotTarget, resume: Resume) -> bool {
+    resume.alone && resume.extent == Extent::Step && !target.takes_unknown_for_value
 }
 
 /// Appends the replies for a move that had no effect.
@@ -363,7 +380,7 @@ impl Stop {
             Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
             Reason::Watchpoint(kind, address) => (5, format!("{}:{address:x};", kind.name())),
             // Without a signal GDB stops whatever the value is.
-            Reason::UnknownStore(_) => (0, String::new()),
+            Reason::UnknownStore(_) | Reason::EndsOverBreakpoint => (0, String::new()),
             Reason::Gap => (29, exception("gap in history")),
             Reason::HistoryBegins => {
                 let description = exception("beginning of history");

@@ -13,6 +13,7 @@ mod finish;
 mod frame_values;
 mod history;
 mod history_commands;
+mod history_ends;
 mod hostile_client;
 mod hostile_names;
 mod hostile_scripts;

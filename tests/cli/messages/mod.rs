@@ -19,11 +19,7 @@ const FEWEST_LETTERS: usize = 5;
 const MAX_TEXTS: usize = 16;
 
 /// What GDB prints, not armsnap.
-const GDBS: [&str; 3] = [
-    "<unavailable>",
-    "Cannot access memory",
-    "No more reverse-execution history",
-];
+const GDBS: [&str; 2] = ["<unavailable>", "Cannot access memory"];
 
 /// Whether `text` is as `pattern`, in which `…` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
