@@ -52,6 +52,9 @@ class FrameId:
         if call is not None:
             self.special = gdb.Value(call)
 
+    def __eq__(self, other):
+        return vars(self) == vars(other)
+
 
 class Halted(gdb.Command):
     """Keep the identifier of the newest frame at the halted state, for past positions.
@@ -145,54 +148,57 @@ def known(value):
 
 
 class Stepping(gdb.Command):
-    """Keep the identifier of the newest frame during a move by lines.
-Usage: armsnap stepping [end]
+    """Keep the identifiers of frames during a move that ends in one of them.
+Usage: armsnap stepping [out|end]
 
-armsnap runs it before every command that moves by lines, and with `end` where GDB stops. Where such a
-move comes back to the function after stacks were switched, SP may not be known there, nor whose call it is.
-GDB would go on to the end of history."""
+armsnap runs it before every command that moves by lines, with `out` before those that move to the caller,
+and with `end` where GDB stops.
+Where such a move comes back to a function after stacks were switched, neither its call nor SP may be known
+there. GDB would go on to the end of history."""
 
-    # The thread, the function and the FrameId of the frame where a move started.
-    start = None
-    # Whether another frame was given the identity of that one.
+    # The thread, and the identifiers of two frames where a move started, by their functions. Of two calls of one
+    # function it is that in which the move is to end.
+    thread, own = None, {}
+    # Whether another frame was given the identity of one of them.
     assumed = False
 
     def __init__(self):
         super().__init__("armsnap stepping", gdb.COMMAND_SUPPORT)
-        run_before(Halted.MOVES, "armsnap stepping")
+        run_before(Halted.MOVES + ["until"], "armsnap stepping")
+        run_before(["finish", "reverse-finish", "advance"], "armsnap stepping out")
         run_before(["stop"], "armsnap stepping end")
 
     # No `dont_repeat`: that would keep an empty line from repeating the move.
     def invoke(self, argument, from_tty):
         if argument == "end":
             return self.at_stop(None)
-        Stepping.start, Stepping.assumed = None, False
+        Stepping.thread, Stepping.own, Stepping.assumed = None, {}, False
         thread = gdb.selected_thread()
         if thread is None or not shown_position(found_frame()):
             return
-        frame = found_frame()
-        while frame and frame.type() == gdb.INLINE_FRAME:
-            frame = frame.older()
-        # Python's API provides a frame's ID as text only.
-        own = re.search(r"stack=0x([0-9a-f]+),code=0x([0-9a-f]+),!special", str(frame))
-        if own:
-            stack, function = (int(digits, 16) for digits in own.groups())
-            Stepping.start = (thread, function, FrameId(stack, None, function))
+        Stepping.thread = thread
+        if argument == "out":
+            frames = Callers.with_caller(gdb.selected_frame())[::-1]
+        else:
+            frames = Callers.with_caller(found_frame())
+        for function, identifier in frames:
+            Stepping.own.setdefault(function, identifier)
 
     @classmethod
-    def same(cls, frame):
-        """The FrameId of the frame where a move started, if this one of unknown identity may be it."""
-        if cls.start is None or frame.call or frame.true_stack is not None:
+    def same(cls, frame, inner):
+        """The FrameId of a frame where a move started, if this one of unknown identity may be it. It is none of
+        the frames within."""
+        own = cls.own.get(frame.function)
+        if own is None or frame.call or frame.true_stack is not None or cls.thread != gdb.selected_thread():
             return None
-        thread, function, own = cls.start
-        if thread != gdb.selected_thread() or function != frame.function:
+        if any(own == called.identifier() for called in inner):
             return None
-        cls.assumed = cls.assumed or own.sp != gdb.Value(frame.stack)
+        cls.assumed = cls.assumed or own != frame.identifier()
         return own
 
     @classmethod
     def at_stop(cls, event):
-        assumed, cls.start, cls.assumed = cls.assumed, None, False
+        assumed, cls.thread, cls.own, cls.assumed = cls.assumed, None, {}, False
         if assumed:
             # It has no identity of its own, and so no values in its place on the stack.
             forget_registers()
@@ -352,12 +358,31 @@ class Callers(gdb.unwinder.Unwinder):
             else:
                 # The registers belong to the code that the handler returns to.
                 registers = {}
-        identifier = Stepping.same(this) or this.identifier()
+        identifier = Stepping.same(this, stack.frames[:frame]) or this.identifier()
         found = pending.create_unwind_info(identifier)
         found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
         for name, value in registers.items():
             found.add_saved_register(name, gdb.Value(value).cast(pc.type))
         return found
+
+    @classmethod
+    def with_caller(cls, selected):
+        """The functions and identifiers of a frame of the selected thread and of its caller, if they are known."""
+        level, frame = 0, found_frame()
+        while frame and (frame != selected or frame.type() == gdb.INLINE_FRAME):
+            if frame == selected:
+                selected = frame.older()
+            level += frame.type() == gdb.NORMAL_FRAME
+            frame = frame.older()
+        kept = cls.stacks.get(gdb.selected_thread().global_num)
+        if kept and not kept.alone:
+            return [(frame.function, frame.identifier()) for frame in kept.frames[level : level + 2]]
+        # Python's API provides the ID of a frame of GDB's own as text only.
+        own = re.search("stack=0x([0-9a-f]+),code=0x([0-9a-f]+),!special", str(frame))
+        if own is None:
+            return []
+        stack, function = (int(digits, 16) for digits in own.groups())
+        return [(function, FrameId(stack, None, function))]
 
     def stack(self, pending, position, newest):
         """The frames of the selected thread; None at the halted state."""

@@ -97,3 +97,45 @@ fn moves_come_back_from_other_stacks() {
     assert_eq!(text.matches("stacks were switched").count(), 1, "{text}");
     assert!(!last.is_some_and(|line| line.contains("id=1") || line.contains("id=2")));
 }
+
+/// Generators whose stacks the program itself switches, without call frame information.
+const SWITCHES: &str = include_str!("../long/past_programs/coroutines.c");
+
+/// A switch of which neither the stack pointers nor the calls are known ends no move at the end of history.
+#[test]
+fn moves_come_back_from_switches_without_frame_information() {
+    for (architecture, options) in [
+        ("aarch64", &["-O0"][..]),
+        ("aarch64", &["-O2"]),
+        ("arm", &["-O0", "-marm"]),
+    ] {
+        let options = [options, &["-DOWN_SWITCH", "-static"]].concat();
+        let Some(guest) = build(architecture, "program.c", SWITCHES, &options) else {
+            return;
+        };
+        let run = record(&guest, "recorded", &[], &[]);
+        assert!(run.status.success(), "{run:?}");
+        let to_yield = ["break yields", "reverse-continue", "reverse-continue"];
+        let to_walk = [
+            "delete",
+            "armsnap goto end",
+            "break walk",
+            "reverse-continue",
+        ];
+        let text = session(
+            &guest.directory.path().join("recorded"),
+            &[],
+            &[
+                &to_yield[..],
+                &["delete", "next", "next", "next", "backtrace 1"],
+                &to_walk,
+                &["delete", "echo <finish>\\n", "finish", "backtrace 1"],
+            ]
+            .concat(),
+        );
+        assert!(!text.contains("No more reverse-execution"), "{text}");
+        let (_, finished) = text.split_once("<finish>").unwrap();
+        let last = finished.lines().rfind(|line| line.starts_with("#0 "));
+        assert!(last.is_some_and(|line| line.contains(" walk (")), "{text}");
+    }
+}
