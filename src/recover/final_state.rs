@@ -90,16 +90,16 @@ fn writable(elf: &Elf) -> Vec<Range<u64>> {
     let Ok(file) = object::File::parse(elf.bytes()) else {
         return Vec::new();
     };
-    let size = |address| {
-        let segment = file.segments().find(|segment| segment.address() == address);
+    let size = |address: u64| {
+        let linked = address.wrapping_sub(elf.offset);
+        let segment = file.segments().find(|segment| segment.address() == linked);
         segment.map(|segment| segment.size())
     };
     let segments = elf.segments.iter().filter(|segment| segment.writable);
     segments
         .map(|segment| {
-            let start = segment.address.wrapping_add(elf.offset);
             let size = size(segment.address).unwrap_or(segment.file.len() as u64);
-            start..start.saturating_add(size)
+            segment.address..segment.address.saturating_add(size)
         })
         .collect()
 }
@@ -293,5 +293,20 @@ impl FinalState {
             }
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::elf::tests::small_elf;
+
+    #[test]
+    fn writable_segments_are_where_the_program_was_loaded() {
+        let bytes = small_elf(&[1; 4], &[2; 8]);
+        let elf = Elf::read("program".into(), bytes.into()).unwrap();
+        let found = [elf.clone(), elf.moved(0x5_0000)].map(|elf| writable(&elf));
+        // With the 16 bytes that are cleared.
+        assert_eq!(found.concat(), [0x2000..0x2018, 0x5_2000..0x5_2018]);
     }
 }
