@@ -33,6 +33,9 @@ impl AddressFiles {
 
     /// Adds a core.
     pub fn begin(&mut self, core: u32) -> io::Result<()> {
+        if self.is_full {
+            return Ok(());
+        }
         let count = self.cores.len().max(core as usize + 1);
         self.cores.resize_with(count, || None);
         let path = Self::path(&self.directory, core);
@@ -62,34 +65,29 @@ impl AddressFiles {
         }
     }
 
+    /// Removes all files, because one takes no more: the trace needs the room, and what follows is dropped.
     #[cold]
     fn full(&mut self, core: u32, error: &io::Error) -> io::Error {
         self.is_full = true;
-        if let Some(writer) = self.cores.get_mut(core as usize) {
-            // What follows is dropped.
+        for (other, writer) in (0..).zip(&mut self.cores) {
             *writer = None;
+            // A core without a trace ID has none.
+            let _ = std::fs::remove_file(Self::path(&self.directory, other));
         }
         in_private(&Self::path(&self.directory, core), error)
     }
 
-    /// Completes the files. If one takes no more, all are removed.
+    /// Completes the files.
     pub fn finish(mut self) -> io::Result<()> {
-        let mut done = Ok(());
-        let cores = std::mem::take(&mut self.cores);
-        let end = cores.len() as u32;
-        for (core, writer) in (0..).zip(cores) {
-            let Some(Err(error)) = writer.map(Writer::finish) else {
-                continue;
-            };
-            done = Err(self.full(core, &error));
-        }
-        if self.is_full {
-            done = done.and(Err(io::ErrorKind::StorageFull.into()));
-            for core in 0..end {
-                // A core without a trace ID has none.
-                let _ = std::fs::remove_file(Self::path(&self.directory, core));
+        for core in 0..self.cores.len() {
+            let writer = self.cores[core].take();
+            if let Some(Err(error)) = writer.map(Writer::finish) {
+                return Err(self.full(core as u32, &error));
             }
         }
-        done
+        match self.is_full {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 }

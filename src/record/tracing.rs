@@ -351,12 +351,11 @@ where
         }
         summary.ended.splice(0..0, unfinished);
         summary.instructions = self.traces.instructions;
-        let mut whole = self.traces.store.finish();
+        // Addresses that find no room leave theirs to the trace.
+        let addresses = self.traces.addresses.map_or(Ok(()), AddressFiles::finish);
+        let mut whole = self.traces.store.finish().and(addresses);
         if let Some(witness) = self.traces.witness {
             whole = whole.and(witness.finish());
-        }
-        if let Some(files) = self.traces.addresses {
-            whole = whole.and(files.finish());
         }
         summary.cut = whole.err().map(|error| error.to_string());
         let trace = &self.traces.settings.trace;

@@ -253,3 +253,51 @@ fn a_full_temporary_directory() {
         assert!(!here.join("none").exists());
     }
 }
+
+/// Wherever the room ends, the trace is kept: in the addresses, or in the memory of the stopped program, which has
+/// holes.
+#[test]
+fn a_full_temporary_directory_with_data_addresses() {
+    const SOURCE: &str = r"
+        volatile unsigned all[4096];
+        int main(int argc, char **argv) {
+            unsigned x = 1;
+            for (unsigned n = 0; argc > 1 || n < 2000; n++) {
+                x = x * 1664525u + 1013904223u;
+                all[x >> 20]++;
+            }
+        }";
+    let Some(guest) = build("aarch64", "busy.c", SOURCE, &["-static", "-O1"]) else {
+        return;
+    };
+    let here = guest.directory.path();
+    for (room, more, file, addresses) in [
+        (256 << 10, Some("for ever"), "data_addresses_0.bin", false),
+        (512 << 10, None, "memory_", true),
+        // Enough for what is not zero of its stack.
+        (2 << 20, None, "memory_", true),
+    ] {
+        let name = format!("out-{room}");
+        let record = ["--data-addresses", "-o", &name, "--", "./program"];
+        let record: Vec<&str> = record.into_iter().chain(more).collect();
+        let Some(run) = with_little_room(here, room, &record) else {
+            return;
+        };
+        let said = report(&run);
+        assert_eq!(run.status.code(), Some(125), "{room}: {said}");
+        let (place, _) = said.split_once(": No space left on device").expect(&said);
+        assert!(
+            place.contains("little/armsnap-") && place.contains(file),
+            "{room}: {said}"
+        );
+        assert!(said.contains("TMPDIR names another"), "{room}: {said}");
+        assert!(
+            said.contains("what was traced until then"),
+            "{room}: {said}"
+        );
+        let traced: usize = decoded(&here.join(&name)).values().map(Vec::len).sum();
+        assert!(traced > 20_000, "{room}: {traced}");
+        let kept = here.join(&name).join("data_addresses_0.bin").exists();
+        assert_eq!(kept, addresses, "{room}: {said}");
+    }
+}

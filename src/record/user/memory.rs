@@ -4,13 +4,15 @@
 //! emulator's GDB server can read.
 
 use super::{Error, Session};
+use crate::leftovers::in_private;
 use crate::mapped;
 use crate::record::note::Note;
 use crate::record::process;
 use crate::record::snapshot_files::{Region, fit};
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
+use std::path::PathBuf;
 
 const PAGE: u64 = 0x1000;
 
@@ -18,12 +20,24 @@ const PAGE: u64 = 0x1000;
 pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Error> {
     let mut ranges = ranges(session)?;
     session.emulator.notes.extend(fit(&mut ranges, most));
-    let mut regions = Vec::new();
-    for range in joined(ranges) {
-        let region = copy(session, &range)?;
-        regions.extend((!region.bytes.is_empty()).then_some(region));
+    let ranges = joined(ranges);
+    let regions = ranges.iter().map(|range| copy(session, range));
+    let regions: Result<Vec<Region>, Error> = regions.collect();
+    if regions.is_err() {
+        // The end of the trace may need the room.
+        for range in &ranges {
+            let _ = fs::remove_file(path(session, range));
+        }
     }
+    let mut regions = regions?;
+    regions.retain(|region| !region.bytes.is_empty());
     Ok(regions)
+}
+
+/// The file for a range.
+fn path(session: &Session, range: &Range<u64>) -> PathBuf {
+    let name = format!("memory_{:x}.bin", range.start);
+    session.emulator.directory.path().join(name)
 }
 
 /// Returns the program's ranges of memory, from the host's mappings.
@@ -100,9 +114,9 @@ fn is_readable(session: &mut Session, address: u64) -> Result<bool, Error> {
 
 /// Copies a range to a file with holes for zeros.
 fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
-    let name = format!("memory_{:x}.bin", range.start);
-    let path = session.emulator.directory.path().join(name);
-    let mut file = File::create_new(&path)?;
+    let path = path(session, range);
+    let fault = |error: io::Error| in_private(&path, &error);
+    let mut file = File::create_new(&path).map_err(fault)?;
     let mut at = range.start;
     let mut piece = vec![0; 1 << 16];
     while at < range.end {
@@ -116,19 +130,40 @@ fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
             }
         };
         if mapped::is_zero(&piece[..count]) {
-            file.seek(SeekFrom::Current(count as i64))?;
+            file.seek(SeekFrom::Current(count as i64)).map_err(fault)?;
         } else {
-            file.write_all(&piece[..count])?;
+            file.write_all(&piece[..count]).map_err(fault)?;
         }
         at += count as u64;
         if count < wanted {
             break;
         }
     }
-    file.set_len(at - range.start)?;
+    let length = at - range.start;
+    file.set_len(length).map_err(fault)?;
+    fill_holes(&file, length).map_err(fault)?;
     drop(file);
     Ok(Region {
         address: range.start,
-        bytes: mapped::map(&path)?,
+        bytes: mapped::map(&path).map_err(fault)?,
     })
+}
+
+/// Gives the holes of a file their room where reading them takes it: a file system in memory. Without room, the
+/// mapped file could not be read, and that is known too late.
+#[cfg(target_os = "linux")]
+fn fill_holes(file: &File, length: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+    /// `TMPFS_MAGIC` of linux/magic.h.
+    const IN_MEMORY: i64 = 0x0102_1994;
+    if length > 0 && fstatfs(file)?.f_type as i64 == IN_MEMORY {
+        fallocate(file, FallocateFlags::empty(), 0, length)?;
+    }
+    Ok(())
+}
+
+/// Elsewhere, nothing is known of the file system.
+#[cfg(not(target_os = "linux"))]
+fn fill_holes(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
 }
