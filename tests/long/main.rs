@@ -4,6 +4,7 @@
 mod support;
 
 mod debian_programs;
+mod go_programs;
 mod histories;
 mod kernels;
 mod modules;
