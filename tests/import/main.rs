@@ -10,10 +10,10 @@ mod large;
 mod m_profile;
 mod modules;
 mod mtb;
+#[cfg(target_os = "linux")]
 mod mutated;
 mod one_step_away;
 mod panic;
-mod perf_builder;
 mod perf_captures;
 mod perf_generated;
 mod perf_more;
@@ -29,16 +29,10 @@ mod written_by_others;
 mod zephyr;
 mod zephyr_threads;
 
-use std::path::{Path, PathBuf};
+use crate::support::inputs::perf_builder;
+use crate::support::skip::capture;
 
-/// A real capture, or nothing where the folder is not there.
-fn capture(name: &str) -> Option<PathBuf> {
-    let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
-    if !shared.is_dir() {
-        crate::support::skip::missing("../shared is not there");
-        return None;
-    }
-    let path = shared.join("captures").join(name);
-    assert!(path.exists(), "{} is missing", path.display());
-    Some(path)
-}
+/// It counts the memory in use.
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static MEMORY: peak_alloc::PeakAlloc = support::damaged::measured::ALLOCATOR;

@@ -1,6 +1,7 @@
 //! Core files that other programs wrote, and the dumps of Zephyr: GDB shows the same back traces.
 
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
+use crate::support::inputs::zephyr::of_saved_system;
 use crate::support::program::program;
 use crate::support::record::installed;
 use std::fs;
@@ -180,36 +181,9 @@ fn a_core_file_of_linux_with_a_library_has_gdbs_back_trace() {
 fn a_dump_of_zephyr_has_the_live_back_trace() {
     need_gdb();
     let saved = testdata("mps2-m4");
-    let ini = fs::read_to_string(saved.join("cpu_0.ini")).unwrap();
-    let field = |name: &str| {
-        let line = ini
-            .lines()
-            .find(|line| line.starts_with(&format!("{name}=")));
-        line.unwrap_or_else(|| panic!("{name}"))
-            .split('=')
-            .nth(1)
-            .unwrap()
-            .to_owned()
-    };
-    // Header and register block of version 2 (Zephyr, "Core Dump", file format).
-    let mut dump = b"ZE\x02\x00\x03\x00\x05\x00\x19\x00\x00\x00A\x02\x00\x44\x00".to_vec();
-    for name in [
-        "R0", "R1", "R2", "R3", "R12", "LR", "PC", "xPSR", "SP", "R4", "R5", "R6", "R7", "R8",
-        "R9", "R10", "R11",
-    ] {
-        let value = u32::from_str_radix(&field(name)[2..], 16).unwrap();
-        dump.extend(value.to_le_bytes());
-    }
-    for (file, address) in [("ram.bin", 0x2000_0000_u32), ("scs.bin", 0xE000_E000)] {
-        let bytes = fs::read(saved.join(file)).unwrap();
-        dump.extend(b"M\x01\x00");
-        dump.extend(address.to_le_bytes());
-        dump.extend((address + bytes.len() as u32).to_le_bytes());
-        dump.extend(bytes);
-    }
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("coredump.bin");
-    fs::write(&file, dump).unwrap();
+    fs::write(&file, of_saved_system()).unwrap();
     let into = scratch.path().join("snapshot");
     let program = saved.join("program.elf");
     let said = import(&file, &["--elf", program.to_str().unwrap()], &into);

@@ -8,6 +8,8 @@ mod go_programs;
 mod histories;
 mod kernels;
 mod modules;
+#[cfg(target_os = "linux")]
+mod mutated;
 mod past_programs;
 mod recordings;
 mod reports;
@@ -16,3 +18,8 @@ mod semantics;
 mod spark;
 mod sve;
 mod translation;
+
+/// It counts the memory in use.
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static MEMORY: peak_alloc::PeakAlloc = support::damaged::measured::ALLOCATOR;

@@ -3,10 +3,13 @@
 
 pub mod browser;
 pub mod convert;
+#[cfg(target_os = "linux")]
+pub mod damaged;
 pub mod flow;
 pub mod following;
 pub mod gdb;
 pub mod history;
+pub mod inputs;
 pub mod kernel;
 pub mod mutation;
 pub mod packet_script;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whether everything that [`missing`] names must be there: in continuous integration, and beside
 /// the real captures.
@@ -47,4 +47,16 @@ pub fn unavailable(what: &str) {
             .write_all(format!("{what}\n").as_bytes())
             .unwrap();
     }
+}
+
+/// A real capture, or nothing where the folder is not there.
+pub fn capture(name: &str) -> Option<PathBuf> {
+    let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
+    if !shared.is_dir() {
+        missing("../shared is not there");
+        return None;
+    }
+    let path = shared.join("captures").join(name);
+    assert!(path.exists(), "{} is missing", path.display());
+    Some(path)
 }

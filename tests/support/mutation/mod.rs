@@ -120,3 +120,46 @@ pub fn mutate_bytes(bytes: &mut Vec<u8>, dice: &mut Dice) {
         }
     }
 }
+
+/// Changes bytes with headers in one place: a number more often than other bytes, and half of the time near the
+/// start.
+pub fn damage(bytes: &mut Vec<u8>, dice: &mut Dice) {
+    const EXTREMES: [u64; 8] = [
+        0,
+        1,
+        u64::MAX,
+        u64::MAX - 7,
+        1 << 63,
+        0x7FFF_FFFF,
+        0xFFFF_FFF8,
+        1 << 20,
+    ];
+    let at = match dice.below(2) {
+        0 => dice.below(bytes.len().min(600)),
+        _ => dice.below(bytes.len()),
+    };
+    // Most numbers of binary formats are aligned.
+    let at = at / 2 * 2;
+    let size = (1 << (1 + dice.below(3))).min(bytes.len() - at.min(bytes.len()));
+    let number = |bytes: &[u8]| {
+        let mut value = [0; 8];
+        value[..size].copy_from_slice(&bytes[at..at + size]);
+        u64::from_le_bytes(value)
+    };
+    let new = match dice.below(12) {
+        0..4 => EXTREMES[dice.below(EXTREMES.len())],
+        4 => dice.below(256) as u64,
+        // Lengths and counts that are larger than what is there.
+        5 => number(bytes).wrapping_add(1 + dice.below(16) as u64),
+        6 => number(bytes).wrapping_mul(2 + dice.below(255) as u64),
+        7 => {
+            // The same records many times.
+            let end = (at + 8 + dice.below(256)).min(bytes.len());
+            let copy = bytes[at..end].repeat(1 + dice.below(200));
+            bytes.splice(at..at, copy);
+            return;
+        }
+        _ => return mutate_bytes(bytes, dice),
+    };
+    bytes[at..at + size].copy_from_slice(&new.to_le_bytes()[..size]);
+}

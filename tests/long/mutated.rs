@@ -1,0 +1,30 @@
+//! Twenty thousand inputs with damage: as the few in `tests/import`.
+
+use crate::support::damaged::{cores, damaged, modules, perf, zephyr};
+
+/// Of each kind.
+const INPUTS: usize = 5000;
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn core_files() {
+    damaged(INPUTS, cores::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn recordings_of_perf() {
+    damaged(INPUTS, perf::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn core_dumps_of_zephyr() {
+    damaged(INPUTS, zephyr::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn modules_of_a_kernel() {
+    damaged(INPUTS, modules::all);
+}

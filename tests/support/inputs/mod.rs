@@ -1,0 +1,8 @@
+//! Inputs that are not snapshots.
+
+pub mod core;
+pub mod module;
+pub mod perf;
+pub mod perf_builder;
+pub mod vmcore;
+pub mod zephyr;
