@@ -109,9 +109,10 @@ pub(super) fn run(
 }
 
 /// Whether a step may be GDB's own, over a breakpoint that does not stop it (its condition is false, or it is one
-/// of another frame). Such a step moves one core alone.
+/// of another frame). Such a step moves one core alone; of several cores the user may have asked for that, too.
 fn steps_over_breakpoint(target: &SnapshotTarget, resume: Resume) -> bool {
-    resume.alone && resume.extent == Extent::Step && !target.takes_unknown_for_value
+    let is_only = target.endpoint.cores.len() == 1;
+    resume.alone && resume.extent == Extent::Step && is_only && !target.takes_unknown_for_value
 }
 
 /// Appends the replies for a move that had no effect.
