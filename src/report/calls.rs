@@ -5,7 +5,7 @@
 //! used here.
 
 use crate::quantity::Address;
-use crate::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions};
+use crate::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions, skips};
 use std::collections::VecDeque;
 
 /// How many open calls are searched for the one that returns to an address.
@@ -68,6 +68,8 @@ struct Frame {
     returns_to: Option<Address>,
     /// A signal handler: it returns to code that asks the kernel to resume the interrupted code.
     signal: bool,
+    /// It has returned to that code.
+    over: bool,
 }
 
 /// The calls up to a position.
@@ -134,6 +136,13 @@ impl Calls {
     /// Continues after a gap at an address that no open call returns to.
     fn resume(&mut self, position: Position, to: Address, gap: Gap, taken: Option<Taken>) {
         match taken {
+            // The handler changed where execution resumes.
+            Some(_) if self.open.last().is_some_and(|frame| frame.over) => {
+                let interrupted = self.open.pop().and_then(|handler| handler.returns_to);
+                if !interrupted.is_some_and(|interrupted| skips(interrupted, to)) {
+                    self.forget(position, What::Elsewhere { to });
+                }
+            }
             Some(taken) => self.take(position, to, taken, true),
             None => self.forget(position, What::Gap { gap, to }),
         }
@@ -174,6 +183,7 @@ impl Calls {
             line,
             returns_to,
             signal,
+            over: false,
         });
     }
 
@@ -200,8 +210,8 @@ impl Calls {
         // An exception without a known return address.
         if let Some(found) = self.innermost(|frame| frame.returns_to.is_none()) {
             self.open.truncate(found);
-        } else if self.open.last().is_some_and(|frame| frame.signal) {
-            // A return to the code that ends the handler.
+        } else if let Some(handler) = self.open.last_mut().filter(|frame| frame.signal) {
+            handler.over = true;
         } else if self.open.is_empty() {
             self.base = self.base.saturating_sub(1);
             self.push(position, self.base, What::Return { to });
@@ -443,6 +453,41 @@ mod tests {
             run(0x2010, 0x2014, JUMP),
         ];
         check(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
+    }
+
+    /// The handler of a fault skips the instruction; another one goes on in another function.
+    #[test]
+    fn a_signal_ends_where_its_handler_resumes_the_program() {
+        let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));
+        let program = Context {
+            isa: Isa::A64,
+            el: Some(ExceptionLevel(0)),
+            ..Context::default()
+        };
+        let taken = What::Exception {
+            name: "IRQ",
+            handler: Address(0x8000),
+        };
+        let to = Address(0x7000);
+        for (resumes, open, more) in [
+            (0x2008, 1, None),
+            (0x7000, 0, Some((0, What::Elsewhere { to }))),
+        ] {
+            let entries = [
+                Entry::Mark(Mark::Context(program)),
+                run(0x1000, 0x1008, CALL),
+                run(0x2000, 0x2004, JUMP),
+                irq(0x2004),
+                off(),
+                run(0x8000, 0x8004, RETURN),
+                run(0xa000, 0xa004, JUMP),
+                irq(0xa004),
+                off(),
+                run(resumes, resumes + 4, JUMP),
+            ];
+            let lines = [(0, call(0x2000)), (1, taken)].into_iter().chain(more);
+            check(&entries, &lines.collect::<Vec<_>>(), open);
+        }
     }
 
     /// Linux, where only the program is traced: a system call, then a signal and its return.

@@ -379,6 +379,9 @@ struct Builder<'p> {
     open: Vec<u32>,
     /// Their depths by where they lead to, outermost first.
     expected: HashMap<Option<Address>, Vec<usize>>,
+    /// The innermost one is the handler of a signal, and has returned to the code that asks the kernel to
+    /// resume the program.
+    signal_over: bool,
 }
 
 impl Builder<'_> {
@@ -393,6 +396,7 @@ impl Builder<'_> {
     }
 
     fn take(&mut self, Transition { position, to, how }: Transition) {
+        let signal_over = std::mem::take(&mut self.signal_over);
         match how {
             _ if how.stays_at(to) => return,
             How::Called { returns_to } => {
@@ -402,6 +406,7 @@ impl Builder<'_> {
             How::Returned => {
                 if !self.close(Some(to)) && !self.close(None) {
                     if self.handles_signal() {
+                        self.signal_over = true;
                         return;
                     }
                     self.leave(to);
@@ -409,10 +414,12 @@ impl Builder<'_> {
             }
             How::Jumped { indirect, .. } => {
                 if !indirect {
+                    self.signal_over = signal_over;
                     return;
                 }
                 if !self.close(Some(to)) {
                     if !self.landing_pads.is_some_and(|pads| pads.contains(to)) {
+                        self.signal_over = signal_over;
                         return;
                     }
                     self.leave(to);
@@ -421,6 +428,7 @@ impl Builder<'_> {
             How::Resumed { taken, .. } => {
                 if !self.close(Some(to)) {
                     match taken {
+                        Some(_) if signal_over => self.resume_elsewhere(to),
                         Some((_, returns_to)) => {
                             self.enter(position, to, returns_to, Kind::Signal);
                         }
@@ -460,6 +468,18 @@ impl Builder<'_> {
         self.nodes.push(node);
     }
 
+    /// The handler of a signal changed where the program resumes.
+    fn resume_elsewhere(&mut self, to: Address) {
+        let Some(handler) = self.open.len().checked_sub(1) else {
+            return self.leave(to);
+        };
+        let interrupted = self.nodes[self.open[handler] as usize].call.returns_to;
+        self.close_down_to(handler);
+        if !interrupted.is_some_and(|interrupted| skips(interrupted, to)) {
+            self.leave(to);
+        }
+    }
+
     /// Closes the innermost call that leads to an address, and the calls within it.
     fn close(&mut self, to: Option<Address>) -> bool {
         let depths = self.expected.get(&to);
@@ -488,6 +508,12 @@ impl Builder<'_> {
         self.close_down_to(0);
         self.returns.push(to);
     }
+}
+
+/// Whether execution that was interrupted at an address and resumes at another one skipped an instruction or
+/// two: it is in the same call. Elsewhere it may be in another function.
+pub(crate) fn skips(interrupted: Address, to: Address) -> bool {
+    (1..=8).contains(&to.0.wrapping_sub(interrupted.0))
 }
 
 #[cfg(test)]
@@ -592,6 +618,34 @@ mod tests {
             assert_eq!(take(5, 0x5004, How::Returned), At::Before(0));
             take(6, 0x3000, call(0x2004));
             assert_eq!(take(7, 0x1800, lands), At::Before(1));
+        }
+    }
+
+    /// The handler of a fault skips the instruction; another one goes on in another function.
+    #[test]
+    fn a_signal_ends_where_its_handler_resumes_the_program() {
+        for (to, stays) in [(0x2008, true), (0x7000, false)] {
+            let mut builder = Builder::default();
+            let mut take = |to, how| {
+                let position = Position {
+                    session: 0,
+                    segment: 0,
+                    index: builder.changes.len() as u64,
+                };
+                let to = Address(to);
+                builder.take(Transition { position, to, how });
+                builder.innermost()
+            };
+            let resumed = |returns_to| How::Resumed {
+                gap: Gap::TraceOff(TraceOnReason::BeginOrFilter),
+                taken: Some(("Trap", Some(Address(returns_to)))),
+            };
+            let returns_to = Address(0x1010);
+            let open = take(0x2000, How::Called { returns_to });
+            take(0x4000, resumed(0x2004));
+            take(0x9000, How::Returned);
+            let after = take(to, resumed(0x9008));
+            assert_eq!(after, if stays { open } else { At::Before(1) });
         }
     }
 

@@ -485,7 +485,6 @@ fn written_code() {
 }
 
 #[test]
-#[ignore = "code after an instruction that a handler skipped has the wrong caller"]
 fn signals_with_data_addresses() {
     nothing_is_wrong(&[program("signals.c", A64, "-O1 -static", "--data-addresses")]);
 }
