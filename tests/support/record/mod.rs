@@ -153,6 +153,8 @@ pub fn live<T>(
     let seen = look(&socket);
     let _ = emulator.kill();
     emulator.wait().unwrap();
+    // The next one cannot listen on it.
+    let _ = std::fs::remove_file(&socket);
     seen
 }
 
