@@ -68,6 +68,12 @@ impl Op {
             }
     }
 
+    /// Whether it moves the stack pointer up by a register, as GCC's functions do that go on in another frame
+    /// (`__builtin_eh_return`).
+    fn leaves_frames(&self) -> bool {
+        matches!(self.operation, Operation::Add(_)) && self.frees_stack()
+    }
+
     /// Whether it sets the stack pointer to more than what a function allocates and frees: it may be another
     /// stack.
     pub fn switches_stack(&self) -> bool {
@@ -251,7 +257,40 @@ impl Templates {
             blocks.pass(template, history.code(view, address), block);
             numbers.push(number);
         }
+        let next = numbers.last().map(|&last| self.all[last as usize].end());
+        let next = next.map_or(&[][..], |end| history.code(view, Address(end)));
+        let next = next.first_chunk().map(|word| u32::from_le_bytes(*word));
+        self.find_unwinder(&numbers, next);
         numbers
+    }
+
+    /// Looks whether a straight line of A64 is the end of a function of GCC's unwinder, or the instruction
+    /// behind it is, which newer versions branch over: its frame holds registers that the function saved. Through
+    /// pointers, the unwinder writes those of the frame in which it goes on over them.
+    pub fn find_unwinder(&mut self, line: &[u32], next: Option<u32>) {
+        // `add sp, sp, xN`.
+        let leaves_frames = |word: u32| word & 0xffe0_ffff == 0x8b20_63ff;
+        let is_a64 = |number: &u32| self.all[*number as usize].isa == Isa::A64;
+        let ops = |number: u32| {
+            let template = &self.all[number as usize];
+            template.first as usize..template.first as usize + usize::from(template.count)
+        };
+        let leaves = |number: &u32| self.ops[ops(*number)].iter().any(Op::leaves_frames);
+        let end = match line.iter().rposition(leaves) {
+            Some(end) => end,
+            None if line.last().is_some_and(is_a64) && next.is_some_and(leaves_frames) => {
+                line.len()
+            }
+            None => return,
+        };
+        for ops in line[..end]
+            .iter()
+            .map(|number| ops(*number))
+            .collect::<Vec<_>>()
+        {
+            let loads = self.ops[ops].iter_mut().filter(|op| !op.is_store());
+            loads.for_each(|op| op.direct = false);
+        }
     }
 
     /// The instruction at an address, in a state of IT blocks.

@@ -490,7 +490,6 @@ fn signals_with_data_addresses() {
 }
 
 #[test]
-#[ignore = "x19 of a cleanup is inferred to be that of the function that called it"]
 fn exceptions_through_cleanups() {
     nothing_is_wrong(&[program("exceptions.cpp", A64_CPP, "-O0 -static", "")]);
 }

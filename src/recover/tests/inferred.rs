@@ -36,6 +36,7 @@ fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
                 .or_insert_with(|| templates.add(pc, Isa::A64, &a64::decode(word, pc)))
         })
         .collect();
+    window.templates.find_unwinder(&steps, None);
     window.course.push(Step::Halted);
     for number in steps.into_iter().rev() {
         window.course.push(Step::Instruction(number));
@@ -119,6 +120,31 @@ fn a_store_below_what_a_function_allocated_misses_its_frame() {
     // Up to 16 bytes from the stack pointer.
     assert!(first(&mut window, &all, 0x1018).is_none());
     assert!(first(&mut window, &all, 0x1010).is_none());
+}
+
+/// The unwinder writes the registers of another frame over those that it saved in its own.
+#[test]
+fn the_unwinder_loads_other_registers_than_it_saved() {
+    let mut code = [
+        (0x400, 0xd100_43ff), // sub sp, sp, #16
+        (0x404, 0xf900_03f3), // str x19, [sp]
+        (0x408, STR_X1_X2),
+        (0x40c, 0xf940_03f3), // ldr x19, [sp]
+        (0x410, 0x9100_43ff), // add sp, sp, #16
+        (0x414, 0x8b24_63ff), // add sp, sp, x4
+    ];
+    let mut all = facts(&[1, 2, 3, 4, 5], &[(19, 7), (4, 8)]);
+    all.registers[Location::SP.index()] = Some(0x1028);
+    let x19 = |code: &[(u64, u32)], all: &FinalState| {
+        let window = course(code, 0x418, all);
+        let registers = window.registers(all, code.len() as u32);
+        registers.get(Location::general(19))
+    };
+    assert_eq!(x19(&code, &all), None);
+    code[5].1 = MOV_X6_9;
+    all.registers[Location::SP.index()] = Some(0x1020);
+    all.registers[6] = Some(9);
+    assert_eq!(x19(&code, &all).map(|known| known.value), Some(7));
 }
 
 #[test]
