@@ -7,6 +7,7 @@ use super::truth::{self, Guest, State};
 use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::data_addresses::Accessed;
 use armsnap::program::elf::Elf;
+use armsnap::program::go::GoCode;
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{
@@ -299,6 +300,7 @@ impl Recorded {
         let libraries: Vec<Elf> = libraries.collect();
         let elves = program.iter().map(|program| &program.elf).chain(&libraries);
         let landing_pads = LandingPads::new(elves.clone());
+        let go = GoCode::new(elves.clone());
         FinalState {
             architecture: self.guest.architecture(),
             status: self.registers.value("cpsr"),
@@ -308,6 +310,7 @@ impl Recorded {
             without_kernel: true,
             addresses,
             landing_pads,
+            go,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::arch::{Architecture, RegisterFile};
 use crate::capture::core_memory;
 use crate::check;
 use crate::program::elf::Elf;
+use crate::program::go::GoCode;
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::recover::{
@@ -206,6 +207,7 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
             .and_then(Result::ok)
             .map(|addresses| Box::new(addresses) as Box<dyn RecordedAddresses>),
         landing_pads: LandingPads::new(elfs),
+        go: GoCode::new(elfs),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod call_frames;
 pub mod disassembly;
 pub mod elf;
 pub(crate) mod frames;
+pub mod go;
 pub mod instruction_sets;
 pub(crate) mod kallsyms;
 pub(crate) mod kernel_symbols;

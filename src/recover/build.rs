@@ -389,6 +389,11 @@ impl Builder {
         if template.stores_anywhere {
             self.barrier(step, false, sink);
         }
+        let ops = &through.templates.ops[template.first as usize..][..template.count.into()];
+        if template.go && ops.iter().any(Op::switches_stack) {
+            // Another thread may have run the goroutine meanwhile, or the runtime have moved its stack.
+            self.barrier(step, true, sink);
+        }
         if let Some(location) = template.clears_block {
             let base = self.node(location.index(), sink);
             self.access(CLEARS_BLOCK, [NONE, base, NONE, NONE], step, sink);
@@ -410,7 +415,8 @@ impl Builder {
             let op = through.templates.op(number);
             let behind = self.current[op.destination.index()];
             self.operation(number, op, step, sink);
-            if op.frees_stack() && behind != NONE {
+            let other_stack = template.go && op.switches_stack();
+            if op.frees_stack() && !other_stack && behind != NONE {
                 let before = self.node(op.destination.index(), sink);
                 sink.below(before, behind);
             }
@@ -504,7 +510,7 @@ impl Builder {
                     let node = self.node(location.index(), sink);
                     sink.fact(node, target_bits(template.isa, next, interworking));
                 }
-                if !template.calls && self.follows_returns {
+                if !template.calls && !template.go && self.follows_returns {
                     self.follow_return(next & !1, template.isa);
                 }
             }

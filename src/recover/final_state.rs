@@ -4,6 +4,7 @@ use super::constants::Constants;
 use crate::arch::{Architecture, RegisterFile, Space};
 use crate::data_addresses::{Accessed, Addresses, Error};
 use crate::program::elf::Elf;
+use crate::program::go::GoCode;
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::semantics::Location;
@@ -208,6 +209,8 @@ pub struct FinalState {
     pub addresses: Option<Box<dyn RecordedAddresses>>,
     /// Where exceptions of C++ and panics of Rust continue.
     pub landing_pads: LandingPads,
+    /// Code whose functions preserve nothing.
+    pub go: GoCode,
 }
 
 impl std::fmt::Debug for FinalState {

@@ -51,6 +51,8 @@ struct Line {
     /// The address behind it, where a call returns to.
     end: u64,
     ends_with: Ending,
+    /// Where it returns from, SP may be another one than before the call: that of a goroutine.
+    go: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,7 +313,7 @@ impl StackWalk {
     /// Goes back over a straight line.
     fn pass_line(&mut self, line: Line) {
         match (line.ends_with, self.next) {
-            (Ending::Indirect, Some(to)) if self.returns.len() < MAX_RETURNS => {
+            (Ending::Indirect, Some(to)) if self.returns.len() < MAX_RETURNS && !line.go => {
                 self.returns.push(Return {
                     to,
                     stack_pointer: self.stack_pointer,
@@ -373,6 +375,7 @@ impl StackWalk {
                 InstructionKind::Indirect => Ending::Indirect,
                 _ => Ending::Other,
             },
+            go: templates.go.contains(range.start.0),
         };
         self.lines.insert(key, line);
         line
@@ -404,7 +407,7 @@ impl Forward {
     fn pass(&mut self, line: Line) {
         let behind = |(before, adds): (u64, u64)| before.wrapping_add(adds) & self.address;
         self.stack_pointer = self.stack_pointer.zip(line.adds).map(behind);
-        self.returns = line.ends_with == Ending::Indirect;
+        self.returns = line.ends_with == Ending::Indirect && !line.go;
         if line.ends_with == Ending::Call && self.calls.len() < MAX_RETURNS {
             self.calls.push(Return {
                 to: line.end,

@@ -4,6 +4,7 @@ use super::blocks::Blocks;
 use super::signals;
 use crate::arch::Architecture;
 use crate::flow::View;
+use crate::program::go::GoCode;
 use crate::quantity::{Address, Isa};
 use crate::semantics::{
     Control, Location, Operand, Operation, Relation, Semantics, Width, a32, a64, t32,
@@ -155,6 +156,8 @@ pub(super) struct Template {
     pub untaken: bool,
     /// A system call behind an instruction that selects the return of a signal's handler.
     pub sigreturn: bool,
+    /// It is of Go, whose functions preserve nothing.
+    pub go: bool,
 }
 
 impl Template {
@@ -179,6 +182,8 @@ pub(super) struct Templates {
     pub architecture: Architecture,
     /// Of the core's instructions nothing is known.
     pub without_model: bool,
+    /// Code whose functions preserve nothing.
+    pub go: GoCode,
     /// What the kernel does when a signal is delivered, and when its handler returns.
     pub delivery: Template,
     pub sigreturn: Template,
@@ -213,6 +218,7 @@ impl Default for Templates {
             return_sites: HashSet::new(),
             architecture: Architecture::AArch64,
             without_model: false,
+            go: GoCode::default(),
             delivery,
             sigreturn,
         }
@@ -364,7 +370,8 @@ impl Templates {
 
     /// Adds an instruction.
     pub fn add(&mut self, pc: u64, isa: Isa, semantics: &Semantics) -> u32 {
-        let template = put(&mut self.ops, pc, isa, semantics);
+        let mut template = put(&mut self.ops, pc, isa, semantics);
+        template.go = self.go.contains(pc);
         if template.calls {
             self.return_sites.insert(template.end());
         }
@@ -415,6 +422,7 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
             ),
         untaken: false,
         sigreturn: false,
+        go: false,
     }
 }
 

@@ -12,6 +12,7 @@ use super::status::{Known, Status};
 use super::window::Window;
 use super::writes::Wanted;
 use crate::arch::Architecture;
+use crate::program::go::GoCode;
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Location, a64};
@@ -58,6 +59,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
         without_kernel: true,
         addresses: None,
         landing_pads: LandingPads::default(),
+        go: GoCode::default(),
     }
 }
 

@@ -247,6 +247,7 @@ impl Window {
         };
         window.templates.architecture = facts.architecture;
         window.templates.without_model = facts.has_no_model();
+        window.templates.go = facts.go.clone();
         window.course.begin_at(history, end);
         window
     }
@@ -263,6 +264,7 @@ impl Window {
         self.started = true;
         self.templates.architecture = facts.architecture;
         self.templates.without_model = facts.has_no_model();
+        self.templates.go = facts.go.clone();
         if let Others::EndedBy(time) = facts.others {
             self.alone_from = after(history, time);
         }

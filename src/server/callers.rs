@@ -222,7 +222,7 @@ fn own_calls(
             if call.exception && !call.signal {
                 return Some(String::new());
             }
-            let known = caller_registers(target, (thread, call.entry), call.signal, cancel);
+            let known = caller_registers(target, (thread, call), cancel);
             known.map(str::to_owned)
         };
         let entry = match call {
@@ -291,7 +291,7 @@ fn stacks(
     for call in calls {
         let registers = match call.exception && !call.signal {
             true => "",
-            false => caller_registers(target, (thread, call.entry), call.signal, cancel)?,
+            false => caller_registers(target, (thread, call), cancel)?,
         };
         known.push(registers.to_owned());
     }
@@ -314,10 +314,10 @@ fn stacks(
 /// cancelled: registers that time did not suffice for are not kept as unknown ones.
 fn caller_registers<'a>(
     target: &'a mut SnapshotTarget,
-    entry: (Tid, Position),
-    signal: bool,
+    (thread, call): (Tid, &OpenCall),
     cancel: &Cancel,
 ) -> Option<&'a str> {
+    let entry = (thread, call.entry);
     if !target.callers.registers.contains_key(&entry) {
         let architecture = target.endpoint.architecture();
         let endpoint = Arc::clone(&target.endpoint);
@@ -328,9 +328,11 @@ fn caller_registers<'a>(
         }
         let mut text = String::new();
         let value = |name: &str| Places::of(architecture, name)?.value(known.as_ref()?);
-        if let Some(stack) = value("sp") {
+        // Functions of Go preserve nothing, and their stack may have been moved since.
+        let preserves = call.signal || !target.go().contains(call.function.0);
+        if let Some(stack) = value("sp").filter(|_| preserves) {
             let _ = write!(text, ",{:x},sp:{:x}", stack.value, stack.value);
-            let link = signal.then(|| "x30".to_owned());
+            let link = call.signal.then(|| "x30".to_owned());
             for name in saved_registers(architecture).chain(link) {
                 if let Some(known) = value(&name) {
                     let _ = write!(text, ",{name}:{:x}", known.value);
@@ -478,10 +480,17 @@ mod tests {
         let entry = history.step(end, Direction::Backward).unwrap();
         let cancelled = Cancel::default();
         cancelled.request();
-        let found = caller_registers(&mut target, (thread, entry), false, &cancelled);
+        let call = OpenCall {
+            entry,
+            function: crate::quantity::Address(0),
+            returns_to: None,
+            exception: false,
+            signal: false,
+        };
+        let found = caller_registers(&mut target, (thread, &call), &cancelled);
         assert_eq!(found, None);
         assert!(target.callers.registers.is_empty());
-        let found = caller_registers(&mut target, (thread, entry), false, &Cancel::default());
+        let found = caller_registers(&mut target, (thread, &call), &Cancel::default());
         assert!(found.is_some_and(|found| found.starts_with(',')));
     }
 }

@@ -45,7 +45,11 @@ pub(super) fn owner(
     let start = symbols.start(pc);
     let is_same = start.is_some() && start == symbols.start(call.function.0);
     let (Some(stack), Some(entry)) = (register("sp"), entry) else {
-        return match !is_same && switches_stacks(target, thread, call.function.0) {
+        // Go's functions that switch stacks jump to others that do it.
+        let function = call.function.0;
+        let switches =
+            || target.go().contains(function) || switches_stacks(target, thread, function);
+        return match !is_same && switches() {
             true => Owner::Unknown,
             false => Owner::Frame,
         };

@@ -14,6 +14,7 @@ use super::positions::Positions;
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, RegisterDescription};
 use crate::program::elf::Elf;
+use crate::program::go::GoCode;
 use crate::program::landing_pads::LandingPads;
 use crate::recover::{
     FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
@@ -344,6 +345,7 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let core = &endpoint.cores[thread.get() - 1];
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
     let landing_pads = LandingPads::new(programs.iter().copied());
+    let go = GoCode::new(programs.iter().copied());
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
     FinalState {
         architecture: core.registers.architecture(),
@@ -357,6 +359,7 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
         without_kernel: Recording::of(&endpoint.loaded.snapshot).linux_program,
         addresses: addresses(endpoint, &core.name),
         landing_pads,
+        go,
     }
 }
 

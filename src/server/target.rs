@@ -25,6 +25,7 @@ use crate::arch::registers::Bytes;
 use crate::arch::{RegisterDescription, RegisterView};
 use crate::program::call_frames::CallFrames;
 use crate::program::elf::Elf;
+use crate::program::go::GoCode;
 use crate::program::landing_pads::LandingPads;
 use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
@@ -54,6 +55,7 @@ pub struct SnapshotTarget {
     chosen: OnceCell<Arc<Chosen>>,
     call_frames: OnceCell<Arc<CallFrames>>,
     landing_pads: OnceCell<Arc<LandingPads>>,
+    go: OnceCell<Arc<GoCode>>,
     libraries: OnceCell<Option<Arc<str>>>,
     pub(super) files: Files,
     /// The client's position among trace frames.
@@ -83,6 +85,7 @@ impl SnapshotTarget {
             chosen: OnceCell::new(),
             call_frames: OnceCell::new(),
             landing_pads: OnceCell::new(),
+            go: OnceCell::new(),
             libraries: OnceCell::new(),
             selection: Selection::new(stopped),
             alone: None,
@@ -192,6 +195,16 @@ impl SnapshotTarget {
             let libraries = self.library_files();
             let programs = self.endpoint.programs().map(|program| &program.elf);
             Arc::new(LandingPads::new(programs.chain(&libraries)))
+        });
+        Arc::clone(made)
+    }
+
+    /// The code of Go in all programs and libraries.
+    pub(super) fn go(&self) -> Arc<GoCode> {
+        let made = self.go.get_or_init(|| {
+            let libraries = self.library_files();
+            let programs = self.endpoint.programs().map(|program| &program.elf);
+            Arc::new(GoCode::new(programs.chain(&libraries)))
         });
         Arc::clone(made)
     }

@@ -8,8 +8,8 @@ mod places;
 
 use crate::support::gdb::{run_within, text};
 use crate::support::record::installed;
-use compare::{Score, agreed, compare};
-use object::{Object, ObjectSymbol, SymbolKind};
+use compare::{Score, agreed_places, compare};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use places::{Dice, Place, choose};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -91,6 +91,9 @@ impl Program {
             .arg(&source);
         let built = run_within(&mut compiler, PATIENCE);
         assert!(built.status.success(), "{built:?}");
+        if self.compiler == "go" {
+            never_preempt(into);
+        }
     }
 
     fn name(&self) -> String {
@@ -143,6 +146,21 @@ fn builds(what: &Program) -> bool {
         crate::support::skip::missing(&format!("{} {}", what.compiler, target.unwrap_or_default()));
     }
     is_there
+}
+
+/// Makes `runtime.retake` of a Go program return 0 at once: every 10 ms, which GDB's stops take, it has a goroutine
+/// give up its thread, and runs would differ.
+fn never_preempt(program: &Path) {
+    const RETURN_0: [u32; 2] = [0xd280_0000, 0xd65f_03c0]; // mov x0, #0; ret
+    let mut bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let retake = file.symbol_by_name("runtime.retake").unwrap().address();
+    let text = file.section_by_name(".text").unwrap();
+    let (offset, _) = text.file_range().unwrap();
+    let at = (offset + retake - text.address()) as usize;
+    let code = RETURN_0.map(u32::to_le_bytes);
+    bytes[at..at + 8].copy_from_slice(code.as_flattened());
+    std::fs::write(program, bytes).unwrap();
 }
 
 /// Variables that make runs alike.
@@ -267,7 +285,7 @@ fn score(what: &Program, seed: u64, count: usize) -> Score {
     let mut dice = Dice(seed);
     let (threads, chosen) = choose(&snapshot, &witness, &program, what.source, count, &mut dice);
     let [one, other] = [1, 2].map(|run| truth(what, directory, &program, run, threads, &chosen));
-    let truth = agreed(&one, &other);
+    let truth = agreed_places(&one, &other);
     // The past, in another order.
     let mut places: Vec<Value> = truth.as_array().unwrap().clone();
     let places: Vec<Value> = (0..places.len())
@@ -327,7 +345,8 @@ fn nothing_is_wrong(programs: &[Program]) {
             && past == looked
             && score.known("frames") >= past
             && score.known("registers") >= 3 * past
-            && score.known("memory") >= past;
+            // Other threads may write all memory of Go's.
+            && (what.compiler == "go" || score.known("memory") >= past);
         if !is_enough {
             wrong.push(format!(
                 "{}: hardly anything was compared: {:?} {:?}",
@@ -495,7 +514,6 @@ fn exceptions_through_cleanups() {
 }
 
 #[test]
-#[ignore = "functions of Go preserve no registers, and goroutines have stacks of their own"]
 fn go() {
     nothing_is_wrong(&[
         program("values.go", "go", "", ""),
@@ -518,5 +536,10 @@ fn a_wrong_value_is_found() {
     let wrong = place(json!("0x2"), json!("6"), "0102030405060709");
     assert_eq!(compare(&wrong, &truth).wrong.len(), 3);
     // Two runs of the emulator that differ say nothing.
-    assert_eq!(compare(&wrong, &agreed(&truth, &unknown)).wrong.len(), 1);
+    assert_eq!(
+        compare(&wrong, &agreed_places(&truth, &unknown))
+            .wrong
+            .len(),
+        1
+    );
 }

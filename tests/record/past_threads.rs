@@ -3,6 +3,7 @@
 use crate::support::record::{build, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
+use armsnap::program::go::GoCode;
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{FinalState, Options, Others, Recovery, SnapshotMemory, Status};
@@ -79,6 +80,7 @@ fn cells(directory: &Path, program: &Path) -> (Others, [Bytes; 2]) {
         without_kernel: Recording::of(&loaded.snapshot).linux_program,
         addresses: None,
         landing_pads: LandingPads::new([&elf]),
+        go: GoCode::new([&elf]),
     };
     let file = object::File::parse(elf.bytes()).unwrap();
     let symbol = |name| {

@@ -4,6 +4,7 @@ use crate::random_program;
 use crate::support::record::{Guest, build, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
+use armsnap::program::go::GoCode;
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::record::register_log::Reader;
@@ -176,6 +177,7 @@ impl Recorded {
             without_kernel: Recording::of(&self.loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses.unwrap()) as _),
             landing_pads: LandingPads::new([&elf]),
+            go: GoCode::new([&elf]),
         }
     }
 

@@ -26,6 +26,7 @@ impl FinalMemory for Statics {
 /// Solves a course of instructions at these addresses, which ends at a pc.
 fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
     let mut window = Window::at_end(end);
+    window.templates.go = facts.go.clone();
     let mut numbers = HashMap::new();
     let steps: Vec<u32> = code
         .iter()
@@ -100,6 +101,49 @@ fn a_buffer_whose_address_is_inferred_proves_nothing() {
     let found = first(&mut window, &all, 0x1018).unwrap();
     assert_eq!((found.value, found.status), (4, Status::Inferred));
     assert!(first(&mut window, &all, 0x1008).is_none());
+}
+
+#[test]
+fn functions_of_go_preserve_nothing() {
+    let code = [
+        (0x400, 0x9400_0040), // bl 0x500
+        (0x500, 0xf940_0033), // ldr x19, [x1]
+        (0x504, 0xd65f_03c0), // ret
+        (0x404, MOV_X6_9),
+    ];
+    let mut all = facts(&[], &[(19, 7), (6, 9)]);
+    let x19 = |all: &FinalState| {
+        let window = course(&code, 0x408, all);
+        let registers = window.registers(all, code.len() as u32);
+        registers
+            .get(Location::general(19))
+            .map(|known| known.value)
+    };
+    assert_eq!(x19(&all), Some(7));
+    all.go = GoCode::at(0x500..0x508);
+    assert_eq!(x19(&all), None);
+}
+
+/// Another thread may have run a goroutine while its stack was not used here.
+#[test]
+fn code_of_go_that_switches_stacks_loses_them() {
+    let code = [
+        (0x400, 0xf900_03e1), // str x1, [sp]
+        (0x404, 0x9100_03e2), // mov x2, sp
+        (0x408, 0x9100_005f), // mov sp, x2
+        (0x40c, 0xf940_03e5), // ldr x5, [sp]
+    ];
+    let mut all = facts(&[7], &[(5, 7)]);
+    all.registers[Location::SP.index()] = Some(0x1000);
+    all.others = Others::Always;
+    let x1 = |all: &FinalState| {
+        let window = course(&code, 0x410, all);
+        let registers = window.registers(all, code.len() as u32);
+        registers.get(Location::general(1)).map(|known| known.value)
+    };
+    assert_eq!(x1(&all), Some(7));
+    all.go = GoCode::at(0x400..0x410);
+    assert_eq!(x1(&all), None);
 }
 
 #[test]

@@ -23,6 +23,18 @@ impl Score {
     }
 }
 
+/// The places that two runs of the emulator both reached, and what they agree on there.
+pub fn agreed_places(one: &Value, other: &Value) -> Value {
+    let other = other.as_array().unwrap();
+    let places = one.as_array().unwrap().iter().filter_map(|place| {
+        let same = other
+            .iter()
+            .find(|other| other["number"] == place["number"])?;
+        Some(agreed(place, same))
+    });
+    places.collect()
+}
+
 /// What two runs of the emulator agree on: the rest depends on numbers of processes, time or chance.
 pub fn agreed(one: &Value, other: &Value) -> Value {
     match (one, other) {
