@@ -16,15 +16,15 @@
 
 use super::Progress;
 use super::note::{FileFault, Note};
-use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
-use crate::snapshot::coverage::Coverage;
-use crate::snapshot::files::InMemory;
-use crate::snapshot::files::beside;
-use crate::snapshot::further_files::further_files;
-use crate::snapshot::model::Snapshot;
-use crate::snapshot::write::{self, WriteError};
-use crate::snapshot::{OpenSnapshot, paths};
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::snapshot::coverage::Coverage;
+use armsnap_snapshot::snapshot::files::InMemory;
+use armsnap_snapshot::snapshot::files::beside;
+use armsnap_snapshot::snapshot::further_files::further_files;
+use armsnap_snapshot::snapshot::model::Snapshot;
+use armsnap_snapshot::snapshot::write::{self, WriteError};
+use armsnap_snapshot::snapshot::{OpenSnapshot, paths};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -270,7 +270,6 @@ impl<'a> Loading<'a> {
 
 /// Why a carrier cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum CarrierError {
     /// The status line of the trace file gives a length that the file does not have.
     #[error("status: {FIELD}: {0:?} is more than the file's size")]
@@ -364,7 +363,7 @@ impl Carried {
     /// # Errors
     ///
     /// If they do not form a snapshot.
-    pub fn open(&self) -> Result<OpenSnapshot, crate::snapshot::Error> {
+    pub fn open(&self) -> Result<OpenSnapshot, armsnap_snapshot::snapshot::Error> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
         OpenSnapshot::from_files(std::sync::Arc::new(InMemory(files.collect())), &self.entry)

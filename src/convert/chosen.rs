@@ -1,9 +1,9 @@
 //! The architecture chosen by the user for a trace file that may not name one.
 
-use crate::arch::Architecture;
-use crate::arch::target::NamedArchitecture;
-use crate::program::elf::{Elf, Machine};
 use crate::tfile::ByteOrder;
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::arch::target::NamedArchitecture;
+use armsnap_snapshot::program::elf::{Elf, Machine};
 use std::path::PathBuf;
 
 /// The architecture chosen by the user.
@@ -17,7 +17,6 @@ pub struct ChosenArchitecture {
 
 /// An error that prevents the choice.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum ChoiceError {
     /// A program is not for Arm.
     #[error("{}: expected a program for Arm", .0.display())]

@@ -3,10 +3,10 @@
 //! Follows instructions and direct branches. Finds no path through an indirect branch, or if there
 //! is more than one.
 
-use crate::arch::branch::{self, Instruction, Kind};
-use crate::encode::CodeAddress;
-use crate::flow::{self, CodeImage, View, fetch};
-use crate::quantity::{Address, Isa};
+use armsnap_arch::arch::branch::{self, Instruction, Kind};
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_trace::encode::CodeAddress;
+use armsnap_trace::flow::{self, CodeImage, View, fetch};
 use std::collections::{HashMap, HashSet};
 
 /// The most instructions examined for one path.
@@ -216,7 +216,7 @@ fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{ContextKey, Pieces};
+    use armsnap_trace::flow::{ContextKey, Pieces};
 
     const NOP: u32 = 0xd503_201f;
     const RET: u32 = 0xd65f_03c0;

@@ -4,16 +4,16 @@ mod thread_state;
 
 use super::Error;
 use super::note::{CoreNote, Note};
-use crate::arch::pointer_auth::Masks;
-use crate::arch::{Architecture, RegisterFile, Space, TargetDescription, state};
-use crate::check;
-use crate::program::elf::Elf;
-use crate::quantity::Address;
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::{Device, DeviceClass};
-use crate::snapshot::program::{Program, Seen};
-use crate::snapshot::signals::{INFORMATION, Signal};
+use armsnap_arch::arch::pointer_auth::Masks;
+use armsnap_arch::arch::{Architecture, RegisterFile, Space, TargetDescription, state};
+use armsnap_arch::quantity::Address;
+use armsnap_snapshot::check;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::model::{Device, DeviceClass};
+use armsnap_snapshot::snapshot::program::{Program, Seen};
+use armsnap_snapshot::snapshot::signals::{INFORMATION, Signal};
 use std::io::Write;
 
 const PT_LOAD: u32 = 1;

@@ -1,7 +1,7 @@
 //! Maps exception numbers of other trace protocols to those of ETMv4.
 
-use crate::capture::Protocol;
-use crate::quantity::Profile;
+use armsnap_arch::quantity::Profile;
+use armsnap_snapshot::capture::Protocol;
 
 /// Returns the ETMv4 number for exception `number` of `protocol`, if ETMv4 has an equivalent (ETMv4
 /// IHI 0064, "Exception packet", TYPE; ETMv3 IHI 0014, PFT IHI 0035, both "Exception information").

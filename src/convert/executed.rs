@@ -5,14 +5,14 @@
 
 use super::frame_values::FrameValues;
 use super::kept::KeptInstructions;
-use crate::decode::SourceSinks;
-use crate::element::{Context, Exception, Mark};
-use crate::flow::{
+use armsnap_arch::quantity::{Address, BufferOffset, Isa};
+use armsnap_history::decode::SourceSinks;
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_trace::element::{Context, Exception, Mark};
+use armsnap_trace::flow::{
     BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, InstructionKind, QRange, Range, View,
     instruction_bytes, next,
 };
-use crate::program::symbols::Symbols;
-use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Selects the executed instructions to collect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -382,9 +382,9 @@ impl<C: CodeImage> SourceSinks<KeptInstructions> for InstructionCollector<'_, C>
 mod tests {
     use super::super::kept::Limits;
     use super::*;
-    use crate::element::{Atoms, Element, ElementSink, TraceOnReason};
-    use crate::flow::{Flow, FlowConfig, FlowDriver, Pieces};
-    use crate::quantity::ExceptionLevel;
+    use armsnap_arch::quantity::ExceptionLevel;
+    use armsnap_trace::element::{Atoms, Element, ElementSink, TraceOnReason};
+    use armsnap_trace::flow::{Flow, FlowConfig, FlowDriver, Pieces};
 
     const NOP: u32 = 0xd503_201f;
     const RET: u32 = 0xd65f_03c0;

@@ -1,8 +1,8 @@
 //! What trace reports about an executed instruction besides its address, as values and as the trace
 //! state variables of a trace frame.
 
-use crate::element::Context;
-use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+use armsnap_arch::quantity::{Address, ExceptionLevel, Isa, Security};
+use armsnap_trace::element::Context;
 use std::ops::{Index, IndexMut};
 
 /// The names of the variables. Their numbers are 1 and up, in this order.

@@ -7,12 +7,12 @@ use super::Progress;
 use super::executed::{InstructionCollector, Kind};
 use super::kept::KeptInstructions;
 use super::trace_run;
-use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
-use crate::decode::{Decoding, Image, Source, decode_buffer};
-use crate::flow::{Flow, FlowConfig};
-use crate::program::symbols::Symbols;
-use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::snapshot::memory::CoreMemory;
+use armsnap_history::decode::{Decoding, Image, Source, decode_buffer};
+use armsnap_snapshot::capture::{CaptureBuffer, CaptureSource, Visitor};
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_trace::flow::{Flow, FlowConfig};
+use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
 use std::convert::Infallible;
 
 /// The named source does not trace a core.

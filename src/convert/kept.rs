@@ -1,7 +1,7 @@
 //! The executed instructions to keep: a window between two bounds, with a limited length.
 
 use super::executed::ExecutedInstruction;
-use crate::quantity::{Address, BufferOffset};
+use armsnap_arch::quantity::{Address, BufferOffset};
 use std::collections::{HashSet, VecDeque};
 
 /// A place in the decoded trace.

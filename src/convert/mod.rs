@@ -23,10 +23,10 @@ pub mod trace_file;
 pub mod trace_run;
 pub mod with_trace;
 
-use crate::arch::target::DescriptionError;
-use crate::mapped::{self, Mapped};
-use crate::snapshot::write::WriteError;
 use crate::tfile;
+pub use armsnap_arch::arch::target::DescriptionError;
+use armsnap_snapshot::mapped::{self, Mapped};
+use armsnap_snapshot::snapshot::write::WriteError;
 use std::io;
 use std::path::Path;
 
@@ -39,7 +39,6 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Why a conversion failed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The input cannot be converted.
     #[error("{0}")]

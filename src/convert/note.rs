@@ -1,19 +1,18 @@
 //! Notes on a conversion.
 
-use crate::arch::{Architecture, DefaultRegisters, RegisterNote};
-use crate::decode;
-use crate::program::symbols::SymbolsError;
-use crate::quantity::Address;
-use crate::recover::Limit;
-use crate::snapshot::{MemoryNote, ProgramNote, model};
-use crate::text;
 use crate::tfile;
+use armsnap_arch::arch::{Architecture, DefaultRegisters, RegisterNote};
+use armsnap_arch::quantity::Address;
+use armsnap_history::decode;
+use armsnap_history::recover::Limit;
+use armsnap_snapshot::program::symbols::SymbolsError;
+use armsnap_snapshot::snapshot::{MemoryNote, ProgramNote, model};
+use armsnap_snapshot::text;
 use std::fmt;
 use std::path::PathBuf;
 
 /// What a conversion assumed, left out, or made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Note {
     /// A note on the snapshot or its trace.
     Snapshot(model::Note),
@@ -199,7 +198,6 @@ impl fmt::Display for Note {
 
 /// Why a file of a snapshot cannot be carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum FileFault {
     /// It is outside the snapshot.
     Outside,
@@ -218,7 +216,6 @@ impl fmt::Display for FileFault {
 
 /// A note on a core.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CoreNote {
     /// A note on its registers.
     Registers(RegisterNote),
@@ -302,7 +299,6 @@ pub enum CoreNote {
 
 /// Why no past values are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum NoValues {
     /// The history of the core cannot be followed.
     NoHistory,

@@ -1,27 +1,27 @@
-//! Registers and stack memory of trace frames, recovered with [`crate::recover`].
+//! Registers and stack memory of trace frames, recovered with [`armsnap_history::recover`].
 
 use super::Progress;
 use super::executed::ExecutedInstruction;
 use super::kept::KeptInstructions;
 use super::note::NoValues;
 use super::state::State;
-use crate::arch::{Architecture, RegisterFile};
-use crate::capture::core_memory;
-use crate::check;
-use crate::program::elf::Elf;
-use crate::program::go::GoCode;
-use crate::program::landing_pads::LandingPads;
-use crate::quantity::Address;
-use crate::recover::{
+use armsnap_arch::arch::{Architecture, RegisterFile};
+use armsnap_arch::quantity::Address;
+use armsnap_arch::semantics::Location;
+use armsnap_history::recover::{
     FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
     SnapshotMemory,
 };
-use crate::semantics::Location;
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::recording::Recording;
-use crate::stop::Cancel;
-use crate::timeline::{History, Numbers, Position, Timeline, TracedCore};
+use armsnap_history::timeline::{History, Numbers, Position, Timeline, TracedCore};
+use armsnap_snapshot::capture::core_memory;
+use armsnap_snapshot::check;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::program::go::GoCode;
+use armsnap_snapshot::program::landing_pads::LandingPads;
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::stop::Cancel;
 use std::sync::Arc;
 
 /// The most frames with values, counted from the end.

@@ -6,15 +6,15 @@
 
 use super::Error;
 use super::note::Note;
-use crate::arch::{Architecture, RegisterFile, state};
-use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
-use crate::formatter::encode::Encoder;
-use crate::formatter::{Deformatter, Demux};
-use crate::program::elf::Elf;
-use crate::quantity::{BufferOffset, TraceId};
-use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::program::Program;
-use crate::snapshot::{OpenSnapshot, libraries};
+use armsnap_arch::arch::{Architecture, RegisterFile, state};
+use armsnap_arch::quantity::{BufferOffset, TraceId};
+use armsnap_snapshot::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::program::Program;
+use armsnap_snapshot::snapshot::{OpenSnapshot, libraries};
+use armsnap_trace::formatter::encode::Encoder;
+use armsnap_trace::formatter::{Deformatter, Demux};
 use object::{Object, ObjectSegment, SegmentFlags, elf::PF_X};
 use std::collections::BTreeSet;
 use std::io::Write;

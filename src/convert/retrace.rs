@@ -7,13 +7,13 @@ use super::code_paths::{CodePaths, Line, next};
 use super::exceptions;
 use super::frame_values::FrameValues;
 use super::steps::Step;
-use crate::arch::branch::{Instruction, Kind};
-use crate::capture::Protocol;
-use crate::element::{Context, Mark, TraceOnReason};
-use crate::encode::{CodeAddress, TAIL_CHAIN, Tracer};
-use crate::etmv4::{self, TraceUnitOptions};
-use crate::flow::{CodeImage, ContextKey, View};
-use crate::quantity::{Address, Isa, Profile};
+use armsnap_arch::arch::branch::{Instruction, Kind};
+use armsnap_arch::quantity::{Address, Isa, Profile};
+use armsnap_snapshot::capture::Protocol;
+use armsnap_trace::element::{Context, Mark, TraceOnReason};
+use armsnap_trace::encode::{CodeAddress, TAIL_CHAIN, Tracer};
+use armsnap_trace::etmv4::{self, TraceUnitOptions};
+use armsnap_trace::flow::{CodeImage, ContextKey, View};
 use std::collections::HashSet;
 
 /// Bytes of trace between synchronisations.

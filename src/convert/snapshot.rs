@@ -7,17 +7,17 @@ use super::carrier::{Carried, CarrierError, FIELD, Memory};
 use super::chosen::ChosenArchitecture;
 use super::note::Note;
 use super::{Error, Progress};
-use crate::arch::Architecture;
-use crate::arch::target::Target;
-use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
-use crate::snapshot::files::InMemory;
-use crate::snapshot::model::{
+use crate::tfile::{Block, ByteOrder, File, TraceFrame};
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::arch::target::Target;
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::snapshot::files::InMemory;
+use armsnap_snapshot::snapshot::model::{
     Device, DeviceClass, Dump, OtherSection, Register, RegisterValue, Snapshot, TRACE_FRAME,
     TRACE_FRAME_KEY,
 };
-use crate::snapshot::write;
-use crate::tfile::{Block, ByteOrder, File, TraceFrame};
+use armsnap_snapshot::snapshot::write;
 use std::path::Path;
 
 /// The file with the memory of trace frames.

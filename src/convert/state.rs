@@ -1,15 +1,15 @@
 //! A core's halted state in the form of a trace frame: registers and memory.
 
 use super::note::CoreNote;
-use crate::arch::Space;
-use crate::arch::state::{self, CurrentSpace};
-use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
-use crate::check;
-use crate::quantity::Address;
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::DeviceClass;
 use crate::tfile::{memory_length, memory_size};
+use armsnap_arch::arch::Space;
+use armsnap_arch::arch::state::{self, CurrentSpace};
+use armsnap_arch::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
+use armsnap_arch::quantity::Address;
+use armsnap_snapshot::check;
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::model::DeviceClass;
 
 /// Registers and memory of one core.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl State {
         let detected = Architecture::detect(device);
         let architecture = detected.architecture;
         let mut registers = RegisterFile::read(device, architecture);
-        let same = |(index, device): &(usize, &crate::snapshot::model::Device)| {
+        let same = |(index, device): &(usize, &armsnap_snapshot::snapshot::model::Device)| {
             let described = device.class == DeviceClass::Core && !alone;
             *index == core
                 || described && Architecture::detect(*device).architecture == architecture

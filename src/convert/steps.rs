@@ -4,15 +4,15 @@
 
 use super::frame_values::{FrameValues, VARIABLES, Variable, Variables};
 use super::trace_run::PROTOCOL;
-use crate::arch::Architecture;
-use crate::arch::target::Target;
-use crate::capture::Protocol;
-use crate::encode::CodeAddress;
-use crate::program::elf::Elf;
-use crate::program::instruction_sets::InstructionSets;
-use crate::quantity::{Address, ExceptionLevel, Isa};
 use crate::remote_protocol::hex;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::arch::target::Target;
+use armsnap_arch::quantity::{Address, ExceptionLevel, Isa};
+use armsnap_snapshot::capture::Protocol;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::program::instruction_sets::InstructionSets;
+use armsnap_trace::encode::CodeAddress;
 use std::collections::{HashMap, HashSet};
 
 /// The contents of a trace frame. `None` is not known.

@@ -8,9 +8,9 @@ use super::note::{CoreNote, Note};
 pub use super::trace_run::Options;
 use super::trace_run::{NOWHERE, TraceRun, status};
 use super::{Error, Progress};
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::model::DeviceClass;
 use crate::tfile::{ByteOrder, Description, Status, Writer};
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::model::DeviceClass;
 use std::io::{self, Write};
 
 /// One trace file to write: of one core, or of a snapshot without cores.

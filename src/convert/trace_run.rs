@@ -10,20 +10,20 @@ use super::note::{CoreNote, Note};
 use super::past::{self, PastFrame};
 use super::state::{State, fitting};
 use super::{Error, Progress, history};
-use crate::arch::Architecture;
+use armsnap_arch::arch::Architecture;
 
-use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol, core_memory};
-use crate::program::elf::Elf;
-use crate::program::symbols::Symbols;
-use crate::quantity::{Address, Isa};
-use crate::recover::{Level, Limit};
 use crate::remote_protocol::hex;
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::program::add_segments;
 use crate::tfile::{
     self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer,
 };
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_history::recover::{Level, Limit};
+use armsnap_snapshot::capture::{Capture, CaptureBuffer, CaptureSource, Protocol, core_memory};
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::program::add_segments;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 

@@ -6,25 +6,25 @@ use super::retrace::{RetraceOptions, Retraced, Retracer};
 use super::snapshot::{self, Found};
 use super::steps::{Step, Steps};
 use super::{Error, Progress};
-use crate::arch::Space;
-use crate::arch::target::Target;
-use crate::arch::{Architecture, RegisterFile};
-use crate::capture::traced_core;
-use crate::decode::Image;
-use crate::element::Context;
-use crate::etmv4::TraceUnitOptions;
-use crate::mapped::Mapped;
-use crate::program::elf::Elf;
-use crate::quantity::{Address, ExceptionLevel};
-use crate::snapshot::files::InMemory;
-use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::{
+use crate::tfile::{Block, File};
+use armsnap_arch::arch::Space;
+use armsnap_arch::arch::target::Target;
+use armsnap_arch::arch::{Architecture, RegisterFile};
+use armsnap_arch::quantity::{Address, ExceptionLevel};
+use armsnap_history::decode::Image;
+use armsnap_snapshot::capture::traced_core;
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::snapshot::files::InMemory;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::model::{
     Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
     SourceBuffers, Trace,
 };
-use crate::snapshot::program::add_segments;
-use crate::snapshot::{OpenSnapshot, write};
-use crate::tfile::{Block, File};
+use armsnap_snapshot::snapshot::program::add_segments;
+use armsnap_snapshot::snapshot::{OpenSnapshot, write};
+use armsnap_trace::element::Context;
+use armsnap_trace::etmv4::TraceUnitOptions;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub fn read(
 
 /// Opens a snapshot read from a trace file, with its files.
 fn open(found: Found) -> Result<(OpenSnapshot, InMemory), Error> {
-    let fault = |error: crate::snapshot::Error| Error::Input(error.to_string());
+    let fault = |error: armsnap_snapshot::snapshot::Error| Error::Input(error.to_string());
     match found {
         Found::Carried(carried) => {
             let loaded = carried.open().map_err(fault)?;

@@ -1,8 +1,8 @@
 //! The files of data addresses of a recording, one for each core.
 
 use super::blocks::Block;
-use crate::data_addresses::{Access, Writer};
-use crate::leftovers::in_private;
+use armsnap_snapshot::leftovers::in_private;
+use armsnap_trace::data_addresses::{Access, Writer};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};

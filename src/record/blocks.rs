@@ -4,9 +4,9 @@
 //! instructions may stand anywhere.
 
 use super::stream::{Definition, bad};
-use crate::arch::branch::{self, Instruction, ItBlock, Kind};
-use crate::encode::CodeAddress;
-use crate::quantity::{Address, Isa};
+use armsnap_arch::arch::branch::{self, Instruction, ItBlock, Kind};
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_trace::encode::CodeAddress;
 use capstone::prelude::*;
 use std::io;
 

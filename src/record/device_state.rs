@@ -3,8 +3,8 @@
 //! Maps QEMU's register names to the architecture's.
 
 use super::remote::{Error, Remote};
-use crate::arch::Architecture;
-use crate::snapshot::model::{Register, RegisterValue};
+use armsnap_arch::arch::Architecture;
+use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
 
 /// Reads the registers of the selected thread, under the architecture's names.
 pub fn registers(remote: &mut Remote) -> Result<Vec<Register>, Error> {

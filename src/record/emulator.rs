@@ -15,11 +15,11 @@ use super::trace_store::TraceStore;
 use super::tracing::{self, Recording, Summary, TraceEvent};
 use super::until::Until;
 use super::{device_state, witness};
-use crate::encode::CodeAddress;
-use crate::leftovers::Private;
-use crate::mapped::{self, Mapped};
-use crate::snapshot::changed::Changed;
-use crate::snapshot::write::WriteError;
+use armsnap_snapshot::leftovers::Private;
+use armsnap_snapshot::mapped::{self, Mapped};
+use armsnap_snapshot::snapshot::changed::Changed;
+use armsnap_snapshot::snapshot::write::WriteError;
+use armsnap_trace::encode::CodeAddress;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
@@ -35,7 +35,6 @@ use std::time::{Duration, Instant};
 
 /// Errors of a recording.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The options do not fit the program.
     #[error("{0}")]
@@ -265,7 +264,7 @@ pub(super) struct Ending<'a> {
     /// The name for cores in messages: `cores` or `threads`.
     pub unit: &'static str,
     pub trace: TraceOptions,
-    pub etm: crate::protocol::Core,
+    pub etm: armsnap_trace::protocol::Core,
     /// The description, memory, and program.
     pub contents: Contents,
 }

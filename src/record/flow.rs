@@ -6,10 +6,10 @@
 
 use super::blocks::{Block, BlockTable};
 use super::stream::{Event, bad};
-use crate::arch::branch::Kind;
-use crate::data_addresses::Access;
-use crate::encode::{CodeAddress, TAIL_CHAIN};
-use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+use armsnap_arch::arch::branch::Kind;
+use armsnap_arch::quantity::{Address, ExceptionLevel, Isa, Security};
+use armsnap_trace::data_addresses::Access;
+use armsnap_trace::encode::{CodeAddress, TAIL_CHAIN};
 use std::io;
 
 /// Receives the flow of all cores.

@@ -3,9 +3,9 @@
 //!
 //! Reads files only, not the process that runs them.
 
-use crate::mapped::{self, Mapped};
-use crate::program::elf::soname;
-use crate::quantity::Isa;
+use armsnap_arch::quantity::Isa;
+use armsnap_snapshot::mapped::{self, Mapped};
+use armsnap_snapshot::program::elf::soname;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use object::{SectionKind, SegmentFlags, SymbolKind, elf, read};

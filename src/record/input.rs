@@ -59,7 +59,7 @@ impl<R: BufRead> Input<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::number::leb128;
+    use armsnap_trace::protocol::number::leb128;
 
     #[test]
     fn numbers_have_at_most_64_bits() {

@@ -4,9 +4,9 @@
 
 use super::blocks::{Block, BlockTable};
 use super::flow;
-use crate::arch::branch::Kind;
-use crate::encode::{CodeAddress, Edge, Line, Options};
-use crate::quantity::Isa;
+use armsnap_arch::arch::branch::Kind;
+use armsnap_arch::quantity::Isa;
+use armsnap_trace::encode::{CodeAddress, Edge, Line, Options};
 
 /// No block's ID: those in events are below `0x8000_0000`.
 const NONE: u32 = u32::MAX;

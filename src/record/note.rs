@@ -1,13 +1,12 @@
 //! Notes on a recording.
 
-use crate::snapshot::CodeNote;
-use crate::text;
+use armsnap_snapshot::snapshot::CodeNote;
+use armsnap_snapshot::text;
 use std::fmt;
 use std::ops::Range;
 
 /// What a recording leaves out, or reports about the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Note {
     /// Threads were running while the program exited: only the PC is known of their registers.
     RunningThreads {

@@ -20,7 +20,6 @@ pub const fn is_built() -> bool {
 
 /// Why the plugin could not be connected.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// armsnap was built without the plugin.
     #[error(

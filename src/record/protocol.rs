@@ -2,11 +2,13 @@
 //!
 //! Configures trace units and describes them in the snapshot; writes no packets.
 
-use crate::etm::Registers;
-use crate::protocol::Core;
-use crate::quantity::TraceId;
-use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
-use crate::{etmv3, etmv4, ptm};
+use armsnap_arch::quantity::TraceId;
+use armsnap_snapshot::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
+use armsnap_trace::etm::Registers;
+use armsnap_trace::etmv3;
+use armsnap_trace::etmv4;
+use armsnap_trace::protocol::Core;
+use armsnap_trace::ptm;
 
 /// Instruction trace protocols that can be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@
 //! `0` ends the file. Before the first step all registers are zero.
 
 use super::input::Input;
-use crate::protocol::number::leb128;
+use armsnap_trace::protocol::number::leb128;
 use std::io::{self, BufRead, Write};
 
 const FIRST: &str = "armsnap registers 1\n";

@@ -4,9 +4,9 @@
 //! Replies are untrusted data: every wait has a timeout, every length a bound.
 
 use super::transport::Transport;
-use crate::arch::target::{DescriptionError, Target};
 use crate::remote_protocol::hex::{self, parse_hex};
-use crate::xml::{self, XmlError};
+pub use armsnap_arch::arch::target::{DescriptionError, Target};
+use armsnap_arch::xml::{self, XmlError};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 /// Errors of the connection to the emulator's GDB server.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// No server listens at the endpoint.
     #[error("{endpoint}: no GDB server answers: {error}")]
@@ -111,7 +110,7 @@ impl Remote {
         let mut remote = Self {
             transport,
             target: Target {
-                architecture: crate::arch::Architecture::AArch64,
+                architecture: armsnap_arch::arch::Architecture::AArch64,
                 by_default: None,
                 registers: Vec::new(),
                 numbers: Vec::new(),
@@ -438,5 +437,5 @@ fn unexpected(asked: &str, wanted: &'static str, found: &[u8]) -> Error {
     }
 }
 
-#[cfg(all(test, feature = "server"))]
+#[cfg(test)]
 mod tests;

@@ -3,9 +3,9 @@
 use super::blocks::Sets;
 use super::protocol::TraceOptions;
 use super::system::numbers::Numbers;
-use crate::element::Context;
-use crate::protocol::{Core, Profile};
-use crate::snapshot::changed::Carrier;
+use armsnap_snapshot::snapshot::changed::Carrier;
+use armsnap_trace::element::Context;
+use armsnap_trace::protocol::{Core, Profile};
 use std::path::PathBuf;
 
 /// How the exceptions of a system are traced.

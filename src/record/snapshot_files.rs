@@ -5,21 +5,21 @@
 use super::note::Note;
 use super::protocol::{Timestamps, TraceOptions};
 use super::tracing::Summary;
-use crate::arch::Space;
-use crate::linux::module_names;
-use crate::mapped::Mapped;
-use crate::protocol;
-use crate::snapshot::changed::{self, Carrier, Changed};
-use crate::snapshot::data_addresses;
-use crate::snapshot::libraries::LIBRARIES;
-use crate::snapshot::model::{
+use armsnap_arch::arch::Space;
+use armsnap_snapshot::linux::module_names;
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::snapshot::changed::{self, Carrier, Changed};
+use armsnap_snapshot::snapshot::data_addresses;
+use armsnap_snapshot::snapshot::libraries::LIBRARIES;
+use armsnap_snapshot::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
     Snapshot, SourceBuffers, Trace,
 };
-use crate::snapshot::program;
-use crate::snapshot::recording::Recording;
-use crate::snapshot::signals::Signal;
-use crate::snapshot::write::{self, WriteError};
+use armsnap_snapshot::snapshot::program;
+use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::snapshot::signals::Signal;
+use armsnap_snapshot::snapshot::write::{self, WriteError};
+use armsnap_trace::protocol;
 use object::{Object, ObjectSegment};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,16 +1,15 @@
 //! The reason for which a recording ends, and the registers there.
 
 use super::stream::{CoreState, StoppedCore};
-use crate::arch::Architecture;
-use crate::encode::CodeAddress;
-use crate::quantity::{Address, Isa};
-use crate::snapshot::model::{Register, RegisterValue};
-use crate::snapshot::signals;
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
+use armsnap_snapshot::snapshot::signals;
+use armsnap_trace::encode::CodeAddress;
 use std::fmt;
 
 /// Why a recording ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Reason {
     /// The program was about to exit with this status.
     Exit(u64),

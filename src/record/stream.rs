@@ -52,8 +52,8 @@
 //! Cores that one host thread executes in turn are reported in the order of execution. The order of
 //! events on different host threads is not known.
 
-use crate::data_addresses::Access;
-use crate::quantity::Isa;
+use armsnap_arch::quantity::Isa;
+use armsnap_trace::data_addresses::Access;
 use std::io::{self, Read};
 
 /// The maximum size of a chunk's data in bytes.

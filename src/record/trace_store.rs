@@ -3,10 +3,10 @@
 //!
 //! Handles bytes and trace IDs, independent of the protocol.
 
-use crate::formatter::FRAME_BYTES;
-use crate::formatter::encode::Encoder;
-use crate::leftovers::in_private;
-use crate::quantity::TraceId;
+use armsnap_arch::quantity::TraceId;
+use armsnap_snapshot::leftovers::in_private;
+use armsnap_trace::formatter::FRAME_BYTES;
+use armsnap_trace::formatter::encode::Encoder;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};

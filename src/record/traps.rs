@@ -1,7 +1,7 @@
 //! Trap instructions that stop a Linux program at an address, as debuggers insert them. The
 //! emulator's own breakpoints would slow down all code on the same page.
 
-use crate::quantity::Isa;
+use armsnap_arch::quantity::Isa;
 
 /// Immediates that no other debugger uses: `brk #0xa55a`, `bkpt #0xa55a` and `bkpt #0xa5`.
 const A64: [u8; 4] = 0xd434_ab40_u32.to_le_bytes();

@@ -3,7 +3,7 @@
 //! Resolved with ELF files and their debug information, not with the running program.
 
 use super::guest_program::Program;
-use crate::program::symbols::Symbols;
+use armsnap_snapshot::program::symbols::Symbols;
 use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,7 +8,7 @@
 
 use super::blocks::{Block, NOT_IN_STREAM};
 use super::traps;
-use crate::snapshot::changed::{Changed, Code, EVER};
+use armsnap_snapshot::snapshot::changed::{Changed, Code, EVER};
 use std::collections::{BTreeSet, HashMap};
 
 /// The number of bytes stored together.
@@ -281,10 +281,10 @@ fn halves(block: &Block) -> impl Iterator<Item = (u64, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::CodeAddress;
-    use crate::quantity::{Address, Isa};
     use crate::record::blocks::{BlockTable, Sets};
     use crate::record::stream::Definition;
+    use armsnap_arch::quantity::{Address, Isa};
+    use armsnap_trace::encode::CodeAddress;
 
     const NOP: u32 = 0xd503_201f;
     const RET: u32 = 0xd65f_03c0;

@@ -15,9 +15,9 @@
 
 use super::blocks::{Block, NOT_IN_STREAM};
 use super::input::Input;
-use crate::encode::CodeAddress;
-use crate::protocol::number::leb128;
-use crate::quantity::{Address, Isa};
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_trace::encode::CodeAddress;
+use armsnap_trace::protocol::number::leb128;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 

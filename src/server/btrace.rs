@@ -12,8 +12,8 @@ use super::client_state::BranchTrace;
 use super::endpoint::HistoryMode;
 use super::reply::{MALFORMED, transfer};
 use super::target::SnapshotTarget;
-use crate::quantity::{Address, Isa};
-use crate::timeline::{Direction, EndAgrees, Entry, PointKind, Position};
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_history::timeline::{Direction, EndAgrees, Entry, PointKind, Position};
 
 /// Maximum number of blocks sent; GDB takes some 6 s to process them.
 const BLOCKS: usize = 100_000;

@@ -42,10 +42,10 @@ use super::past_values::{Places, past_position};
 use super::positions::{GAPS, Positions};
 use super::reply::thread_id;
 use super::target::SnapshotTarget;
-use crate::arch::Architecture;
-use crate::program::symbols::Symbols;
-use crate::stop::Cancel;
-use crate::timeline::{Direction, EndAgrees, OpenCall, Outside, PointKind, Position};
+use armsnap_arch::arch::Architecture;
+use armsnap_history::timeline::{Direction, EndAgrees, OpenCall, Outside, PointKind, Position};
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_snapshot::stop::Cancel;
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
 pub(super) const POSITION: &str = "qArmsnap.position:";
@@ -463,8 +463,8 @@ fn frames_position(positions: &mut Positions, thread: Tid) -> Option<Position> {
 mod tests {
     use super::*;
     use crate::server::{Options, endpoints};
-    use crate::snapshot::OpenOptions;
-    use crate::snapshot::model::Snapshot;
+    use armsnap_snapshot::snapshot::OpenOptions;
+    use armsnap_snapshot::snapshot::model::Snapshot;
     use std::path::Path;
 
     /// Registers that could not be computed in time are computed when they are requested again.
@@ -482,7 +482,7 @@ mod tests {
         cancelled.request();
         let call = OpenCall {
             entry,
-            function: crate::quantity::Address(0),
+            function: armsnap_arch::quantity::Address(0),
             returns_to: None,
             exception: false,
             signal: false,

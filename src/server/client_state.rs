@@ -7,10 +7,9 @@ use gdbstub::common::Tid;
 
 use super::trace_buffer::Reading;
 use super::trace_values::TraceValues;
-use crate::program::landing_pads::LandingPads;
-use crate::quantity::Address;
-use crate::recover::Level;
-use crate::timeline::{self, OpenCalls, Position};
+use armsnap_history::recover::Level;
+use armsnap_history::timeline::{OpenCalls, Position};
+use armsnap_snapshot::program::landing_pads::LandingPads;
 
 /// A client's position among trace frames.
 #[derive(Debug, Default)]
@@ -57,15 +56,5 @@ impl Callers {
     pub(super) fn of(&mut self, thread: Tid, landing_pads: Arc<LandingPads>) -> &mut OpenCalls {
         let calls = self.calls.entry(thread);
         calls.or_insert_with(|| OpenCalls::new(landing_pads))
-    }
-}
-
-impl timeline::LandingPads for LandingPads {
-    fn of_call(&self, returns_to: Address) -> Option<Address> {
-        self.of_call(returns_to.0).map(Address)
-    }
-
-    fn contains(&self, address: Address) -> bool {
-        self.contains(address.0)
     }
 }

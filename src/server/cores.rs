@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::note::CoreNote;
-use crate::arch::registers::Bytes;
-use crate::arch::state::{self, CurrentSpace};
-use crate::arch::{
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::arch::state::{self, CurrentSpace};
+use armsnap_arch::arch::{
     Architecture, Detected, RegisterDescription, RegisterFile, Space, TargetDescription,
 };
-use crate::quantity::Isa;
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::memory::{CoreMemory, Origin};
-use crate::snapshot::program::Program;
-use crate::timeline::TracedCore;
+use armsnap_arch::quantity::Isa;
+use armsnap_history::timeline::TracedCore;
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::memory::{CoreMemory, Origin};
+use armsnap_snapshot::snapshot::program::Program;
 
 /// A core as a debugger sees it.
 #[derive(Debug)]

@@ -14,23 +14,23 @@ use super::history_registers::HistoryRegisters;
 use super::note::{CoreNote, Note};
 use super::process_stack;
 use super::trace_runs::Traces;
-use crate::arch::Space;
-use crate::arch::registers::Bytes;
-use crate::arch::state::{self};
-use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
-use crate::cache::Cache;
-use crate::capture::core_memory;
-use crate::check;
-use crate::decode;
-use crate::program::elf::{Elf, ElfError};
-use crate::snapshot::OpenSnapshot;
-use crate::snapshot::memory::{CoreMemory, Origin};
-use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
-use crate::snapshot::program::{Program, Seen};
-use crate::snapshot::recording::Recording;
-use crate::snapshot::signals::Signal;
-use crate::text::is_plain;
-use crate::timeline::{self, Timeline, TracedCore};
+use armsnap_arch::arch::Space;
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::arch::state::{self};
+use armsnap_arch::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
+use armsnap_history::decode;
+use armsnap_history::timeline::{self, Timeline, TracedCore};
+use armsnap_snapshot::cache::Cache;
+use armsnap_snapshot::capture::core_memory;
+use armsnap_snapshot::check;
+use armsnap_snapshot::program::elf::{Elf, ElfError};
+use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::memory::{CoreMemory, Origin};
+use armsnap_snapshot::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
+use armsnap_snapshot::snapshot::program::{Program, Seen};
+use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::snapshot::signals::Signal;
+use armsnap_snapshot::text::is_plain;
 
 /// Maximum number of cores with notes on shared memory: their cost grows with all dumps.
 const SHARING_NOTES: usize = 64;
@@ -82,7 +82,6 @@ impl Default for Options {
 
 /// An error that prevents serving.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum EndpointError {
     /// The snapshot has no core.
     #[error("no device of class core: nothing to serve; armsnap decode lists its trace")]

@@ -15,13 +15,15 @@ use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
 use super::watched::{self, Access, Search};
 use super::watchpoints;
-use crate::quantity::Address;
 use crate::remote_protocol::framing::write_packet;
 use crate::remote_protocol::hex::{self, write_hex};
-use crate::report::history as words;
-use crate::snapshot::signals::{self, Signal};
-use crate::stop::Cancel;
-use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position};
+use armsnap_analysis::report::history as words;
+use armsnap_arch::quantity::Address;
+use armsnap_history::timeline::{
+    AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position,
+};
+use armsnap_snapshot::snapshot::signals::{self, Signal};
+use armsnap_snapshot::stop::Cancel;
 
 /// Why a core stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

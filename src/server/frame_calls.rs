@@ -9,8 +9,8 @@ use gdbstub::common::Tid;
 use super::memory::MemoryView;
 use super::process_stack::sets_process_stack;
 use super::target::SnapshotTarget;
-use crate::arch::Architecture;
-use crate::timeline::OpenCall;
+use armsnap_arch::arch::Architecture;
+use armsnap_history::timeline::OpenCall;
 
 /// Code of a function that is searched for a switch of stacks.
 const SEARCHED: usize = 1 << 12;

@@ -9,8 +9,8 @@
 
 use std::fmt::Write as _;
 
-use crate::arch::{Architecture, TargetDescription};
-use crate::quantity::Isa;
+use armsnap_arch::arch::{Architecture, TargetDescription};
+use armsnap_arch::quantity::Isa;
 
 /// Their numbers.
 #[derive(Clone, Copy, Debug)]

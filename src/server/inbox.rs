@@ -2,7 +2,7 @@
 //! client still waits for the reply.
 //!
 //! A client cancels its request if it disconnects, sends Ctrl-C, or, where this means that it no
-//! longer waits, sends another packet ([`crate::stop::Cancel`]).
+//! longer waits, sends another packet ([`armsnap_snapshot::stop::Cancel`]).
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::peer::Peer;
 use super::session::{Client, Meanwhile};
-use crate::stop::Cancel;
+use armsnap_snapshot::stop::Cancel;
 
 /// Maximum number of bytes read ahead.
 const AHEAD: usize = 0x1_0000;

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::endpoint::{Endpoint, escape};
-use crate::snapshot::libraries::LinkMap;
+use armsnap_snapshot::snapshot::libraries::LinkMap;
 
 /// Feature in the reply to `qSupported`.
 pub(super) const FEATURE: &str = ";qXfer:libraries-svr4:read+";

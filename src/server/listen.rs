@@ -20,7 +20,7 @@ use super::inbox::Inbox;
 use super::keepalive::PACKET;
 use super::peer::{self, Peer};
 use super::session::{End, Session};
-use crate::stop;
+use armsnap_snapshot::stop;
 
 /// Maximum number of simultaneous clients of one endpoint.
 const MAX_CLIENTS: usize = 32;

@@ -1,17 +1,17 @@
 //! Memory as seen by a debugger: the memory of a core in its current address space or, if selected by
 //! the user, in another space or a memory device.
 //!
-//! [`crate::snapshot::memory`] resolves overlapping dumps, and translates addresses of cores with
+//! [`armsnap_snapshot::snapshot::memory`] resolves overlapping dumps, and translates addresses of cores with
 //! physical memory. The segments of programs are part of a core's memory, with lower priority than all
 //! dumps.
 
 use super::cores::{Core, MemoryDevice};
 use super::endpoint::Endpoint;
-use crate::arch::Space;
-use crate::quantity::Address;
-use crate::snapshot::memory::{CoreMemory, Moment};
-use crate::snapshot::registers::parse_u64;
-use crate::translation::Regime;
+use armsnap_arch::arch::Space;
+use armsnap_arch::quantity::Address;
+use armsnap_arch::translation::Regime;
+use armsnap_snapshot::snapshot::memory::{CoreMemory, Moment};
+use armsnap_snapshot::snapshot::registers::parse_u64;
 use std::sync::Arc;
 
 /// Where a session reads memory.

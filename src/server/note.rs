@@ -1,16 +1,15 @@
 //! Notes on what an endpoint serves.
 
-use crate::arch::{Architecture, DefaultRegisters, RegisterNote};
-use crate::decode;
-use crate::quantity::Address;
-use crate::snapshot::{MemoryNote, ProgramNote, model};
 use crate::tfile;
+use armsnap_arch::arch::{Architecture, DefaultRegisters, RegisterNote};
+use armsnap_arch::quantity::Address;
+use armsnap_history::decode;
+use armsnap_snapshot::snapshot::{MemoryNote, ProgramNote, model};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An assumption, a contradiction, or a fault of what an endpoint serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Note {
     /// A fault of the snapshot.
     Snapshot(model::Note),
@@ -78,7 +77,6 @@ fn argument(path: &Path) -> String {
 
 /// A note on a core of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CoreNote {
     /// Its architecture is assumed.
     AssumedArchitecture {
@@ -136,7 +134,6 @@ pub enum CoreNote {
 
 /// Why the stack of the code that an exception interrupted is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum NoProcessStack {
     /// No trace leads to the exception.
     NoTrace,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
-use crate::snapshot::program::Program;
+use armsnap_snapshot::snapshot::program::Program;
 
 /// Maximum number of open files per client.
 pub(super) const MAX_OPEN: usize = 64;

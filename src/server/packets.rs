@@ -19,12 +19,12 @@ use super::resume::{self, Other, Resume};
 use super::shown_memory;
 use super::target::SnapshotTarget;
 use super::tracepoints;
-use crate::arch::pointer_auth::{self, Masks};
-use crate::mapped;
 use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs, write_packet};
 use crate::remote_protocol::hex::{self, parse_hex};
-use crate::snapshot::inputs;
-use crate::stop::Cancel;
+use armsnap_arch::arch::pointer_auth::{self, Masks};
+use armsnap_snapshot::mapped;
+use armsnap_snapshot::snapshot::inputs;
+use armsnap_snapshot::stop::Cancel;
 
 /// How to handle a packet.
 pub(super) enum Answer {

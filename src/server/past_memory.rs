@@ -14,10 +14,10 @@ use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
 use super::positions::Positions;
-use crate::program::elf::Elf;
-use crate::recover::Constants;
-use crate::snapshot::libraries::LinkMap;
-use crate::timeline::PointKind;
+use armsnap_history::recover::Constants;
+use armsnap_history::timeline::PointKind;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::snapshot::libraries::LinkMap;
 
 /// How memory is read at past positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

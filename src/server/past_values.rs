@@ -1,4 +1,4 @@
-//! Registers and memory at past positions, as far as [`crate::recover`] knows them.
+//! Registers and memory at past positions, as far as [`armsnap_history::recover`] knows them.
 //!
 //! A register is shown only if all its bytes are known: GDB checks only its first byte for
 //! availability, and takes other unknown bytes as 0.
@@ -11,19 +11,19 @@ use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
 use super::positions::Positions;
-use crate::arch::registers::Bytes;
-use crate::arch::{Architecture, RegisterDescription};
-use crate::program::elf::Elf;
-use crate::program::go::GoCode;
-use crate::program::landing_pads::LandingPads;
-use crate::recover::{
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::arch::{Architecture, RegisterDescription};
+use armsnap_arch::semantics::Location;
+use armsnap_history::recover::{
     FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
     SnapshotMemory, Status,
 };
-use crate::semantics::Location;
-use crate::snapshot::recording::Recording;
-use crate::stop::Cancel;
-use crate::timeline::{History, PointKind, Position};
+use armsnap_history::timeline::{History, PointKind, Position};
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::program::go::GoCode;
+use armsnap_snapshot::program::landing_pads::LandingPads;
+use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::stop::Cancel;
 
 /// Time limit of a request, whatever the number of registers and bytes in it; clients wait up to two
 /// seconds for the reply.

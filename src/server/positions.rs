@@ -10,15 +10,15 @@ use gdbstub::common::Tid;
 
 use super::cores::Core;
 use super::endpoint::{Endpoint, HistoryMode};
-use crate::arch::RegisterDescription;
-use crate::arch::registers::Bytes;
-use crate::quantity::{Address, Isa};
-use crate::snapshot::memory::Moment;
-use crate::snapshot::model::Note;
-use crate::stop::Cancel;
-use crate::timeline::{
+use armsnap_arch::arch::RegisterDescription;
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_history::timeline::{
     Direction, History, HistoryPoint, PointKind, Position, Timeline, TracedCore,
 };
+use armsnap_snapshot::snapshot::memory::Moment;
+use armsnap_snapshot::snapshot::model::Note;
+use armsnap_snapshot::stop::Cancel;
 
 /// Time limit for work that the client did not request: GDB waits two seconds for most replies.
 const RESTING_LIMIT: Duration = Duration::from_millis(800);

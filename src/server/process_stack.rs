@@ -12,13 +12,13 @@ use memchr::memmem::Finder;
 
 use super::cores::Core;
 use super::note::{CoreNote, NoProcessStack};
-use crate::arch::{Architecture, Space};
-use crate::quantity::Address;
-use crate::snapshot::memory::CoreMemory;
-use crate::stop::Cancel;
-use crate::timeline::{
+use armsnap_arch::arch::{Architecture, Space};
+use armsnap_arch::quantity::Address;
+use armsnap_history::timeline::{
     Direction, EndAgrees, Entry, History, OpenCall, OpenCalls, Position, Timeline,
 };
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::stop::Cancel;
 
 /// Time limit of decoding the end of the trace: a client may wait already.
 const TIME_LIMIT: Duration = Duration::from_secs(1);

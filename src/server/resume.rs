@@ -6,7 +6,7 @@ use gdbstub::common::Tid;
 
 use super::reply::{pair, thread_id};
 use crate::remote_protocol::hex::parse_hex;
-use crate::timeline::Direction;
+use armsnap_history::timeline::Direction;
 
 /// How far a core moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

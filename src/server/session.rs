@@ -19,11 +19,11 @@ use super::monitor;
 use super::packets::{self, Answer};
 use super::reply::{MALFORMED, NO_MEMORY};
 use super::target::SnapshotTarget;
-use crate::mapped;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, write_packet};
 use crate::remote_protocol::hex;
-use crate::stop::{self, Cancel, Stopped};
-use crate::text::one_line;
+use armsnap_snapshot::mapped;
+use armsnap_snapshot::stop::{self, Cancel, Stopped};
+use armsnap_snapshot::text::one_line;
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///

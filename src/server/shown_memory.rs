@@ -7,8 +7,8 @@ use gdbstub::common::Tid;
 use super::memory::MemoryView;
 use super::past_values::PATIENCE;
 use super::target::SnapshotTarget;
-use crate::arch::pointer_auth;
-use crate::stop::Cancel;
+use armsnap_arch::arch::pointer_auth;
+use armsnap_snapshot::stop::Cancel;
 
 /// Returns the known bytes from an address on: up to the first unknown one, or `length`. `None` without a
 /// core.

@@ -20,7 +20,7 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 
 use super::cores::Core;
 use super::target::SnapshotTarget;
-use crate::arch::Architecture;
+use armsnap_arch::arch::Architecture;
 
 /// `EFAULT`: no known memory at that address.
 const EFAULT: u8 = 14;

@@ -21,17 +21,17 @@ use super::past_values::PastValues;
 use super::positions::{Past, Positions};
 use super::selection::Selection;
 use super::watchpoints::Watchpoints;
-use crate::arch::registers::Bytes;
-use crate::arch::{RegisterDescription, RegisterView};
-use crate::program::call_frames::CallFrames;
-use crate::program::elf::Elf;
-use crate::program::go::GoCode;
-use crate::program::landing_pads::LandingPads;
-use crate::program::symbols::Symbols;
-use crate::snapshot::chosen::Chosen;
-use crate::snapshot::libraries;
-use crate::snapshot::memory::Moment;
-use crate::stop::Cancel;
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::arch::{RegisterDescription, RegisterView};
+use armsnap_snapshot::program::call_frames::CallFrames;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::program::go::GoCode;
+use armsnap_snapshot::program::landing_pads::LandingPads;
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_snapshot::snapshot::chosen::Chosen;
+use armsnap_snapshot::snapshot::libraries;
+use armsnap_snapshot::snapshot::memory::Moment;
+use armsnap_snapshot::stop::Cancel;
 
 /// One client's view of an endpoint.
 pub struct SnapshotTarget {

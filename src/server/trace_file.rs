@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use super::trace_frames::{TraceFrames, Wanted};
-use crate::arch::registers::Bytes;
-use crate::arch::target::Target;
-use crate::stop;
 use crate::tfile::{
     Block, ByteOrder, File, Note, SourceString, Status, TraceFrame, Tracepoint, Variable,
 };
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::arch::target::Target;
+use armsnap_snapshot::stop;
 
 /// Maximum number of tracepoints reported to a client: the time that GDB takes to load them is
 /// quadratic.

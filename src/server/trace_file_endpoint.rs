@@ -7,19 +7,18 @@ use super::endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints, 
 use super::note::CoreNote;
 use super::trace_file::{FileRun, NoProgramCounter};
 use super::trace_runs::Traces;
-use crate::arch::safe_description::rewritten;
-use crate::arch::target::{DescriptionError, Target};
-use crate::arch::{Architecture, Detected, TargetDescription};
 use crate::convert::chosen::{ChoiceError, ChosenArchitecture};
-use crate::mapped::Mapped;
-use crate::program::elf::{Elf, ElfError};
-use crate::snapshot::files::InMemory;
-use crate::snapshot::{self, OpenSnapshot};
 use crate::tfile::{self, File};
+use armsnap_arch::arch::safe_description::rewritten;
+pub use armsnap_arch::arch::target::{DescriptionError, Target};
+use armsnap_arch::arch::{Architecture, Detected, TargetDescription};
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::program::elf::{Elf, ElfError};
+use armsnap_snapshot::snapshot::files::InMemory;
+use armsnap_snapshot::snapshot::{self, OpenSnapshot};
 
 /// An error that prevents serving a trace file.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum TraceFileError {
     /// A program that the user named cannot be read.
     #[error(transparent)]

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::arch::registers::Bytes;
-use crate::quantity::{Address, Isa};
 use crate::tfile::{Status, Tracepoint};
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::quantity::{Address, Isa};
 
 /// Condition on a trace frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,16 +10,16 @@ use std::sync::OnceLock;
 use super::cores::{Core, Cores};
 use super::trace_file::FileRun;
 use super::trace_frames::{FramePlace, PieceWriter, TraceFrames, Wanted};
-use crate::arch::Architecture;
-use crate::arch::registers::Bytes;
-use crate::capture::{Capture, CaptureBuffer};
 use crate::convert;
 use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
-use crate::program::elf::Elf;
-use crate::quantity::{Address, Isa};
-use crate::snapshot::OpenSnapshot;
 use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer};
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_snapshot::capture::{Capture, CaptureBuffer};
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::snapshot::OpenSnapshot;
 
 /// Trace up to this size in bytes is decoded within the two seconds that GDB waits for a reply.
 const SMALL: u64 = 4 << 20;
@@ -294,7 +294,7 @@ impl CoreFrames<'_> {
         self.run.pc(frame).map(|pc| pc.0)
     }
 
-    fn value(&self, frame: usize, register: &crate::arch::RegisterDescription) -> Bytes {
+    fn value(&self, frame: usize, register: &armsnap_arch::arch::RegisterDescription) -> Bytes {
         if frame == 0 {
             return self.core.register(register);
         }
@@ -363,7 +363,9 @@ impl TraceFrames for CoreFrames<'_> {
 
     fn write(&self, frame: usize, out: PieceWriter) -> io::Result<PieceWriter> {
         let block = self.cores.block();
-        let size = block.map(crate::arch::RegisterDescription::bytes).sum();
+        let size = block
+            .map(armsnap_arch::arch::RegisterDescription::bytes)
+            .sum();
         let mut writer = Writer::bare(out, size, ByteOrder::Little);
         if frame == 0 {
             // Clients assume that a register block is as long as a reply to `g`, and cannot mark

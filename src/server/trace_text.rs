@@ -1,9 +1,9 @@
 //! Sanitizes texts of a trace file for clients: GDB prints them, evaluates the collected expressions
 //! at `tdump`, and evaluates tracepoint locations when it connects.
 
-use crate::arch::names;
-use crate::text::{is_plain, one_line};
 use crate::tfile::{Status, StopReason, Tracepoint, Variable};
+use armsnap_arch::arch::names;
+use armsnap_snapshot::text::{is_plain, one_line};
 
 /// Escapes the texts of a status for a terminal.
 pub(super) fn status(mut status: Status) -> Status {

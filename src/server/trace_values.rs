@@ -1,4 +1,4 @@
-//! Registers and stack memory in the trace frames of a snapshot, as far as [`crate::recover`] knows
+//! Registers and stack memory in the trace frames of a snapshot, as far as [`armsnap_history::recover`] knows
 //! them; `convert --values` writes the same into trace files.
 
 use std::time::Duration;
@@ -9,12 +9,12 @@ use super::endpoint::Endpoint;
 use super::past_values::{PastValues, Places};
 use super::positions::Positions;
 use super::trace_frames::FramePlace;
-use crate::arch::registers::Bytes;
-use crate::arch::{Architecture, RegisterDescription};
-use crate::recover::{Known, Level, Registers};
-use crate::semantics::Location;
-use crate::stop::Cancel;
-use crate::timeline::Numbers;
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_arch::arch::{Architecture, RegisterDescription};
+use armsnap_arch::semantics::Location;
+use armsnap_history::recover::{Known, Level, Registers};
+use armsnap_history::timeline::Numbers;
+use armsnap_snapshot::stop::Cancel;
 
 /// Bytes of the stack in a frame, from this many below the stack pointer on: at a return, the locals
 /// are there.

@@ -18,10 +18,10 @@ use super::trace_frames::{TraceFrames, Wanted};
 use super::trace_runs::{FIRST, HALTED};
 use super::trace_text;
 use super::trace_values::{FrameValues, TraceValues};
-use crate::arch::RegisterDescription;
-use crate::arch::registers::Bytes;
 use crate::remote_protocol::framing::MAX_PACKET;
 use crate::remote_protocol::hex::{parse_hex, write_hex};
+use armsnap_arch::arch::RegisterDescription;
+use armsnap_arch::arch::registers::Bytes;
 
 /// Time limit for the values of a frame while keepalive packets are sent.
 const WHILE_ALIVE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Searches for the accesses of past instructions that hit watchpoints. [`crate::recover`] finds them,
+//! Searches for the accesses of past instructions that hit watchpoints. [`armsnap_history::recover`] finds them,
 //! and those that may have hit.
 
 use std::fmt::Write as _;
@@ -9,9 +9,9 @@ use gdbstub::common::Tid;
 use super::shown_memory;
 use super::target::SnapshotTarget;
 use super::watchpoints::Kind;
-use crate::recover::{Limit, MayHave, Wanted};
-use crate::stop::Cancel;
-use crate::timeline::{Direction, Position};
+use armsnap_history::recover::{Limit, MayHave, Wanted};
+use armsnap_history::timeline::{Direction, Position};
+use armsnap_snapshot::stop::Cancel;
 
 /// Message where values, and so the addresses of accesses, are not recovered.
 const PARTIAL: &str = "watchpoints do not stop at all accesses on the way: values of the past are not \

@@ -256,7 +256,6 @@ pub struct RegisterSizes {
 
 /// Why GDB could not read a description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Unreadable {
     /// Register blocks have no bytes.
     #[error("R: GDB reads no file whose register blocks have no bytes")]

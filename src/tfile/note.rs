@@ -4,7 +4,6 @@ use std::fmt;
 
 /// What cannot be read in a trace file's description, or was inferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Note {
     /// A line cannot be read.
     Line {
@@ -45,7 +44,6 @@ impl fmt::Display for Note {
 
 /// What is wrong with a line of the description.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum LineFault {
     /// The size of register blocks is not a number.
     RegisterSize {

@@ -6,7 +6,7 @@
 use super::description::{Description, RegisterSizes};
 use super::note::{LineFault, Note};
 use super::{HEADER, MAGIC};
-use crate::stop;
+use armsnap_snapshot::stop;
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -61,7 +61,6 @@ impl ByteOrder {
 
 /// Why bytes are not a trace file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The first line is not that of a trace file.
     #[error("line 1: expected \\x7fTRACE0, found {0:?}: GDB's tsave writes trace files")]

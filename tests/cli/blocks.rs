@@ -255,7 +255,11 @@ fn blocks_are_run_or_not_for_a_reason() {
         ("debugging.md", "(gdb) python import", "tests/cli/blocks.rs"),
         ("debugging.md", "(lldb) gdb-remote", "tests/gdb/lldb.rs"),
         ("decoding-as-a-library.md", "toml", "scripts/test"),
-        ("decoding-as-a-library.md", "rust", "src/lib.rs"),
+        (
+            "decoding-as-a-library.md",
+            "rust",
+            "crates/trace/src/lib.rs",
+        ),
         ("editors.md", "cd editors/vscode", "needs VS Code"),
         ("editors.md", "json", "tests/cli/editors.rs"),
         ("editors.md", "lua", "needs Neovim"),

@@ -153,7 +153,12 @@ fn the_debian_package_works_where_it_is_installed_and_leaves_nothing() {
     }
     // Only for tests.
     assert!(!names.contains(&"proptest"), "{names:?}");
-    for component in components {
+    // Crates of the workspace come from no registry.
+    let own = |name: &str| name.starts_with("armsnap-");
+    for component in components
+        .iter()
+        .filter(|c| !own(c["name"].as_str().unwrap()))
+    {
         let digest = component["hashes"][0]["content"].as_str().unwrap();
         assert!(lock.contains(digest), "{component}");
     }

@@ -17,5 +17,9 @@ mod parity_ptm;
 mod parity_stream;
 mod program_flow;
 mod programs;
+#[allow(dead_code, reason = "unit tests use the rest")]
+#[path = "../../crates/trace/src/encode/tests/programs.rs"]
+mod random_programs;
+mod reference_of_encoders;
 mod silence;
 mod stream_packets;

@@ -360,7 +360,11 @@ fn random(seed: u64) -> impl FnMut() -> u8 {
 #[test]
 fn text_and_other_files_are_no_trace() {
     let text = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/importing.md")).unwrap();
-    let source = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/src/itm/mod.rs")).unwrap();
+    let source = fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/crates/trace/src/itm/mod.rs"
+    ))
+    .unwrap();
     let program = fs::read(testdata("mps2-m4/program.elf")).unwrap();
     let wide: Vec<u8> = text.iter().flat_map(|&byte| [byte, 0]).collect();
     let mut next = random(3);

@@ -1,5 +1,5 @@
-//! The imports between the rooms of `src/` point one way: docs/architecture.md draws them. So do
-//! those between the files of a room.
+//! The imports between the rooms of a crate point one way, and so do those between the files of a
+//! room: docs/architecture.md draws them. Those between crates are in their manifests.
 
 mod circles;
 mod surface;
@@ -7,7 +7,7 @@ mod surface;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Each room may import from the rooms above it in this list that it names.
+/// Each room may import from the rooms of its crate above it in this list that it names.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("quantity", &[]),
     ("text", &[]),
@@ -18,253 +18,41 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("budget", &[]),
     ("remote_protocol", &[]),
     ("mapped", &[]),
-    ("element", &["quantity"]),
-    ("protocol", &["element", "quantity"]),
+    ("element", &[]),
+    ("protocol", &["element"]),
     ("data_addresses", &["protocol"]),
-    ("formatter", &["protocol", "quantity"]),
+    ("formatter", &["protocol"]),
     ("arch", &["quantity", "xml"]),
     ("semantics", &[]),
     ("translation", &["arch"]),
-    ("program", &["arch", "budget", "mapped", "quantity", "text"]),
-    ("linux", &["program", "translation"]),
-    ("flow", &["arch", "element", "quantity"]),
-    ("encode", &["arch", "element", "flow", "quantity"]),
-    ("etm", &["element", "encode", "protocol", "quantity"]),
-    (
-        "etmv3",
-        &["element", "encode", "etm", "protocol", "quantity"],
-    ),
-    (
-        "ptm",
-        &["element", "encode", "etm", "flow", "protocol", "quantity"],
-    ),
-    (
-        "etmv4",
-        &["element", "encode", "flow", "protocol", "quantity"],
-    ),
-    ("itm", &["element", "protocol", "quantity"]),
-    ("stm", &["element", "protocol", "quantity"]),
-    (
-        "snapshot",
-        &[
-            "arch",
-            "data_addresses",
-            "leftovers",
-            "mapped",
-            "program",
-            "quantity",
-            "text",
-            "translation",
-        ],
-    ),
-    (
-        "capture",
-        &[
-            "arch",
-            "element",
-            "etm",
-            "etmv3",
-            "etmv4",
-            "flow",
-            "formatter",
-            "itm",
-            "mapped",
-            "protocol",
-            "ptm",
-            "quantity",
-            "snapshot",
-            "stm",
-        ],
-    ),
-    (
-        "check",
-        &["arch", "capture", "program", "quantity", "snapshot"],
-    ),
-    (
-        "decode",
-        &[
-            "arch",
-            "capture",
-            "element",
-            "flow",
-            "formatter",
-            "itm",
-            "program",
-            "protocol",
-            "quantity",
-            "snapshot",
-            "stop",
-        ],
-    ),
-    (
-        "timeline",
-        &[
-            "cache",
-            "capture",
-            "decode",
-            "element",
-            "flow",
-            "formatter",
-            "mapped",
-            "protocol",
-            "quantity",
-            "snapshot",
-            "stop",
-        ],
-    ),
-    (
-        "recover",
-        &[
-            "arch",
-            "data_addresses",
-            "element",
-            "flow",
-            "program",
-            "quantity",
-            "semantics",
-            "snapshot",
-            "stop",
-            "timeline",
-        ],
-    ),
-    (
-        "profile",
-        &[
-            "arch", "capture", "decode", "element", "flow", "mapped", "program", "protocol",
-            "quantity", "snapshot", "timeline",
-        ],
-    ),
-    (
-        "export",
-        &[
-            "decode",
-            "element",
-            "flow",
-            "leftovers",
-            "profile",
-            "program",
-            "quantity",
-            "text",
-        ],
-    ),
-    (
-        "report",
-        &[
-            "arch", "capture", "check", "decode", "element", "flow", "program", "protocol",
-            "quantity", "snapshot", "text", "timeline",
-        ],
-    ),
-    (
-        "page",
-        &[
-            "capture", "decode", "element", "flow", "mapped", "profile", "program", "quantity",
-            "report", "snapshot", "text", "timeline",
-        ],
-    ),
-    (
-        "import",
-        &[
-            "leftovers",
-            "arch",
-            "budget",
-            "capture",
-            "decode",
-            "element",
-            "encode",
-            "etmv4",
-            "flow",
-            "formatter",
-            "linux",
-            "mapped",
-            "program",
-            "protocol",
-            "quantity",
-            "snapshot",
-            "text",
-        ],
-    ),
-    ("tfile", &["remote_protocol", "stop"]),
-    (
-        "convert",
-        &[
-            "arch",
-            "capture",
-            "check",
-            "decode",
-            "element",
-            "encode",
-            "etmv4",
-            "flow",
-            "formatter",
-            "mapped",
-            "program",
-            "protocol",
-            "quantity",
-            "recover",
-            "remote_protocol",
-            "semantics",
-            "snapshot",
-            "stop",
-            "text",
-            "tfile",
-            "timeline",
-        ],
-    ),
-    (
-        "server",
-        &[
-            "arch",
-            "cache",
-            "capture",
-            "check",
-            "convert",
-            "decode",
-            "element",
-            "linux",
-            "mapped",
-            "program",
-            "quantity",
-            "recover",
-            "remote_protocol",
-            "report",
-            "semantics",
-            "snapshot",
-            "stop",
-            "text",
-            "tfile",
-            "timeline",
-            "translation",
-        ],
-    ),
-    (
-        "record",
-        &[
-            "arch",
-            "capture",
-            "data_addresses",
-            "element",
-            "encode",
-            "etm",
-            "etmv3",
-            "etmv4",
-            "flow",
-            "formatter",
-            "leftovers",
-            "linux",
-            "mapped",
-            "program",
-            "protocol",
-            "ptm",
-            "quantity",
-            "remote_protocol",
-            "snapshot",
-            "text",
-            "xml",
-        ],
-    ),
+    ("program", &["budget", "mapped", "text"]),
+    ("linux", &["program"]),
+    ("flow", &["element"]),
+    ("encode", &["element", "flow"]),
+    ("etm", &["element", "encode", "protocol"]),
+    ("etmv3", &["element", "encode", "etm", "protocol"]),
+    ("ptm", &["element", "encode", "etm", "flow", "protocol"]),
+    ("etmv4", &["element", "encode", "flow", "protocol"]),
+    ("itm", &["element", "protocol"]),
+    ("stm", &["element", "protocol"]),
+    ("snapshot", &["leftovers", "mapped", "program", "text"]),
+    ("capture", &["mapped", "snapshot"]),
+    ("check", &["capture", "program", "snapshot"]),
+    ("decode", &[]),
+    ("timeline", &["decode"]),
+    ("recover", &["timeline"]),
+    ("profile", &[]),
+    ("export", &["profile"]),
+    ("report", &[]),
+    ("page", &["profile", "report"]),
+    ("import", &[]),
+    ("tfile", &["remote_protocol"]),
+    ("convert", &["remote_protocol", "tfile"]),
+    ("server", &["convert", "remote_protocol", "tfile"]),
+    ("record", &["remote_protocol"]),
 ];
 
-/// The room of a file: its folder in `src/`, or its own name there.
+/// The room of a file: its folder in the `src/` of its crate, or its own name there.
 fn room(file: &Path) -> String {
     let first = file.components().next().unwrap().as_os_str();
     let first = first.to_str().unwrap();
@@ -285,16 +73,29 @@ fn files(directory: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the files of `src/` by path there, with their text.
+/// The directories `src` of all crates.
+fn roots() -> Vec<PathBuf> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = std::fs::read_dir(top.join("crates")).unwrap();
+    let crates = crates.map(|entry| entry.unwrap().path());
+    crates
+        .chain([top.to_owned()])
+        .map(|path| path.join("src"))
+        .collect()
+}
+
+/// Returns the files of all crates by path in their `src/`, with their text.
 fn source_files() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut paths = Vec::new();
-    files(&root, &mut paths);
-    let read = |path: &PathBuf| {
-        let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
-        (file.to_owned(), std::fs::read_to_string(path).unwrap())
+    let of = |root: PathBuf| {
+        let mut paths = Vec::new();
+        files(&root, &mut paths);
+        let read = move |path: PathBuf| {
+            let file = path.strip_prefix(&root).unwrap().to_str().unwrap();
+            (file.to_owned(), std::fs::read_to_string(&path).unwrap())
+        };
+        paths.into_iter().map(read)
     };
-    paths.iter().map(read).collect()
+    roots().into_iter().flat_map(of).collect()
 }
 
 /// Returns a file's code without comments and tests, which may look anywhere.

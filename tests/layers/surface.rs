@@ -114,7 +114,8 @@ fn public_functions_return_typed_errors() {
             let name = line.strip_prefix("pub mod ")?;
             Some(name.trim_end_matches([';', ' ', '{']).to_owned())
         });
-        declared.insert(module(file).to_owned(), public.collect());
+        let declared = declared.entry(module(file).to_owned()).or_default();
+        declared.extend(public);
     }
     let mut found = Vec::new();
     let mut public = 0;

@@ -9,7 +9,7 @@
 //!
 //! `BYTES` starts with `XX +` where a packet starts within the last byte of the packet before.
 
-use armsnap::protocol::{Describe, Field};
+use armsnap_trace::protocol::{Describe, Field};
 
 /// A source of a script.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 //! (include/uapi/linux/elf.h, arch/arm64/include/uapi/asm/ptrace.h).
 
 use super::note;
-use crate::arch::pointer_auth::{MASKS, Masks};
-use crate::arch::{Architecture, RegisterFile, pointer_auth};
+use armsnap_arch::arch::pointer_auth::{MASKS, Masks};
+use armsnap_arch::arch::{Architecture, RegisterFile, pointer_auth};
 use std::collections::BTreeSet;
 
 const NT_ARM_TLS: u32 = 0x401;

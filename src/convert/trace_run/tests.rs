@@ -1,9 +1,9 @@
 //! Tests of the limits of trace runs with more frames than a real capture contains.
 
 use super::*;
-use crate::quantity::BufferOffset;
-use crate::snapshot::files::InMemory;
 use crate::tfile::{Block, ByteOrder, File};
+use armsnap_arch::quantity::BufferOffset;
+use armsnap_snapshot::snapshot::files::InMemory;
 use std::sync::Arc;
 
 fn loaded() -> OpenSnapshot {

@@ -1,9 +1,9 @@
 use super::*;
-use crate::arch::Architecture;
 use crate::remote_protocol::framing::{Framer, Incoming, write_packet};
 use crate::server::{Options, Session, endpoints};
-use crate::snapshot::OpenOptions;
-use crate::snapshot::model::{RegisterValue, Snapshot};
+use armsnap_arch::arch::Architecture;
+use armsnap_snapshot::snapshot::OpenOptions;
+use armsnap_snapshot::snapshot::model::{RegisterValue, Snapshot};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! The image that a machine runs: an ELF file, or a Linux kernel.
 
 use super::kernel::Kernel;
-use crate::mapped::{self, Mapped};
-use crate::quantity::Isa;
 use crate::record::Error;
 use crate::record::guest_program::Program;
 use crate::record::until::Until;
+use armsnap_arch::quantity::Isa;
+use armsnap_snapshot::mapped::{self, Mapped};
 use object::{Object, ObjectSegment};
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -11,11 +11,11 @@
 use super::fetches::Fetches;
 use super::log::{Logged, Reader, Taken};
 use super::numbers::{Numbers, Relation};
-use crate::encode::CodeAddress;
-use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 use crate::record::blocks::{Block, BlockTable};
 use crate::record::flow::{Flow, FlowSink, Onward};
 use crate::record::stream::{Event, bad};
+use armsnap_arch::quantity::{Address, ExceptionLevel, Isa, Security};
+use armsnap_trace::encode::CodeAddress;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 

@@ -3,14 +3,14 @@
 //!
 //! Where the kernel is at run time is known once it has relocated itself.
 
-use crate::linux::module_names::ModuleNames;
-use crate::linux::modules::NoModules;
-use crate::linux::physical::PhysicalKernel;
-use crate::linux::vmcoreinfo::Info;
-use crate::mapped::Mapped;
-use crate::program::kallsyms::Kallsyms;
-use crate::program::kernel_symbols;
 use crate::record::snapshot_files::Ram;
+use armsnap_snapshot::linux::module_names::ModuleNames;
+use armsnap_snapshot::linux::modules::NoModules;
+use armsnap_snapshot::linux::physical::PhysicalKernel;
+use armsnap_snapshot::linux::vmcoreinfo::Info;
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::program::kallsyms::Kallsyms;
+use armsnap_snapshot::program::kernel_symbols;
 use std::io::Read;
 
 /// A kernel.

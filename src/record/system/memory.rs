@@ -5,11 +5,11 @@
 
 use super::Session;
 use super::image::Image;
-use crate::arch::Architecture;
-use crate::mapped;
 use crate::record::Error;
 use crate::record::note::Note;
 use crate::record::snapshot_files::{Ram, Region, fit};
+use armsnap_arch::arch::Architecture;
+use armsnap_snapshot::mapped;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -21,15 +21,16 @@ use super::settings::{Exceptions, Settings, System};
 use super::snapshot_files::{Contents, Ram, RecordedCore, read_only};
 use super::stop::Reason;
 use super::until::Until;
-use crate::arch::Architecture;
-use crate::element::Context;
-use crate::leftovers::in_private;
-use crate::mapped::{self, Mapped};
-use crate::quantity::{ExceptionLevel, Isa, Security};
 use crate::record::note::Note;
-use crate::snapshot::changed::Carrier;
-use crate::snapshot::model::Device;
-use crate::{capture, protocol};
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::quantity::{ExceptionLevel, Isa, Security};
+use armsnap_snapshot::capture;
+use armsnap_snapshot::leftovers::in_private;
+use armsnap_snapshot::mapped::{self, Mapped};
+use armsnap_snapshot::snapshot::changed::Carrier;
+use armsnap_snapshot::snapshot::model::Device;
+use armsnap_trace::element::Context;
+use armsnap_trace::protocol;
 use image::Image;
 use kernel::Kernel;
 use numbers::Numbers;
@@ -510,7 +511,7 @@ fn ends_machine(core: &RecordedCore) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::model::{Register, RegisterValue};
+    use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
 
     #[test]
     fn the_core_that_called_the_firmware_ended_the_machine() {

@@ -91,8 +91,9 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantity::Profile;
-    use crate::{etmv3, etmv4};
+    use armsnap_arch::quantity::Profile;
+    use armsnap_trace::etmv3;
+    use armsnap_trace::etmv4;
 
     #[test]
     fn exception_numbers_of_microcontrollers_have_the_decoders_names() {

@@ -1,11 +1,5 @@
 //! The traces of all cores, and the version of changing code that each of them runs.
 
-use crate::arch::branch::Kind;
-use crate::data_addresses::Access;
-use crate::element::{Context, Mark, TraceOnReason};
-use crate::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
-use crate::flow::Pieces;
-use crate::quantity::{ExceptionLevel, Isa, Security, TraceId};
 use crate::record::address_files::AddressFiles;
 use crate::record::blocks::{Block, NOT_IN_STREAM};
 use crate::record::flow::FlowSink;
@@ -14,7 +8,13 @@ use crate::record::settings::{Exceptions, Settings};
 use crate::record::trace_store::TraceStore;
 use crate::record::versions::Versions;
 use crate::record::witness;
-use crate::snapshot::changed::Carrier;
+use armsnap_arch::arch::branch::Kind;
+use armsnap_arch::quantity::{ExceptionLevel, Isa, Security, TraceId};
+use armsnap_snapshot::snapshot::changed::Carrier;
+use armsnap_trace::data_addresses::Access;
+use armsnap_trace::element::{Context, Mark, TraceOnReason};
+use armsnap_trace::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
+use armsnap_trace::flow::Pieces;
 use std::io;
 
 /// The number of instructions between two timestamps.

@@ -2,11 +2,11 @@
 //! always: nothing but their IDs is looked at.
 
 use super::cores::{CoreTrace, CoreTraces, STORE_SIZE};
-use crate::encode::{CodeAddress, Edge, TraceUnit};
 use crate::record::blocks::{Block, BlockTable};
 use crate::record::lines::{Course, Lines};
 use crate::record::protocol::Timestamps;
 use crate::record::stream::Events;
+use armsnap_trace::encode::{CodeAddress, Edge, TraceUnit};
 use std::io;
 
 impl<U: TraceUnit> CoreTraces<U> {

@@ -1,9 +1,9 @@
 //! Blocks that are followed by their IDs make the same trace as blocks looked at one by one.
 
 use super::*;
-use crate::element::Context;
-use crate::quantity::Isa;
 use crate::record::stream;
+use armsnap_arch::quantity::Isa;
+use armsnap_trace::element::Context;
 use proptest::prelude::*;
 use std::io::Cursor;
 

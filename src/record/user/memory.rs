@@ -4,11 +4,11 @@
 //! emulator's GDB server can read.
 
 use super::{Error, Session};
-use crate::leftovers::in_private;
-use crate::mapped;
 use crate::record::note::Note;
 use crate::record::process;
 use crate::record::snapshot_files::{Region, fit};
+use armsnap_snapshot::leftovers::in_private;
+use armsnap_snapshot::mapped;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;

@@ -1,14 +1,14 @@
 //! Queries to the emulator while its program is stopped.
 
 use super::{Error, Request, Session};
-use crate::encode::CodeAddress;
-use crate::mapped::Mapped;
-use crate::quantity::{Address, Isa};
 use crate::record::guest_program::Program;
 use crate::record::process;
 use crate::record::remote::number_of;
 use crate::record::stop;
 use crate::record::until::Until;
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_trace::encode::CodeAddress;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;

@@ -3,12 +3,12 @@
 use super::run::Run;
 use super::steps::StepLog;
 use super::{Error, Request, Session};
-use crate::encode::CodeAddress;
-use crate::quantity::{Address, Isa};
 use crate::record::plugin::send;
 use crate::record::remote::{self, number_of};
 use crate::record::stream::{Command, Exit};
 use crate::record::traps;
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_trace::encode::CodeAddress;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The reason for a trap.

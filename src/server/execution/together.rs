@@ -8,8 +8,8 @@ use gdbstub::common::Tid;
 use super::{Reason, Stop, arrive_at, arrived, stops};
 use crate::server::target::SnapshotTarget;
 use crate::server::watched::{self, Access, Search};
-use crate::stop::Cancel;
-use crate::timeline::{Direction, Found, Gaps, Position};
+use armsnap_history::timeline::{Direction, Found, Gaps, Position};
+use armsnap_snapshot::stop::Cancel;
 
 /// A breakpoint or a watched access that another core reaches during the move.
 struct Hit {

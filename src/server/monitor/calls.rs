@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::history::{core, number};
-use crate::program::symbols::Symbols;
-use crate::quantity::Address;
-use crate::report::calls::{Calls, Line, What};
-use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
-use crate::timeline::Direction;
+pub use armsnap_analysis::report::calls::{Calls, Line, What};
+use armsnap_analysis::report::history as words;
+use armsnap_arch::quantity::Address;
+use armsnap_history::timeline::Direction;
+use armsnap_snapshot::program::symbols::Symbols;
 
 /// Number of instructions before the position that are examined.
 const WINDOW: u64 = 1_000_000;

@@ -6,19 +6,19 @@ use std::fmt::Write as _;
 use gdbstub::common::Tid;
 
 use super::{STOPPED, recover};
-use crate::arch::{Architecture, branch};
-use crate::element::Exception;
-use crate::program::disassembly::Disassembler;
-use crate::quantity::{Address, Isa};
-use crate::recover::Level;
-use crate::report::history as words;
 use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
-use crate::snapshot::model::Note;
-use crate::stop::Cancel;
-use crate::timeline::{
+use armsnap_analysis::report::history as words;
+use armsnap_arch::arch::{Architecture, branch};
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_history::recover::Level;
+use armsnap_history::timeline::{
     AddressSet, Direction, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind, Position,
 };
+use armsnap_snapshot::program::disassembly::Disassembler;
+use armsnap_snapshot::snapshot::model::Note;
+use armsnap_snapshot::stop::Cancel;
+use armsnap_trace::element::Exception;
 
 /// Default number of places listed before and after the position.
 const AROUND: u64 = 10;

@@ -4,20 +4,20 @@
 use std::fmt::Write as _;
 
 use super::history::number;
-use crate::arch::Space;
-use crate::linux::Memory;
-use crate::linux::btf::{self, Btf};
-use crate::linux::log::Log;
-use crate::linux::tasks::{Layout, Task};
-use crate::linux::vmcoreinfo::Info;
-use crate::program::symbols::Symbols;
-use crate::quantity::Address;
 use crate::server::cores::Core;
 use crate::server::target::SnapshotTarget;
-use crate::snapshot::memory::Dumps;
-use crate::snapshot::memory::translated::Translated;
-use crate::text::one_line;
-use crate::translation::Regime;
+use armsnap_arch::arch::Space;
+use armsnap_arch::quantity::Address;
+use armsnap_arch::translation::Regime;
+use armsnap_snapshot::linux::Memory;
+use armsnap_snapshot::linux::btf::{self, Btf};
+use armsnap_snapshot::linux::log::Log;
+use armsnap_snapshot::linux::tasks::{Layout, Task};
+use armsnap_snapshot::linux::vmcoreinfo::Info;
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_snapshot::snapshot::memory::Dumps;
+use armsnap_snapshot::snapshot::memory::translated::Translated;
+use armsnap_snapshot::text::one_line;
 
 /// The most records of the log that are listed, unless the user wants more.
 const RECORDS: u64 = 10_000;

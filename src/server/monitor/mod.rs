@@ -11,8 +11,8 @@ mod translate;
 mod why;
 
 use super::target::SnapshotTarget;
-use crate::stop::Cancel;
-use crate::text::lines;
+use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::text::lines;
 
 const HELP: &str = "\
 monitor help                   this list

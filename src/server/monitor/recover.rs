@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
-use crate::recover::Level;
 use crate::server::target::SnapshotTarget;
-use crate::stop::Cancel;
+use armsnap_history::recover::Level;
+use armsnap_snapshot::stop::Cancel;
 
 /// Runs the command; without an argument it shows which values are shown, and what limits them.
 pub(super) fn run(target: &mut SnapshotTarget, wanted: &str) -> String {

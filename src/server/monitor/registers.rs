@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
-use crate::arch::RegisterDescription;
-use crate::arch::registers::Bytes;
 use crate::server::cores::Core;
 use crate::server::endpoint::Endpoint;
 use crate::server::monitor::STOPPED;
 use crate::server::past_values::{Places, past_position};
 use crate::server::target::SnapshotTarget;
-use crate::stop::Cancel;
-use crate::timeline::Position;
+use armsnap_arch::arch::RegisterDescription;
+use armsnap_arch::arch::registers::Bytes;
+use armsnap_history::timeline::Position;
+use armsnap_snapshot::stop::Cancel;
 
 /// Message at a gap.
 const AT_GAP: &str = "no register is known at a gap in history\n";

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::history::number;
-use crate::arch::Space;
-use crate::quantity::Address;
 use crate::server::cores::Core;
 use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
-use crate::snapshot::memory::translated::Translated;
-use crate::translation::{Mapping, Regime, World};
+use armsnap_arch::arch::Space;
+use armsnap_arch::quantity::Address;
+use armsnap_arch::translation::{Mapping, Regime, World};
+use armsnap_snapshot::snapshot::memory::translated::Translated;
 
 /// The most ranges that are listed at once.
 const LINES: usize = 100;
@@ -57,7 +57,7 @@ fn describe(translated: &Translated, mapping: &Mapping) -> String {
     } = mapping;
     let mut text = format!("physical address {physical:#x} ({world})");
     if let Some(attributes) = attributes {
-        let size = crate::translation::size(1 << shift);
+        let size = armsnap_arch::translation::size(1 << shift);
         let _ = write!(text, ", {attributes}, in {size}");
     }
     if !is_known(translated, *physical, *world) {
@@ -98,8 +98,8 @@ pub(super) fn maps(target: &SnapshotTarget, from: &str) -> String {
     for range in maps.by_ref().take(LINES) {
         let size = u128::from(range.last - range.first) + 1;
         let (size, block) = (
-            crate::translation::size(size),
-            crate::translation::size(1 << range.shift),
+            armsnap_arch::translation::size(size),
+            armsnap_arch::translation::size(1 << range.shift),
         );
         let _ = write!(
             text,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use gdbstub::common::Tid;
 
 use super::history;
-use crate::recover::{Cause, End, Link, Recovery, Way, What};
-use crate::semantics::Location;
 use crate::server::past_values::Places;
 use crate::server::target::SnapshotTarget;
-use crate::stop::Cancel;
-use crate::timeline::{History, Position};
+use armsnap_arch::semantics::Location;
+use armsnap_history::recover::{Cause, End, Link, Recovery, Way, What};
+use armsnap_history::timeline::{History, Position};
+use armsnap_snapshot::stop::Cancel;
 
 /// Maximum number of instructions in a list.
 const MOST: usize = 40;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// A text of a source file; its values are `…`.
 pub struct Text {
-    /// The file, below `src/` for Rust.
+    /// The file, below its crate's `src/` for Rust.
     pub place: String,
     pub line: usize,
     pub text: String,
@@ -32,11 +32,14 @@ const OTHER_MACROS: [&str; 14] = [
     "option_env",
 ];
 
-/// All texts of prose: in src/, outside of tests and documentation, in gdb/, and of the emulator's
+/// All texts of prose: in the sources of all crates, outside of tests and documentation, in gdb/, and of the emulator's
 /// plugin. `None` if Python is not installed.
 pub fn texts(top: &Path) -> Option<Vec<Text>> {
     let mut out = Vec::new();
     rust(&top.join("src"), "", &mut out);
+    for entry in fs::read_dir(top.join("crates")).unwrap() {
+        rust(&entry.unwrap().path().join("src"), "", &mut out);
+    }
     plugin(top, &mut out);
     python(top, &mut out)?;
     let extension = fs::read_to_string(top.join("editors/vscode/src/extension.ts")).unwrap();

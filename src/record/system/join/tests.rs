@@ -1,8 +1,8 @@
 use super::*;
-use crate::data_addresses::Access;
 use crate::record::blocks::{Block, Sets};
 use crate::record::protocol::Protocol;
 use crate::record::stream::Definition;
+use armsnap_trace::data_addresses::Access;
 
 /// Logs the steps as text.
 #[derive(Default)]

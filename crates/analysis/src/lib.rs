@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Modules
+//!
+//! | module | what it is for |
+//! | --- | --- |
+//! | [`profile`] | how often code was executed, and the course of calls |
+//! | [`export`] | coverage, profiles and time lines in the formats of other tools |
+//! | [`report`] | listings and exports |
+//! | [`page`] | a report as one HTML page |
+
+pub mod export;
+pub mod page;
+pub mod profile;
+pub mod report;

@@ -1,0 +1,695 @@
+//! Follows one core's execution: counts what is executed, and keeps the open calls.
+//!
+//! The last stage of the decoding pipeline. A run of blocks within one function is only counted. What
+//! any other run does in a function is remembered, and done at once when it comes again ([`again`]).
+//! New runs take a longer way: whole blocks are counted in a table by [`BlockId`], and those that
+//! call, return, or belong to another function than the one before may change the open calls.
+
+mod again;
+mod calls;
+mod marks;
+mod replay;
+#[cfg(test)]
+pub(super) mod tests;
+
+use marks::OpenGap;
+pub use marks::gap_name;
+pub(super) use replay::Replayed;
+
+use super::clock::Moment;
+use super::code::{BlockCount, EdgeKind, ExecutedCode, FastMap, FastSet, PartCount, last_at};
+use super::functions::{FunctionId, FunctionKind, Functions};
+use super::latency::Exceptions;
+use super::memo::{Draft, Memo, Step, Tail};
+use super::owners;
+use super::runs::{RunState, Runs};
+use super::stack::{Ended, Frame, Listener};
+use super::tree::{NodeId, Tree};
+use super::window::Window;
+use armsnap_arch::quantity::{Address, BufferOffset, ExceptionLevel};
+use armsnap_history::decode::Image;
+use armsnap_history::timeline::{Entry, Event, Gap, Position, Transition, Transitions};
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_trace::element::{Context, Element, ElementSink, Exception, Mark};
+use armsnap_trace::flow::{
+    self, BlockId, Blocks, CodeImage, ContextKey, FlowSink, InstructionKind, QRange, Range, Run,
+    View,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The number of the exception with which a core enters debug state.
+const DEBUG_HALT: u16 = 1;
+
+/// What is known of a block. Read each time it is executed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Info {
+    /// With an N atom, and with an E atom.
+    counts: [u64; 2],
+    instructions: u32,
+    /// The function of the symbol around it; 0 without a symbol.
+    function: u32,
+    /// The function that it counts for.
+    owner: u32,
+    el: Option<ExceptionLevel>,
+    /// With an E atom it ends in a call, a return or another indirect branch. Without interest in
+    /// calls: in an indirect branch.
+    leaves: bool,
+    known: bool,
+    /// The branch at its end with an E atom, if it leaves and that was seen.
+    tail: Tail,
+}
+
+/// What was counted in some executions of a core.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub functions: Functions,
+    pub tree: Tree,
+    pub code: ExecutedCode,
+    pub exceptions: Exceptions,
+    pub gaps: BTreeMap<&'static str, u64>,
+    pub events: u64,
+    pub ranges: u64,
+    pub instructions: u64,
+    pub unknown_path: u64,
+    pub elements: u64,
+    pub cycles: Option<u64>,
+    pub last_time: Option<u64>,
+    pub unreached: bool,
+    pub kernel_and_user: [bool; 2],
+}
+
+/// The execution of one core, or the messages of a source without a core.
+pub struct Course<'a, L> {
+    listener: L,
+    symbols: Option<&'a Symbols>,
+    image: Image<'a>,
+    window: Window,
+    /// Whether the window is open.
+    active: bool,
+    /// Whether the window has a bound that is not reached yet.
+    waiting: bool,
+    /// The offset of the last packet, and the instructions that it reported so far.
+    packet: (BufferOffset, u64),
+    pub(super) counted: Counted,
+    infos: Vec<Info>,
+    runs: Runs,
+    memo: Memo,
+    draft: Draft,
+    /// The branch before the next run, for the memo.
+    tail: Tail,
+    /// The last run was in the memo: `function`, `node`, `settled`, `transitions`, `armed` and `edge`
+    /// are out of date.
+    repeating: bool,
+    now: Moment,
+    /// Instructions up to which the tree is complete.
+    settled: u64,
+    /// Instructions before the window was opened.
+    opened: (u64, u64),
+    context: Option<Context>,
+    view: View,
+    /// Only a program is traced, not its kernel.
+    alone: bool,
+    transitions: Transitions,
+    /// The next instruction may be reached by something else than plain execution.
+    armed: bool,
+    /// The branch of the edge to the next instruction.
+    edge: Option<(Address, EdgeKind)>,
+    exception: Option<Exception>,
+    gap: Option<OpenGap>,
+    open: Vec<Frame>,
+    parked: VecDeque<Vec<Frame>>,
+    /// Where calls ever returned to, or were to return to, and the function that called.
+    return_places: FastMap<u64, FunctionId>,
+    /// Where the memo relies on there being neither a return place nor the start of a function.
+    relied: FastSet<u64>,
+    /// The function of the innermost call.
+    function: u32,
+    node: NodeId,
+    /// The calling contexts since callers were last forgotten.
+    recent: Tree,
+    /// Where these start, or where another context was continued.
+    since: Moment,
+    /// Nothing is remembered: what a test compares with.
+    #[cfg(test)]
+    pub(super) forgetful: bool,
+    /// The number of pieces that were taken as they were.
+    #[cfg(test)]
+    pub(super) accepted: u64,
+    /// How often the memo was not needed.
+    #[cfg(test)]
+    pub(super) plain: u64,
+}
+
+impl<'a, L: Listener> Course<'a, L> {
+    /// Starts at the start of the trace. `alone` says that the kernel of the traced program is not
+    /// traced.
+    pub fn new(
+        image: Image<'a>,
+        symbols: Option<&'a Symbols>,
+        window: Window,
+        alone: bool,
+        listener: L,
+    ) -> Self {
+        Self {
+            listener,
+            symbols,
+            image,
+            active: window.from.is_none(),
+            waiting: !window.is_whole(),
+            window,
+            packet: (BufferOffset(0), 0),
+            counted: Counted::default(),
+            infos: Vec::new(),
+            runs: Runs::default(),
+            memo: Memo::default(),
+            draft: Draft::default(),
+            tail: Tail::UNKNOWN,
+            repeating: false,
+            now: Moment::default(),
+            settled: 0,
+            opened: (0, 0),
+            context: None,
+            view: image.view(&ContextKey::default()),
+            alone,
+            transitions: Transitions::default(),
+            armed: true,
+            edge: None,
+            exception: None,
+            gap: None,
+            open: Vec::new(),
+            parked: VecDeque::new(),
+            return_places: FastMap::default(),
+            relied: FastSet::default(),
+            function: 0,
+            node: NodeId::ROOT,
+            recent: Tree::default(),
+            since: Moment::default(),
+            #[cfg(test)]
+            forgetful: false,
+            #[cfg(test)]
+            accepted: 0,
+            #[cfg(test)]
+            plain: 0,
+        }
+    }
+
+    /// The buffer with this index among those of the core starts.
+    pub fn start_buffer(&mut self, buffer: usize) {
+        self.now.buffer = buffer;
+        self.now.at = BufferOffset(0);
+        self.packet = (BufferOffset(0), 0);
+        self.context = None;
+        self.view = self.image.view(&ContextKey::default());
+        if buffer > 0 {
+            self.lose(Gap::Buffer);
+        }
+    }
+
+    /// Ends the trace: closes what is open, and returns the listener and what was counted.
+    pub(super) fn finish(mut self) -> (L, Counted) {
+        self.close_window(Ended::Open);
+        self.forget_callers();
+        if let Some(gap) = self.gap.take()
+            && self.active
+            && gap.from.instructions > 0
+        {
+            self.report_gap(&gap, None);
+        }
+        self.counted.unreached = self.window.from.is_some();
+        owners::settle(&mut self.counted.code, &self.counted.functions);
+        (self.listener, self.counted)
+    }
+
+    /// Returns the function at an address, if known.
+    fn function_at(&mut self, address: Address) -> Option<FunctionId> {
+        self.counted.functions.at(self.symbols, address)
+    }
+
+    fn el(&self) -> Option<ExceptionLevel> {
+        self.context.and_then(|context| context.el)
+    }
+
+    // Counting.
+
+    /// Makes the row of a block that is executed for the first time.
+    #[cold]
+    #[inline(never)]
+    fn learn(&mut self, blocks: &Blocks, id: BlockId) {
+        let index = id.index();
+        if index >= self.infos.len() {
+            self.infos
+                .resize((index + 1).next_power_of_two(), Info::default());
+        }
+        let range = blocks.range(id, true);
+        let function = self.function_at(range.start);
+        self.note_level(function, self.el());
+        // Without a symbol it depends on what was executed before, and is not known for each block.
+        let function = function.filter(|function| self.is_symbol(*function));
+        self.infos[index] = Info {
+            counts: [0; 2],
+            instructions: range.instructions,
+            function: function.map_or(0, |function| function.0),
+            owner: 0,
+            el: self.el(),
+            leaves: leaves(&range) && (L::CALLS || is_indirect(&range)),
+            known: true,
+            tail: Tail::NONE,
+        };
+    }
+
+    fn is_symbol(&self, function: FunctionId) -> bool {
+        self.counted.functions.get(function).kind == FunctionKind::Symbol
+    }
+
+    fn note_level(&mut self, function: Option<FunctionId>, el: Option<ExceptionLevel>) {
+        if let Some(ExceptionLevel(level)) = el {
+            self.counted.kernel_and_user[usize::from(level == 0)] = true;
+        }
+        if let Some(function) = function {
+            let row = self.counted.functions.get_mut(function);
+            row.el = row.el.or(el);
+        }
+    }
+
+    /// Moves the counts of blocks to the table of code.
+    fn collect(&mut self, blocks: &Blocks) {
+        self.spread();
+        self.spread_runs();
+        self.listener.forget_runs();
+        self.memo.forget_exits();
+        if self.tail != Tail::NONE {
+            self.tail = Tail::UNKNOWN;
+        }
+        let infos = std::mem::take(&mut self.infos);
+        for (id, info) in blocks.ids().zip(infos) {
+            if info.counts == [0; 2] {
+                continue;
+            }
+            let [not_taken, taken] = info.counts;
+            self.counted.ranges += not_taken + taken;
+            self.counted.code.add_block(&BlockCount {
+                el: info.el,
+                function: FunctionId(info.owner),
+                taken,
+                not_taken,
+                ..BlockCount::of(&self.image, blocks, id)
+            });
+        }
+    }
+
+    /// A whole block is executed.
+    #[inline]
+    fn whole(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        let index = id.index();
+        let new = self.infos.get(index).is_none_or(|info| !info.known);
+        if new {
+            self.learn(blocks, id);
+        }
+        self.now.at = at;
+        let info = self.infos[index];
+        let leaves = taken && info.leaves;
+        let elsewhere = L::CALLS && info.function != self.function && info.function != 0;
+        if self.armed || leaves || elsewhere || self.waiting {
+            let range = blocks.range(id, taken);
+            self.straight(&range, info.function, cycles);
+            self.tail = self.tail_of(index, &range);
+            if self.tail.is_branch() && info.tail != self.tail {
+                self.infos[index].tail = self.tail;
+                self.memo.learn_exit(self.tail, (range, self.edge));
+            }
+        }
+        if L::LINES {
+            self.add_line(&blocks.range(id, taken), blocks.view(id));
+        }
+        if L::STRAIGHT && self.active {
+            let line = blocks.range(id, taken);
+            self.listener
+                .straight(&self.now, &line, self.context.as_ref());
+        }
+        if L::RUNS && self.active {
+            let place = self.now.instructions;
+            let line = || blocks.range(id, taken);
+            self.listener.block(place, Some(index), line);
+        }
+        if new {
+            self.infos[index].owner = match info.function {
+                0 => self.function,
+                function => function,
+            };
+        }
+        self.infos[index].counts[usize::from(taken)] += u64::from(self.active);
+        self.draft.blocks = self.draft.blocks.wrapping_add(1);
+        self.now.instructions += u64::from(info.instructions);
+        if let Some(cycles) = cycles {
+            self.count_cycles(cycles.into());
+        }
+    }
+
+    /// The innermost call takes cycles.
+    fn count_cycles(&mut self, cycles: u64) {
+        self.now.count(cycles);
+        if self.active {
+            let node = self.open.last().map_or(NodeId::ROOT, |frame| frame.node);
+            let sum = &mut self.recent.get_mut(node).cycles;
+            *sum = sum.saturating_add(cycles);
+        }
+    }
+
+    /// Something else than plain execution may lead to the next instruction.
+    fn arm(&mut self) {
+        self.armed = true;
+        self.tail = Tail::UNKNOWN;
+    }
+
+    /// What the memo takes for the branch before the next run, after a block.
+    fn tail_of(&self, index: usize, range: &Range) -> Tail {
+        if self.waiting || !self.active {
+            Tail::UNKNOWN
+        } else if self.armed {
+            let last = &range.last;
+            Tail::of(index, L::CALLS && last.returns && !last.link)
+        } else {
+            Tail::NONE
+        }
+    }
+
+    /// The flow numbers its runs anew.
+    #[cold]
+    #[inline(never)]
+    fn renumber(&mut self, generation: u32) {
+        self.spread();
+        self.spread_runs();
+        self.listener.forget_runs();
+        self.runs.generation = generation;
+    }
+
+    /// Adds the counts of runs to those of their blocks.
+    #[cold]
+    #[inline(never)]
+    fn spread_runs(&mut self) {
+        let infos = &mut self.infos;
+        self.runs.spread(|block, taken, count| {
+            infos[block].counts[usize::from(taken)] += count;
+        });
+    }
+
+    /// A run is executed block by block, and remembered if that can be done at once next time.
+    #[inline(never)]
+    fn each(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        let last = run.len() - 1;
+        let seen = self.active;
+        for (id, taken) in run.blocks() {
+            self.whole(at, blocks, id, taken, None);
+        }
+        let (number, _) = run.number();
+        // A listener must have received its blocks.
+        if !self.runs.is_new(number) || L::RUNS && !(seen && self.active) {
+            return;
+        }
+        let mut function = 0;
+        let mut plain = true;
+        for (place, (id, taken)) in run.blocks().enumerate() {
+            let info = &self.infos[id.index()];
+            plain &= !(taken && info.leaves) || place == last;
+            if L::CALLS {
+                plain &= info.function == 0 || function == 0 || function == info.function;
+                function = function.max(info.function);
+            }
+        }
+        let leaves = run.blocks().next_back();
+        let leaves = leaves.map(|(id, taken)| (taken, &self.infos[id.index()]));
+        let leaves = leaves.filter(|(taken, info)| *taken && info.leaves);
+        let state = match (plain, leaves) {
+            (false, _) => (RunState::Each, Tail::NONE),
+            (true, None) => (RunState::Plain, Tail::NONE),
+            // Outside the window it was not seen where it leaves to.
+            (true, Some((_, info))) if info.tail == Tail::NONE => return,
+            (true, Some((_, info))) => (RunState::Leaves, info.tail),
+        };
+        self.runs.learn(number, function, state, run.blocks());
+        if L::RUNS {
+            let blocks = run.blocks().map(|(id, _)| id.index());
+            self.listener.new_run(number, blocks);
+        }
+    }
+
+    /// The longer way: before a straight line is executed.
+    #[inline(never)]
+    fn straight(&mut self, range: &Range, function: u32, cycles: Option<u32>) {
+        if self.waiting {
+            self.look_at_window(range);
+        }
+        if self.active
+            && let Some((from, kind)) = self.edge.take()
+        {
+            self.counted.code.add_edge(from, range.start, kind, 1);
+        }
+        self.edge = None;
+        self.end_gap(range.start);
+        self.exception = None;
+        if L::CALLS {
+            let transition = self.transitions.event(&Event {
+                position: Position::default(),
+                offset: self.now.at,
+                entry: Entry::Run {
+                    range: *range,
+                    cycles,
+                },
+            });
+            self.reach(range.start, function, transition);
+        }
+        let leaves = range.last.taken && leaves(range);
+        self.armed = leaves && (L::CALLS || is_indirect(range));
+        if leaves {
+            if is_indirect(range)
+                && let Some(kind) = EdgeKind::of(&range.last)
+            {
+                let view = self.view;
+                let from = last_at(&self.image, view, range.isa, range.start, range.end);
+                self.edge = Some((from, kind));
+            }
+        } else {
+            self.transitions.pass();
+        }
+    }
+}
+
+/// Returns whether an E atom of the last instruction leaves the function, maybe.
+pub(super) fn leaves(range: &Range) -> bool {
+    let last = &range.last;
+    is_indirect(range) || last.kind == InstructionKind::Branch && last.link
+}
+
+fn is_indirect(range: &Range) -> bool {
+    range.last.kind == InstructionKind::Indirect
+}
+
+impl<L: Listener> FlowSink for Course<'_, L> {
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.slow();
+        self.now.at = at;
+        let key = (range.start.0, range.end.0, part_kind(range));
+        let function = match self.counted.code.parts.get(&key) {
+            Some(part) => part.function,
+            None => {
+                let function = self.function_at(range.start);
+                self.note_level(function, self.el());
+                let function = function.unwrap_or_default();
+                let (start, end) = (range.start, range.end);
+                let part = PartCount {
+                    range: *range,
+                    last_at: last_at(&self.image, self.view, range.isa, start, end),
+                    function,
+                    count: 0,
+                };
+                self.counted.code.parts.insert(key, part);
+                function
+            }
+        };
+        let named = match self.is_symbol(function) {
+            true => function.0,
+            false => 0,
+        };
+        self.straight(range, named, cycles);
+        if L::LINES {
+            self.add_line(range, self.view);
+        }
+        if L::STRAIGHT && self.active {
+            self.listener
+                .straight(&self.now, range, self.context.as_ref());
+        }
+        if L::RUNS && self.active {
+            let place = self.now.instructions;
+            self.listener.block(place, None, || *range);
+        }
+        if self.active
+            && let Some(part) = self.counted.code.parts.get_mut(&key)
+        {
+            if part.count == 0 && named == 0 {
+                part.function = FunctionId(self.function);
+            }
+            part.count += 1;
+            self.counted.ranges += 1;
+            // The next instruction says whether its last one branched.
+            if range.last.taken
+                && let Some(kind) = EdgeKind::of(&range.last)
+            {
+                self.edge = Some((part.last_at, kind));
+                self.arm();
+            }
+        }
+        self.tail = match self.armed || self.waiting || !self.active {
+            true => Tail::UNKNOWN,
+            false => Tail::NONE,
+        };
+        self.now.instructions += u64::from(range.instructions);
+        if let Some(cycles) = cycles {
+            self.count_cycles(cycles.into());
+        }
+    }
+
+    #[inline]
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        let step = Step::block(id.index(), taken);
+        let lines = || std::iter::once((id, taken));
+        let before = self.now.instructions;
+        if !self.plain_block(at, blocks, (id, taken))
+            && !self.again(at, blocks, step, blocks.instructions(id), lines)
+        {
+            return self.new_block(at, blocks, (id, taken), cycles);
+        }
+        if L::RUNS && self.active {
+            let line = || blocks.range(id, taken);
+            self.listener.block(before, Some(id.index()), line);
+        }
+        if let Some(cycles) = cycles {
+            self.count_cycles(cycles.into());
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        let (number, generation) = run.number();
+        if generation != self.runs.generation {
+            self.renumber(generation);
+        }
+        let before = self.now.instructions;
+        let step = Step::run(number);
+        if !self.plain_run(at, &run)
+            && !self.again(at, blocks, step, run.instructions(), || run.blocks())
+        {
+            return self.new_run(at, blocks, run);
+        }
+        if L::RUNS && self.active {
+            self.listener.run(before, number, run.len());
+        }
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.now.at = at;
+        self.lose(Gap::UnknownPath(*range));
+        let instructions = range.instructions.unwrap_or(0);
+        if self.active {
+            self.counted.ranges += 1;
+            self.counted.unknown_path += u64::from(instructions);
+            if L::STRAIGHT {
+                let context = self.context.as_ref();
+                self.listener.unknown_path(&self.now, instructions, context);
+            }
+        }
+        self.settle();
+        self.now.instructions += u64::from(instructions);
+        self.settled = self.now.instructions;
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.slow();
+        self.now.at = at;
+        self.edge = None;
+        let transition = self.transitions.event(&Event {
+            position: Position::default(),
+            offset: at,
+            entry: Entry::Exception(*exception),
+        });
+        if L::CALLS
+            && let Some(Transition { to, how, .. }) = transition
+        {
+            let function = self.function_at(to).unwrap_or_default();
+            self.reach(
+                to,
+                function.0,
+                Some(Transition {
+                    position: Position::default(),
+                    to,
+                    how,
+                }),
+            );
+        }
+        self.arm();
+        self.exception = Some(*exception);
+        if self.active {
+            self.counted.elements += 1;
+            self.counted.exceptions.take(exception.name);
+            self.listener.exception(&self.now, exception);
+        }
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: flow::Gap) {
+        self.slow();
+        self.now.at = at;
+        // Listings of elements skip these.
+        if !matches!(gap, flow::Gap::TargetNotTraced { .. }) {
+            self.counted.elements += u64::from(self.active);
+        }
+        self.edge = None;
+        let transition = self.transitions.event(&Event {
+            position: Position::default(),
+            offset: at,
+            entry: Entry::Gap(Gap::Flow(gap)),
+        });
+        if let Some(Transition { to, how, .. }) = transition {
+            self.follow_into_gap(to, how);
+        }
+        self.arm();
+        if self.gap.is_none() {
+            let (gap, from) = (Gap::Flow(gap), self.now);
+            self.gap = Some(OpenGap { gap, from });
+        }
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.any_mark(at, mark);
+    }
+
+    fn forget(&mut self, blocks: &Blocks) {
+        self.collect(blocks);
+    }
+}
+
+/// Distinguishes straight lines of the same addresses.
+fn part_kind(range: &Range) -> u32 {
+    (range.isa as u32) << 1 | u32::from(range.last.taken)
+}
+
+impl<L: Listener> ElementSink for Course<'_, L> {
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        match element {
+            Element::Mark(mark) => self.any_mark(at, &mark),
+            _ => self.counted.elements += u64::from(self.active),
+        }
+    }
+}

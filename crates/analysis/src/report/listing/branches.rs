@@ -1,0 +1,240 @@
+//! Contents of the trace without a code image: branch targets, events, exceptions, contexts and
+//! time, each with the running cycle count.
+//!
+//! The columns are those of "High Throughput Hardware Accelerated CoreSight Trace Decoding",
+//! table I: Type, Cycle, Value. It is complete for a trace with branch broadcasting; otherwise it shows the
+//! branches whose targets are in the trace.
+
+use super::text_buffer::TextBuffer;
+use super::{Counts, Lines, Listed};
+use armsnap_arch::quantity::{Address, BufferOffset};
+use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
+use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use std::collections::VecDeque;
+
+/// The most lines waiting for their cycle count. A trace unit sends the count right after the
+/// element that it belongs to; only events and the like come between.
+const HELD: usize = 16;
+
+/// A line of this listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A branch went here.
+    Branch(Address),
+    /// An exception was taken.
+    Exception(Exception),
+    /// An event, a context, a timestamp or a marker.
+    Mark(Mark),
+}
+
+impl Line {
+    /// The short name of its type.
+    pub const fn short_name(&self) -> &'static str {
+        match self {
+            Self::Branch(_) => "Br",
+            Self::Exception(_) => "Ex",
+            Self::Mark(Mark::Context(_)) => "Ctx",
+            Self::Mark(Mark::Timestamp(_)) => "Ts",
+            Self::Mark(_) => "Evt",
+        }
+    }
+}
+
+/// Lists elements as branches.
+#[derive(Clone, Debug)]
+pub struct Branches<L> {
+    lines: L,
+    /// The running count, once the trace has given any.
+    cycle: Option<u64>,
+    /// Whether the trace counts cycles, so that lines wait for their count.
+    counting: bool,
+    held: VecDeque<(BufferOffset, Line)>,
+    counts: Counts,
+}
+
+impl<L: Lines> Branches<L> {
+    /// Lists to `lines`; `counting` if the trace unit was set to count cycles.
+    pub fn new(lines: L, counting: bool) -> Self {
+        Self {
+            lines,
+            cycle: counting.then_some(0),
+            counting,
+            held: VecDeque::with_capacity(HELD),
+            counts: Counts::default(),
+        }
+    }
+
+    fn line(&mut self, at: BufferOffset, line: Line) {
+        self.counts.elements += 1;
+        if !self.counting {
+            self.lines.branch_line(at, &line, self.cycle);
+            return;
+        }
+        if matches!(line, Line::Branch(_)) || self.held.len() == HELD {
+            self.release();
+        }
+        self.held.push_back((at, line));
+    }
+
+    fn release(&mut self) {
+        for (at, line) in self.held.drain(..) {
+            self.lines.branch_line(at, &line, self.cycle);
+        }
+    }
+
+    fn count(&mut self, cycles: u32) {
+        self.counting = true;
+        self.cycle = Some(self.cycle.unwrap_or(0) + u64::from(cycles));
+        self.release();
+    }
+}
+
+impl<L: Lines> Listed for Branches<L> {
+    fn text(&mut self) -> &mut TextBuffer {
+        self.lines.out()
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn reset(&mut self) {
+        self.counts = Counts::default();
+    }
+}
+
+impl<L> Stage for Branches<L> {
+    /// A running count depends on everything before, so it has no state that a part could start in.
+    fn save(&self, _: &mut StageStates) -> Result<(), Unsaved> {
+        if self.counting || self.cycle.is_some() {
+            return Err(Unsaved);
+        }
+        Ok(())
+    }
+}
+
+impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
+    fn end(&mut self, _: BufferOffset) {
+        self.release();
+    }
+
+    fn output(&mut self) -> &mut (dyn Listed + 'a) {
+        self
+    }
+}
+
+impl<L: Lines> ElementSink for Branches<L> {
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        match element {
+            Element::Address { address, .. } => self.line(at, Line::Branch(address)),
+            Element::Exception(exception) | Element::ExceptionHere(exception) => {
+                self.line(at, Line::Exception(exception));
+            }
+            Element::TimedAtom { cycles, .. } => self.count(cycles),
+            Element::TimedInstructions { atoms, first, each } => {
+                let others = u32::from(atoms.count.saturating_sub(1));
+                self.count(u32::from(first) + others * u32::from(each));
+            }
+            Element::Mark(Mark::Cycles(cycles)) => self.count(cycles),
+            Element::Mark(
+                mark @ (Mark::Context(_)
+                | Mark::Event(_)
+                | Mark::Trigger
+                | Mark::Timestamp(_)
+                | Mark::Marker(_)),
+            ) => self.line(at, Line::Mark(mark)),
+            Element::Mark(_)
+            | Element::WaypointAtoms(_)
+            | Element::InstructionAtoms(_)
+            | Element::RunTo { .. }
+            | Element::Q { .. }
+            | Element::SourceAddress { .. }
+            | Element::CancelInstruction => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::TextLines;
+    use super::*;
+    use armsnap_arch::quantity::{Isa, TraceId};
+
+    fn listed(counting: bool, elements: &[Element]) -> String {
+        let mut branches = Branches::new(TextLines::new(TraceId(1), None), counting);
+        for element in elements {
+            branches.element(BufferOffset(0), *element);
+        }
+        SourceSinks::<dyn Listed>::end(&mut branches, BufferOffset(0));
+        String::from_utf8(branches.text().take()).unwrap()
+    }
+
+    fn to(address: u64) -> Element {
+        Element::Address {
+            address: Address(address),
+            isa: Isa::A64,
+        }
+    }
+
+    /// Table I of the paper, without the names of its events.
+    #[test]
+    fn a_branch_has_the_count_that_follows_it() {
+        let text = listed(
+            true,
+            &[
+                to(0xff0040),
+                Element::Mark(Mark::Cycles(4)),
+                Element::Mark(Mark::Event(0)),
+                Element::Mark(Mark::Cycles(12)),
+                to(0xff0080),
+                Element::Mark(Mark::Event(1)),
+                Element::Mark(Mark::Cycles(0x45)),
+                to(0xff0040),
+            ],
+        );
+        assert_eq!(
+            text,
+            "Br    0x4           0xff0040\n\
+             Evt   0x10          0\n\
+             Br    0x55          0xff0080\n\
+             Evt   0x55          1\n\
+             Br    0x55          0xff0040\n"
+        );
+    }
+
+    #[test]
+    fn every_line_has_three_columns() {
+        let exception = Exception {
+            number: 14,
+            name: "IRQ",
+            return_address: Some(Address(0x8000)),
+        };
+        let context = armsnap_trace::element::Context {
+            isa: Isa::A64,
+            el: Some(armsnap_arch::quantity::ExceptionLevel(1)),
+            is_64bit: Some(true),
+            ..Default::default()
+        };
+        let marks = [
+            Mark::Context(context),
+            Mark::Timestamp(0x1234),
+            Mark::Marker(5),
+            Mark::Trigger,
+        ];
+        let mut elements = vec![Element::Exception(exception)];
+        elements.extend(marks.map(Element::Mark));
+        assert_eq!(
+            listed(false, &elements),
+            "Ex    -             IRQ,number_14,returns_to_0x8000\n\
+             Ctx   -             A64_EL1,64_bits\n\
+             Ts    -             0x1234\n\
+             Evt   -             marker_0x5\n\
+             Evt   -             trigger\n"
+        );
+    }
+
+    #[test]
+    fn without_counts_there_is_no_cycle() {
+        assert_eq!(listed(false, &[to(0x40)]), "Br    -             0x40\n");
+    }
+}

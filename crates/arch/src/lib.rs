@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Modules
+//!
+//! | module | what it is for |
+//! | --- | --- |
+//! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
+//! | [`xml`] | XML documents from outside, within bounds |
+//! | [`arch`] | architectures: register sets, target descriptions, branches |
+//! | [`semantics`] | what instructions compute, as relations between values |
+//! | [`translation`] | translation tables of cores: virtual → physical addresses |
+
+pub mod arch;
+pub mod quantity;
+pub mod semantics;
+pub mod translation;
+pub mod xml;

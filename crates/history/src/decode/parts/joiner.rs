@@ -1,0 +1,310 @@
+//! Puts the pages of parts together: each is taken where its part's decoders are in the state of
+//! those that decoded everything before, and decoded again where they are not.
+
+use super::Receiver;
+use super::layout::{piece_end, release};
+use super::runner::{Decoders, Runner};
+use super::state::{Page, PartError, PartState, SourceState, grown};
+use crate::decode::silence::Totals;
+use crate::decode::state::Unsaved;
+use armsnap_snapshot::capture::CaptureBuffer;
+use armsnap_snapshot::stop;
+use armsnap_trace::flow::Below;
+use armsnap_trace::formatter::Deformatter;
+
+/// Bytes of a buffer after which their mapped memory is released.
+const RELEASED: u64 = 4 << 20;
+
+/// What is known of a source where the output ends.
+enum Truth {
+    /// The joiner's own decoders are in this state.
+    Own,
+    /// The state.
+    State(Box<SourceState>),
+}
+
+/// A source of a part whose decoders continue like those that decoded everything before it, with
+/// the callers that it does not know.
+struct Followed(Option<Below>);
+
+/// Puts the pages of parts together.
+///
+/// Pages are handed in in order. Those that are missing are decoded.
+pub struct Joiner<'a, 'f, O: ?Sized, T> {
+    runner: Runner<'a, O>,
+    piece: usize,
+    take: &'f (dyn Fn(&mut O, u64) -> T + Sync),
+    /// Where the output ends.
+    at: u64,
+    released: u64,
+    frames: Option<Deformatter>,
+    truths: Vec<Truth>,
+    /// Whether the frames of the current part are those of the buffer.
+    frames_followed: bool,
+    followed: Vec<Option<Followed>>,
+    totals: Totals,
+    /// Pages of sources, with bytes, that were taken from parts.
+    taken: u64,
+    /// Whether the last page continued what was decoded before, for any source with bytes.
+    following: bool,
+}
+
+impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
+    /// Starts at the start of a buffer, which is decoded in pieces of up to `piece` bytes. `take`
+    /// takes the output of a source and gets its number of packets.
+    ///
+    /// # Errors
+    ///
+    /// If the states of the decoders cannot be saved.
+    pub fn new(
+        buffer: &'a CaptureBuffer,
+        decoders: Decoders<'a, O>,
+        piece: usize,
+        take: &'f (dyn Fn(&mut O, u64) -> T + Sync),
+    ) -> Result<Self, Unsaved> {
+        let runner = Runner::new(buffer, decoders)?;
+        Ok(Self {
+            piece,
+            take,
+            at: 0,
+            released: 0,
+            frames: runner.deformatter.clone(),
+            truths: (0..runner.sources()).map(|_| Truth::Own).collect(),
+            frames_followed: false,
+            followed: (0..runner.sources()).map(|_| None).collect(),
+            totals: [0; 128],
+            taken: 0,
+            following: false,
+            runner,
+        })
+    }
+
+    /// The offset where the output ends.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The number of pages of sources that were taken from parts.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether the last page continued what was decoded before, for any source with bytes.
+    pub(super) fn is_following(&self) -> bool {
+        self.following
+    }
+
+    /// Bytes by trace ID so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// A part starts at `start`. Everything before it is decoded, if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If the part before it has not ended, or that of the receiver.
+    pub fn begin<X: From<PartError>>(
+        &mut self,
+        start: u64,
+        receiver: &mut impl Receiver<T, X>,
+    ) -> Result<(), X> {
+        self.decode(start, receiver)?;
+        if self.at != start {
+            return Err(PartError::Misplaced.into());
+        }
+        Ok(())
+    }
+
+    /// Takes the next page of the part, as far as the receiver accepts it.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the next page of this buffer, or that of the receiver.
+    pub fn page<X: From<PartError>>(
+        &mut self,
+        page: Page<T>,
+        receiver: &mut impl Receiver<T, X>,
+    ) -> Result<(), X> {
+        let count = self.truths.len();
+        let fits = page.range.start == self.at
+            && page.range.end == piece_end(self.runner.buffer, self.at, self.piece)
+            && [
+                page.entry.sources.len(),
+                page.outputs.len(),
+                page.missed.len(),
+            ] == [count; 3]
+            && page.totals.len() == self.totals.len();
+        if !fits {
+            return Err(PartError::Misplaced.into());
+        }
+        self.compare(&page.entry);
+        let last = page.range.end == self.runner.buffer.bytes();
+        let mut again = vec![false; count];
+        let mut needed = false;
+        self.following = false;
+        for (index, again) in again.iter_mut().enumerate() {
+            let empty = page.totals[usize::from(self.runner.id(index).0 & 0x7f)] == 0;
+            self.following |= !empty && self.followed[index].is_some();
+            match self.followed[index].take() {
+                Some(followed)
+                    if !page.missed[index] && receiver.accepts(index, &page.outputs[index]) =>
+                {
+                    self.followed[index] = Some(followed);
+                    self.taken += u64::from(!empty);
+                }
+                followed => {
+                    if let Some(Followed(below)) = followed {
+                        let state = page.entry.sources[index].over(below.as_ref());
+                        self.truths[index] = Truth::State(Box::new(state));
+                    }
+                    *again = true;
+                    // Nothing happens to a source in a piece without bytes of it.
+                    needed |= !(empty && page.quiet && !last && self.frames_followed);
+                }
+            }
+        }
+        let mut outputs = page.outputs;
+        if self.frames_followed {
+            add(&mut self.totals, &page.totals);
+        }
+        for index in (0..count).filter(|&index| again[index]) {
+            outputs[index] = T::default();
+        }
+        if needed {
+            return self.again(page.range.end, &again, outputs, receiver);
+        }
+        self.at = page.range.end;
+        self.give(outputs, receiver)
+    }
+
+    /// The part is at its end, in the state `exit`.
+    ///
+    /// # Errors
+    ///
+    /// If the state is not one of this buffer's.
+    pub fn end(&mut self, exit: &PartState) -> Result<(), PartError> {
+        if exit.sources.len() != self.truths.len() {
+            return Err(PartError::Misplaced);
+        }
+        if std::mem::take(&mut self.frames_followed) {
+            self.frames.clone_from(&exit.frames);
+        }
+        for (index, source) in exit.sources.iter().enumerate() {
+            if let Some(Followed(below)) = self.followed[index].take() {
+                let state = source.over(below.as_ref());
+                self.truths[index] = Truth::State(Box::new(state));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes up to `end`, between two parts.
+    ///
+    /// # Errors
+    ///
+    /// If a part has not ended, or that of the receiver.
+    pub fn decode<X: From<PartError>>(
+        &mut self,
+        end: u64,
+        receiver: &mut impl Receiver<T, X>,
+    ) -> Result<(), X> {
+        if self.frames_followed {
+            return Err(PartError::Misplaced.into());
+        }
+        let end = end.min(self.runner.buffer.bytes());
+        let all = vec![true; self.truths.len()];
+        while self.at < end {
+            stop::check();
+            let piece = piece_end(self.runner.buffer, self.at, self.piece);
+            let outputs = all.iter().map(|_| T::default()).collect();
+            self.again(piece, &all, outputs, receiver)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes up to `end` with some of the sources; `outputs` has what is known of the others.
+    fn again<X: From<PartError>, R: Receiver<T, X>>(
+        &mut self,
+        end: u64,
+        chosen: &[bool],
+        mut outputs: Vec<T>,
+        receiver: &mut R,
+    ) -> Result<(), X> {
+        let cut = self.piece / R::CUTS;
+        while self.at < end {
+            let next = piece_end(self.runner.buffer, self.at, cut).min(end);
+            let mut cut: Vec<T> = match next == end {
+                true => std::mem::take(&mut outputs),
+                false => outputs.iter().map(|_| T::default()).collect(),
+            };
+            self.run(next, chosen, &mut cut)?;
+            self.give(cut, receiver)?;
+        }
+        Ok(())
+    }
+
+    fn give<X>(&mut self, outputs: Vec<T>, receiver: &mut impl Receiver<T, X>) -> Result<(), X> {
+        if self.at - self.released >= RELEASED {
+            release(self.runner.buffer, self.released..self.at);
+            self.released = self.at;
+        }
+        receiver.receive(outputs, self.at)
+    }
+
+    /// Finds the sources that are in the same state in the part as here.
+    fn compare(&mut self, entry: &PartState) {
+        if self.frames_followed {
+            self.frames.clone_from(&entry.frames);
+        } else {
+            self.frames_followed = entry.frames_like(self.frames.as_ref());
+        }
+        if !self.frames_followed {
+            return;
+        }
+        for (index, part) in entry.sources.iter().enumerate() {
+            if self.followed[index].is_some() {
+                continue;
+            }
+            let below = match &self.truths[index] {
+                Truth::Own => self
+                    .runner
+                    .source(index)
+                    .ok()
+                    .and_then(|own| own.below(part)),
+                Truth::State(state) => state.below(part),
+            };
+            self.followed[index] = below.map(Followed);
+        }
+    }
+
+    /// Same as [`Self::again`], at once.
+    fn run(&mut self, end: u64, chosen: &[bool], outputs: &mut [T]) -> Result<(), PartError> {
+        for index in (0..chosen.len()).filter(|&index| chosen[index]) {
+            if let Truth::State(state) = &self.truths[index] {
+                self.runner.resume(index, state)?;
+                self.truths[index] = Truth::Own;
+            }
+        }
+        self.runner.deformatter.clone_from(&self.frames);
+        let (before, _) = self.runner.counts();
+        self.runner.run(self.at..end, |index| chosen[index]);
+        let (after, _) = self.runner.counts();
+        self.frames.clone_from(&self.runner.deformatter);
+        if !self.frames_followed {
+            add(&mut self.totals, &grown(&before, &after));
+        }
+        for index in (0..chosen.len()).filter(|&index| chosen[index]) {
+            let (output, packets) = self.runner.output(index);
+            outputs[index] = (self.take)(output, packets);
+        }
+        self.at = end;
+        Ok(())
+    }
+}
+
+fn add(totals: &mut Totals, grown: &[u64]) {
+    for (total, grown) in totals.iter_mut().zip(grown) {
+        *total = total.wrapping_add(*grown);
+    }
+}

@@ -1,0 +1,247 @@
+//! The state of a source's decoders between two pieces of its stream: saved, compared, restored.
+//!
+//! Equal states decode the same bytes in the same way. A state is text, so that it can be compared
+//! without knowing the protocol, and be restored in another thread or on another machine.
+
+use super::source::{Decoding, ElementStage, Source, SourceSinks};
+use armsnap_snapshot::capture::Saved;
+use armsnap_trace::element::ElementSink;
+use armsnap_trace::flow::{Below, CodeImage, FlowDriver, FlowState};
+use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+
+/// The most bytes of one stage that are saved. Only hostile traces hold back so much.
+const MOST: usize = 64 << 10;
+
+/// A decoder state cannot be saved, or belongs to other decoders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the state of a decoder cannot be saved or restored")]
+pub struct Unsaved;
+
+/// The state of all stages of a source. It is of use to decoders with the same configuration, code
+/// and form of output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageStates {
+    packets: String,
+    elements: String,
+    flow: Option<FlowState>,
+    sink: String,
+}
+
+impl StageStates {
+    /// Returns the same state for the middle of a trace: callers from before are unknown.
+    #[must_use]
+    pub fn with_unknown_callers(self) -> Self {
+        Self {
+            flow: self.flow.map(FlowState::with_unknown_callers),
+            ..self
+        }
+    }
+
+    /// Compares this state, in which all is known, with that of decoders that may not know the oldest
+    /// callers. If both continue in the same way, returns the callers that the other one does not
+    /// know.
+    #[must_use]
+    pub fn below(&self, other: &Self) -> Option<Option<Below>> {
+        if (&self.packets, &self.elements, &self.sink)
+            != (&other.packets, &other.elements, &other.sink)
+        {
+            return None;
+        }
+        match (&self.flow, &other.flow) {
+            (None, None) => Some(None),
+            (Some(flow), Some(other)) => Some(Some(flow.below(other)?)),
+            _ => None,
+        }
+    }
+
+    /// Returns the state in which the callers below the known ones are known too.
+    #[must_use]
+    pub fn over(&self, below: Option<&Below>) -> Self {
+        let flow = match (&self.flow, below) {
+            (Some(flow), Some(below)) => Some(flow.over(below)),
+            (flow, _) => flow.clone(),
+        };
+        Self {
+            flow,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the approximate size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.packets.len() + self.elements.len() + self.sink.len() + size_of::<Self>()
+    }
+
+    /// Saves the state of the last stage.
+    ///
+    /// # Errors
+    ///
+    /// If it is too long.
+    pub fn save_sink(&mut self, state: &impl Serialize) -> Result<(), Unsaved> {
+        self.sink = text(state)?;
+        Ok(())
+    }
+
+    /// Returns the saved state of the last stage.
+    ///
+    /// # Errors
+    ///
+    /// If the state was saved by another kind of stage.
+    pub fn sink<T: DeserializeOwned>(&self) -> Result<T, Unsaved> {
+        read(&self.sink)
+    }
+}
+
+/// A sink of packets, elements or flow whose state can be saved. The default is for a sink whose
+/// output depends on nothing before it.
+pub trait Stage {
+    /// Saves the state of this stage and those after it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be saved now.
+    fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
+        let _ = to;
+        Ok(())
+    }
+
+    /// Restores the state of this stage and those after it.
+    ///
+    /// # Errors
+    ///
+    /// If the state was saved by other stages.
+    fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
+        let _ = from;
+        Ok(())
+    }
+
+    /// Returns whether the target of a return was a caller that is not known here, since the last
+    /// call.
+    fn take_missed(&mut self) -> bool {
+        false
+    }
+}
+
+/// A source whose decoders can be saved and restored.
+pub trait Resumable<O: ?Sized>: Decoding<O> {
+    /// Returns whether the start of the next packet is known.
+    fn is_synchronised(&self) -> bool;
+
+    /// Returns the state of all stages.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be saved now.
+    fn state(&self) -> Result<StageStates, Unsaved>;
+
+    /// Continues from a state.
+    ///
+    /// # Errors
+    ///
+    /// If the state was saved by other decoders. Some of the stages may have changed then.
+    fn resume(&mut self, state: &StageStates) -> Result<(), Unsaved>;
+
+    /// Returns whether the target of a return was a caller that is not known here, since the last
+    /// call.
+    fn take_missed(&mut self) -> bool;
+}
+
+impl<O: ?Sized, D, S> Resumable<O> for Source<D, S>
+where
+    D: PacketDecoder + Saved,
+    S: PacketSink<D::Packet> + SourceSinks<O> + Stage,
+{
+    fn is_synchronised(&self) -> bool {
+        self.decoder.is_synchronised()
+    }
+
+    fn state(&self) -> Result<StageStates, Unsaved> {
+        let mut states = StageStates {
+            packets: text(&self.decoder.state())?,
+            ..StageStates::default()
+        };
+        self.stage.sink.save(&mut states)?;
+        Ok(states)
+    }
+
+    fn resume(&mut self, state: &StageStates) -> Result<(), Unsaved> {
+        self.decoder.restore(read(&state.packets)?);
+        self.stage.sink.restore(state)
+    }
+
+    fn take_missed(&mut self) -> bool {
+        self.stage.sink.take_missed()
+    }
+}
+
+impl<E: ElementDecoder + Saved, S: ElementSink + Stage> Stage for ElementStage<E, S> {
+    fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
+        to.elements = text(&self.elements.state())?;
+        self.sink.save(to)
+    }
+
+    fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
+        self.elements.restore(read(&from.elements)?);
+        self.sink.restore(from)
+    }
+
+    fn take_missed(&mut self) -> bool {
+        self.sink.take_missed()
+    }
+}
+
+impl<C: CodeImage, S: Stage> Stage for FlowDriver<C, S> {
+    fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
+        to.flow = Some(self.flow.state());
+        self.sink.save(to)
+    }
+
+    fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
+        self.flow.resume(from.flow.as_ref().ok_or(Unsaved)?);
+        self.sink.restore(from)
+    }
+
+    fn take_missed(&mut self) -> bool {
+        self.flow.take_missed()
+    }
+}
+
+/// Bytes up to a maximum number.
+struct Bounded {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.most - self.bytes.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns a value as JSON; `None` if that has more than `most` bytes.
+pub(crate) fn bounded_json(value: &impl Serialize, most: usize) -> Option<Vec<u8>> {
+    let bytes = Vec::with_capacity(most.min(1 << 10));
+    let mut out = Bounded { bytes, most };
+    serde_json::to_writer(&mut out, value).ok()?;
+    Some(out.bytes)
+}
+
+fn text(state: &impl Serialize) -> Result<String, Unsaved> {
+    let bytes = bounded_json(state, MOST).ok_or(Unsaved)?;
+    String::from_utf8(bytes).map_err(|_| Unsaved)
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Unsaved> {
+    serde_json::from_str(text).map_err(|_| Unsaved)
+}

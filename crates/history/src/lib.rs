@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Modules
+//!
+//! | module | what it is for |
+//! | --- | --- |
+//! | [`decode`] | the joins: a snapshot's trace through all stages |
+//! | [`timeline`] | what each core executed: positions, steps and searches both ways |
+//! | [`recover`] | past registers and memory, from the final state and the course of execution |
+
+pub mod decode;
+pub mod recover;
+pub mod timeline;
+
+#[cfg(test)]
+#[path = "../../../tests/support/small_elf.rs"]
+mod small_elf;

@@ -1,0 +1,126 @@
+//! Positions before all that memory suffices for: what is around them is solved by itself.
+
+use super::final_state::FinalState;
+use super::stack_walk::Noted;
+use super::window::Window;
+use crate::timeline::{Direction, History, Position};
+use armsnap_snapshot::stop::Cancel;
+
+/// Places behind a position that are looked at.
+const BEHIND: u64 = 1 << 15;
+/// Places behind it that are enough, if they were looked at before.
+const ENOUGH: u32 = 1 << 12;
+/// The most places before the main window that are walked for the stack pointer.
+const MAX_WALKED: u32 = 1 << 26;
+/// Stack pointers in it that are taken from a walk.
+const HINTS: usize = 1 << 8;
+
+/// What is known of one part of a history, apart from its end.
+#[derive(Debug, Default)]
+pub(super) struct Apart {
+    /// The window, and where it ends.
+    window: Option<(Window, Position)>,
+    /// A position to which the way is too long for a walk of the stack pointer, and no earlier one.
+    beyond: Option<Position>,
+    /// How many windows there were.
+    count: u32,
+}
+
+impl Apart {
+    /// The step of a position in the window, if that has it.
+    pub fn find(&mut self, position: Position) -> Option<(&mut Window, u32)> {
+        let (window, _) = self.window.as_mut()?;
+        let step = window.course.find(position)?;
+        Some((window, step))
+    }
+
+    /// The window, if there is one.
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_ref().map(|(window, _)| window)
+    }
+
+    /// As [`Recovery::steps`](super::Recovery::steps).
+    pub fn steps(&self) -> (u32, u32) {
+        let window = self.window.as_ref();
+        let steps = window.map_or(0, |(window, _)| window.course.len());
+        (self.count, steps)
+    }
+
+    /// Solves what is around a position before a main window, within some bytes. `None` if it was cancelled.
+    pub fn reach(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        main: &mut Window,
+        position: Position,
+        most_bytes: usize,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        if let Some((window, end)) = &mut self.window
+            && position < *end
+        {
+            let near = match window.course.find(position) {
+                Some(step) => step >= ENOUGH,
+                // One that contradicted itself has no steps, and is not tried again.
+                None => window.is_near(history, position, most_bytes, cancel)?,
+            };
+            if near {
+                return window
+                    .reach(history, facts, position, most_bytes, cancel)
+                    .map(|_| ());
+            }
+        }
+        if self.beyond.is_none_or(|beyond| position > beyond) {
+            match main
+                .course
+                .distance(history, position, MAX_WALKED, cancel)?
+            {
+                Ok(_) => main.walk_stack(history, position, cancel)?,
+                Err(beyond) => self.beyond = Some(beyond),
+            }
+        }
+        let walk = main.stack.as_ref().filter(|_| main.ends);
+        let last = walk.and_then(|walk| Some((walk, walk.behind(position, BEHIND)?)));
+        if let Some((walk, last)) = last {
+            let forward = walk.forward(history.begin(), last.position);
+            let mut hints = vec![last];
+            hints.extend(forward.take(HINTS));
+            let window = self.start(history, facts, last.position, hints);
+            let found = window.reach(history, facts, position, most_bytes, cancel)?;
+            if found.is_some() {
+                return Some(());
+            }
+        }
+        let end = behind(history, position);
+        let window = self.start(history, facts, end, Vec::new());
+        window.reach(history, facts, position, most_bytes, cancel)?;
+        Some(())
+    }
+
+    /// Starts another window, which ends at a position.
+    fn start(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        end: Position,
+        hints: Vec<Noted>,
+    ) -> &mut Window {
+        self.count += 1;
+        let window = Window::in_the_middle(history, facts, end, hints);
+        &mut self.window.insert((window, end)).0
+    }
+}
+
+/// A position some places behind another.
+fn behind(history: &mut History, position: Position) -> Position {
+    let mut places = 0;
+    let mut last = position;
+    for event in history.entries(position, Direction::Forward) {
+        last = event.position;
+        places += event.entry.places();
+        if places >= BEHIND {
+            break;
+        }
+    }
+    last
+}

@@ -1,0 +1,346 @@
+//! Past values of one core, on demand.
+
+use super::apart::Apart;
+use super::executed::Executed;
+use super::final_state::{FinalState, Others};
+use super::origin::{End, Way, What};
+use super::status::{Known, Level, Limit, Registers};
+use super::window::Window;
+use super::writes::{Accesses, Wanted};
+use crate::timeline::{Direction, History, Position};
+use armsnap_arch::semantics::Location;
+use armsnap_snapshot::stop::Cancel;
+use std::ops::Range;
+
+/// The memory for what is before all that the rest suffices for: a part of the whole, but at least these
+/// bytes, which one window takes.
+const APART: usize = 8;
+const APART_BYTES: usize = 24 << 20;
+
+/// Bounds of a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The most memory that it takes, in bytes; before what fits nothing is known.
+    pub most_bytes: usize,
+    /// Which values are shown.
+    pub level: Level,
+}
+
+impl Options {
+    /// The bytes for positions before all that the rest suffices for.
+    fn apart(self) -> usize {
+        let least = APART_BYTES.min(self.most_bytes / 2);
+        least.max(self.most_bytes / APART)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            most_bytes: 512 << 20,
+            level: Level::Inferred,
+        }
+    }
+}
+
+/// Past registers and memory of one core.
+///
+/// Each question is answered from as much history before the end as it needs, decoded and solved
+/// the first time. Where the work is cancelled, the answer is `None`, and what was done until then is
+/// kept.
+#[derive(Debug)]
+pub struct Recovery {
+    facts: FinalState,
+    options: Options,
+    window: Window,
+    /// What was asked for before all that memory suffices for.
+    apart: Apart,
+    /// The code around the position that was asked for last.
+    pub(super) executed: Executed,
+}
+
+impl Recovery {
+    /// Starts with nothing computed.
+    #[must_use]
+    pub fn new(facts: FinalState, options: Options) -> Self {
+        Self {
+            facts,
+            options,
+            window: Window::default(),
+            apart: Apart::default(),
+            executed: Executed::default(),
+        }
+    }
+
+    /// What all rests on.
+    pub(super) fn facts(&self) -> &FinalState {
+        &self.facts
+    }
+
+    /// What was looked at.
+    pub(super) fn windows(&self) -> impl Iterator<Item = &Window> {
+        [&self.window].into_iter().chain(self.apart.window())
+    }
+
+    /// The level that is shown.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.options.level
+    }
+
+    /// Changes the level; nothing is computed again for it.
+    pub fn set_level(&mut self, level: Level) {
+        self.options.level = level;
+    }
+
+    /// Returns a number for what was looked at: where it is another one, more may be known.
+    #[must_use]
+    pub fn looked_at(&self) -> (u32, u32, u32) {
+        let (count, steps) = self.apart.steps();
+        (self.window.course.len(), count, steps)
+    }
+
+    /// The step of a position; `None` inside where it is not reached or nothing is to be shown.
+    fn reach(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<Option<u32>> {
+        if self.options.level == Level::Off {
+            return Some(None);
+        }
+        let most = self.options.most_bytes - self.options.apart();
+        self.window
+            .reach(history, &self.facts, position, most, cancel)
+    }
+
+    /// The window that has a position, the main one or the one apart, with what it rests on and the step.
+    /// `None` inside where nothing is to be shown.
+    pub(super) fn find(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<Option<(&mut Window, &FinalState, u32)>> {
+        Some(match self.reach(history, position, cancel)? {
+            Some(step) => Some((&mut self.window, &self.facts, step)),
+            None if self.options.level == Level::Off => None,
+            None => {
+                let found = self.apart.find(position);
+                found.map(|(window, step)| (window, &self.facts, step))
+            }
+        })
+    }
+
+    /// Looks at what is around a position that memory does not suffice to reach from the end. Of such
+    /// positions nothing is known otherwise; this keeps what was found around the last one.
+    pub fn look_around(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        let is_found = self.reach(history, position, cancel)?.is_some();
+        // What contradicts itself has no values nearby either.
+        let is_beyond = self.options.level != Level::Off && self.window.is_beyond(position);
+        if is_found || !is_beyond {
+            return Some(());
+        }
+        let most = self.options.apart();
+        let main = &mut self.window;
+        self.apart
+            .reach(history, &self.facts, main, position, most, cancel)
+    }
+
+    /// The registers before the instruction at a position is executed.
+    pub fn registers(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<Registers> {
+        let level = self.options.level;
+        let Some((window, facts, step)) = self.find(history, position, cancel)? else {
+            return Some(Registers::unknown());
+        };
+        let mut found = window.registers(facts, step);
+        for slot in &mut found.0 {
+            *slot = slot.filter(|known| level.shows(known.status));
+        }
+        Some(found)
+    }
+
+    /// Memory before the instruction at a position is executed, byte by byte.
+    pub fn memory(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        address: u64,
+        out: &mut [Option<Known<u8>>],
+        cancel: &Cancel,
+    ) -> Option<()> {
+        out.fill(None);
+        let level = self.options.level;
+        let Some((window, facts, step)) = self.find(history, position, cancel)? else {
+            return Some(());
+        };
+        window.memory(facts, step, address, out);
+        for slot in out {
+            *slot = slot.filter(|known| level.shows(known.status));
+        }
+        Some(())
+    }
+
+    /// The next load or store of a range of addresses, from the first position up to the second:
+    /// backward before the instruction at the first, forward from that instruction on and before the
+    /// one at the second. Looks at more history as long as nothing is found there and memory is left.
+    /// Forward from a position that memory does not suffice for, the first accesses may be missed.
+    pub fn accesses(
+        &mut self,
+        history: &mut History,
+        (from, until): (Position, Position),
+        range: Range<u64>,
+        direction: Direction,
+        wanted: Wanted,
+        cancel: &Cancel,
+    ) -> Option<Accesses> {
+        let nothing = Accesses {
+            hit: None,
+            may_have: None,
+            complete: false,
+            skipped: false,
+        };
+        loop {
+            let Some(step) = self.reach(history, from, cancel)? else {
+                return match direction {
+                    Direction::Backward => Some(nothing),
+                    Direction::Forward => {
+                        let found = self.late_accesses(history, until, range, wanted, cancel)?;
+                        Some(found.unwrap_or(nothing))
+                    }
+                };
+            };
+            let (facts, level) = (&self.facts, self.options.level);
+            let steps = (step, self.window.course.find(until));
+            let found = self
+                .window
+                .accesses(facts, steps, range.clone(), direction, wanted, level);
+            if found.hit.is_some() || found.complete {
+                return Some(found);
+            }
+            if !self.grow(history, cancel)? {
+                return Some(found);
+            }
+        }
+    }
+
+    /// The first load or store of a range of addresses up to a position that memory suffices to find.
+    fn late_accesses(
+        &mut self,
+        history: &mut History,
+        until: Position,
+        range: Range<u64>,
+        wanted: Wanted,
+        cancel: &Cancel,
+    ) -> Option<Option<Accesses>> {
+        let is_at_end = until >= history.end();
+        if self.reach(history, until, cancel)?.is_none() && !is_at_end {
+            return Some(None);
+        }
+        while self.grow(history, cancel)? {}
+        let until = self.window.course.find(until);
+        let Some(first) = self.window.course.len().checked_sub(1) else {
+            return Some(None);
+        };
+        let (steps, level) = ((first, until), self.options.level);
+        let found =
+            self.window
+                .accesses(&self.facts, steps, range, Direction::Forward, wanted, level);
+        Some(Some(Accesses {
+            complete: false,
+            skipped: true,
+            ..found
+        }))
+    }
+
+    /// Where a value before the instruction at a position came from: at most `most` instructions.
+    pub fn origin(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        what: What,
+        most: usize,
+        cancel: &Cancel,
+    ) -> Option<Way> {
+        self.look_around(history, position, cancel)?;
+        loop {
+            let shown = (self.options.level, most);
+            let Some((window, facts, step)) = self.find(history, position, cancel)? else {
+                return Some(Way::nowhere());
+            };
+            let way = window.origin(facts, step, what, shown, cancel)?;
+            let is_apart = self.window.course.find(position).is_none();
+            if way.end != End::Older || is_apart || !self.grow(history, cancel)? {
+                return Some(way);
+            }
+        }
+    }
+
+    /// What became of a value before the instruction at a position: at most `most` instructions
+    /// that used it, or what was computed from it.
+    pub fn uses(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        location: Location,
+        most: usize,
+        cancel: &Cancel,
+    ) -> Option<Way> {
+        let Some(step) = self.reach(history, position, cancel)? else {
+            return Some(Way::nowhere());
+        };
+        let shown = (self.options.level, most);
+        self.window.uses(&self.facts, step, location, shown, cancel)
+    }
+
+    /// Looks at more history; returns whether there was more.
+    fn grow(&mut self, history: &mut History, cancel: &Cancel) -> Option<bool> {
+        let most = self.options.most_bytes;
+        let more = self.window.grow(history, most, cancel)?;
+        self.window.solve(history, &self.facts, cancel)?;
+        Some(more)
+    }
+
+    /// Why no accessed addresses are known in the whole history, if so.
+    #[must_use]
+    pub fn blind(&self) -> Option<Limit> {
+        if self.facts.has_no_model() {
+            Some(Limit::NoModel)
+        } else if !self.facts.memory.is_unique() {
+            Some(Limit::Translated)
+        } else {
+            None
+        }
+    }
+
+    /// What ends proof, as far as history was looked at.
+    pub fn limits(&mut self, history: &mut History) -> Vec<Limit> {
+        let mut out = Vec::new();
+        self.window.start(history, &self.facts);
+        if !self.window.ends {
+            out.push(Limit::EndUnknown);
+        }
+        out.extend(self.blind());
+        if self.facts.others != Others::None {
+            out.push(Limit::OtherWriters);
+        } else if self.window.solver.memory_contradicts {
+            out.push(Limit::Contradiction);
+        } else if !self.window.solver.shared_mappings.is_empty() {
+            out.push(Limit::SharedMapping);
+        }
+        let fault = self.window.addresses_fault();
+        out.extend(fault.map(|fault| Limit::Addresses(fault.to_owned())));
+        out
+    }
+}

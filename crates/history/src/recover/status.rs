@@ -1,0 +1,167 @@
+//! How far a value is known.
+
+use armsnap_arch::semantics::Location;
+use std::fmt;
+
+/// Why a value is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// It follows from the trace, the code and the final state alone.
+    Proved,
+    /// It also rests on the calling convention, or on rules on where stores go.
+    Inferred,
+}
+
+impl Status {
+    /// The word for users.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Proved => "proved",
+            Self::Inferred => "inferred",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A value of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known<T> {
+    /// The value.
+    pub value: T,
+    /// Why it is believed.
+    pub status: Status,
+}
+
+impl Known<u8> {
+    /// Returns the pieces of known bytes among those from an address on: the address of each and its
+    /// bytes.
+    #[must_use]
+    pub fn pieces(from: u64, bytes: &[Option<Self>]) -> Vec<(u64, Vec<u8>)> {
+        let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut connected = false;
+        for (offset, byte) in (0_u64..).zip(bytes) {
+            let at = from.checked_add(offset);
+            if let (Some(at), Some(byte)) = (at, byte) {
+                match out.last_mut().filter(|_| connected) {
+                    Some((_, piece)) => piece.push(byte.value),
+                    None => out.push((at, vec![byte.value])),
+                }
+            }
+            connected = byte.is_some();
+        }
+        out
+    }
+}
+
+/// Which values are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// None.
+    Off,
+    /// Proved ones.
+    Proved,
+    /// Proved and inferred ones.
+    #[default]
+    Inferred,
+}
+
+impl Level {
+    /// Whether values of a status are shown.
+    #[must_use]
+    pub fn shows(self, status: Status) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Proved => status == Status::Proved,
+            Self::Inferred => true,
+        }
+    }
+}
+
+/// Registers, flags and halves of vector registers at a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registers(pub [Option<Known<u64>>; Location::KEPT]);
+
+impl Registers {
+    /// Nothing is known.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self([None; Location::KEPT])
+    }
+
+    /// The value of a location; `None` of one that is not known, or is a temporary.
+    #[must_use]
+    pub fn get(&self, location: Location) -> Option<Known<u64>> {
+        self.0.get(location.index()).copied().flatten()
+    }
+}
+
+/// What ends proof, or recovery altogether.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The trace does not end at the registers' pc, or nobody knows: the final state is not used.
+    EndUnknown,
+    /// The core's instructions are not modelled: nothing is known.
+    NoModel,
+    /// Translation tables may map several addresses to one place: nothing in memory is known.
+    Translated,
+    /// Other cores may write the memory: nothing in memory is proved.
+    OtherWriters,
+    /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
+    /// is proved.
+    Contradiction,
+    /// The program maps memory so that it may be at several addresses (`MAP_SHARED`): nothing in memory is
+    /// proved.
+    SharedMapping,
+    /// Recorded data addresses are not used, for this reason.
+    Addresses(String),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EndUnknown => {
+                f.write_str("the final state is not used: the trace is not known to end at its pc")
+            }
+            Self::NoModel => f.write_str(
+                "nothing is known: in this instruction set only programs recorded without their kernel \
+                 are modelled",
+            ),
+            Self::Translated => f.write_str(
+                "nothing in memory is known: translation tables may map several addresses to one place",
+            ),
+            Self::OtherWriters => {
+                f.write_str("nothing in memory is proved: other cores may have written it")
+            }
+            Self::Contradiction => f.write_str(
+                "nothing in memory is proved: it was also written by something that is not traced",
+            ),
+            Self::SharedMapping => f.write_str(
+                "nothing in memory is proved: the program mapped memory that may be at several addresses \
+                 (MAP_SHARED)",
+            ),
+            Self::Addresses(reason) => write!(f, "recorded data addresses are not used: {reason}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_bytes_separate_pieces() {
+        let known = |value| {
+            let status = Status::Proved;
+            Some(Known { value, status })
+        };
+        let bytes = [None, known(1), known(2), None, known(3)];
+        assert_eq!(Known::pieces(8, &bytes), [(9, vec![1, 2]), (12, vec![3])]);
+        assert_eq!(Known::pieces(u64::MAX - 1, &bytes), [(u64::MAX, vec![1])]);
+    }
+}

@@ -1,0 +1,188 @@
+//! A tar archive, such as `perf archive` makes of its build-id cache: its files are used in place.
+
+use super::{ImportError, imported};
+use armsnap_snapshot::leftovers::in_temporary;
+use armsnap_snapshot::mapped::{self, Mapped};
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+/// The most files and links, and the longest chain of links.
+const MOST: usize = 1 << 20;
+const LONGEST_CHAIN: usize = 40;
+/// The longest path, as that of Linux (`PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
+/// A compressed archive may expand to [`ALLOWED`] bytes, or to this many times its size (ten times is
+/// usual).
+const MAX_RATIO: u64 = 100;
+/// See [`MAX_RATIO`].
+const ALLOWED: u64 = 256 << 20;
+
+/// What is at a path.
+#[derive(Clone, Debug)]
+enum Entry {
+    File(Mapped),
+    Link(PathBuf),
+}
+
+/// The files of a tar.
+#[derive(Clone, Debug, Default)]
+pub struct Archive {
+    /// By normal relative path.
+    entries: HashMap<PathBuf, Entry>,
+    /// The lengths of the paths that are links: paths of other lengths are none.
+    links: BTreeSet<usize>,
+}
+
+/// A path without `.` and `..`; `None` if it leads out of the archive, or is too long.
+fn normal(path: &Path) -> Option<PathBuf> {
+    if path.as_os_str().len() > LONGEST_PATH {
+        return None;
+    }
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir if !out.pop() => return None,
+            _ => {}
+        }
+    }
+    Some(out)
+}
+
+impl Archive {
+    /// Reads the list of an archive, which may be compressed with bzip2.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or is not an archive.
+    pub fn open(path: &Path) -> Result<Self, ImportError> {
+        let fault = |text: String| ImportError::input(path, text);
+        let bytes = imported::map(path)?;
+        let bytes = match bytes.starts_with(b"BZh") {
+            true => decompressed(&bytes).map_err(|error| fault(format!("bzip2: {error}")))?,
+            false => bytes,
+        };
+        if bytes.get(257..262) != Some(b"ustar") {
+            return Err(fault(
+                "is neither a directory nor a tar file (plain or bzip2), such as perf archive writes"
+                    .to_owned(),
+            ));
+        }
+        let mut out = Self::default();
+        let mut archive = tar::Archive::new(&*bytes);
+        let entries = archive.entries();
+        for entry in entries
+            .map_err(|error| fault(error.to_string()))?
+            .take(MOST)
+        {
+            let entry = entry.map_err(|error| fault(error.to_string()))?;
+            let Some(name) = entry.path().ok().and_then(|name| normal(&name)) else {
+                continue;
+            };
+            let kind = entry.header().entry_type();
+            if kind.is_file() {
+                let begin = usize::try_from(entry.raw_file_position()).unwrap_or(usize::MAX);
+                let length = usize::try_from(entry.size()).unwrap_or(usize::MAX);
+                let end = begin.saturating_add(length);
+                if bytes.get(begin..end).is_some() {
+                    out.entries
+                        .insert(name, Entry::File(bytes.part(begin..end)));
+                }
+            } else if kind.is_symlink() || kind.is_hard_link() {
+                let Some(to) = entry.link_name().ok().flatten() else {
+                    continue;
+                };
+                let from = match kind.is_symlink() && !to.is_absolute() {
+                    true => name.parent().unwrap_or(Path::new("")).join(&to),
+                    false => to.into_owned(),
+                };
+                if let Some(to) = normal(&from) {
+                    out.links.insert(name.as_os_str().len());
+                    out.entries.insert(name, Entry::Link(to));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The file at a path, through links.
+    pub fn find(&self, path: &Path) -> Option<&Mapped> {
+        let mut path = normal(path)?;
+        for _ in 0..LONGEST_CHAIN {
+            if let Some(Entry::File(bytes)) = self.entries.get(&path) {
+                return Some(bytes);
+            }
+            // A directory on the way may be a link.
+            let (to, rest) = path.ancestors().find_map(|above| {
+                // Looking up a path takes as long as its length, and a path may have 2000 parts.
+                if !self.links.contains(&above.as_os_str().len()) {
+                    return None;
+                }
+                let Some(Entry::Link(to)) = self.entries.get(above) else {
+                    return None;
+                };
+                Some((to.clone(), path.strip_prefix(above).ok()?.to_owned()))
+            })?;
+            path = normal(&to.join(rest))?;
+        }
+        None
+    }
+}
+
+/// Decompresses bytes into a temporary file.
+fn decompressed(bytes: &Mapped) -> io::Result<Mapped> {
+    let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MAX_RATIO));
+    let file = tempfile::NamedTempFile::new();
+    let mut file = file.map_err(|error| in_temporary(&error))?;
+    let mut input = bzip2::read::MultiBzDecoder::new(&**bytes).take(most + 1);
+    let count = io::copy(&mut input, &mut file)?;
+    if count > most {
+        let text = format!("more than {most} bytes: expected at most {MAX_RATIO} times its size");
+        return Err(io::Error::other(text));
+    }
+    file.flush().map_err(|error| in_temporary(&error))?;
+    mapped::map(file.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(links: &[(&str, String)]) -> Archive {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(3);
+        builder
+            .append_data(&mut header, "there", &b"ELF"[..])
+            .unwrap();
+        for (name, to) in links {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            builder.append_link(&mut header, name, to).unwrap();
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), builder.into_inner().unwrap()).unwrap();
+        Archive::open(file.path()).unwrap()
+    }
+
+    #[test]
+    fn links_are_bounded() {
+        let deep = "a/".repeat(1 << 17);
+        let found = archive(&[
+            ("d", ".".to_owned()),
+            ("link", "d/there".to_owned()),
+            ("loop", "loop/loop".to_owned()),
+            ("out", "../there".to_owned()),
+            ("deep", format!("{deep}there")),
+        ]);
+        let find = |name: &str| found.find(Path::new(name)).map(|bytes| &**bytes);
+        assert_eq!(find("link"), Some(&b"ELF"[..]));
+        for name in ["loop", "out", "deep", &format!("{deep}there")] {
+            assert_eq!(find(name), None);
+        }
+        assert!(!found.entries.contains_key(Path::new("deep")));
+    }
+}

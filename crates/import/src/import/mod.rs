@@ -1,0 +1,119 @@
+//! Inputs other than snapshots, as snapshots: `perf.data`, raw trace buffers, core files.
+//!
+//! Each reader returns an [`Imported`]: a model and its files, which is opened in place or written
+//! into a directory. Independent of debuggers and listings; decodes trace only to tell sources
+//! apart.
+
+mod archive;
+mod build_id;
+mod claims;
+pub mod core_file;
+mod fields;
+mod foreign;
+mod images;
+mod imported;
+mod jitdump;
+mod lime;
+mod memory;
+mod note;
+mod options;
+mod packed;
+mod paths;
+pub mod perf;
+mod programs;
+mod raw;
+mod records;
+mod unpacked;
+mod wanted;
+pub mod zephyr;
+
+pub use build_id::BuildId;
+pub use foreign::Foreign;
+pub use imported::{ImportError, Imported};
+pub use note::{
+    CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MtbNote, Note, PerfNote, RawNote,
+    TraceOf, ZephyrNote,
+};
+pub use options::{NamedProgram, Options};
+pub use raw::import as import_raw;
+pub use wanted::Wanted;
+
+use armsnap_snapshot::mapped;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// A kind of input, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `perf.data` of perf or simpleperf.
+    PerfData,
+    /// A core file.
+    CoreFile,
+    /// A core dump of Zephyr.
+    ZephyrDump,
+}
+
+/// Recognises an input by its contents; `None` if it is of no kind that can be recognised.
+pub fn recognise(path: &Path) -> Option<Kind> {
+    // A directory of `perf record --threads` or `--kcore`.
+    let recorded = path.join(perf::DATA);
+    let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
+    let first = if is_directory { &recorded } else { path };
+    let (head, format) = packed::head(first, zephyr::HEAD).ok()?;
+    if perf::is_perf_data(&head) {
+        return Some(Kind::PerfData);
+    }
+    if is_directory {
+        return None;
+    }
+    // A log that is packed is not searched.
+    let whole = || mapped::map(first).ok().filter(|_| format.is_none());
+    if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
+        return Some(Kind::ZephyrDump);
+    }
+    let is_core_file = core_file::is_core_file(&head) || core_file::is_system_file(&head);
+    is_core_file.then_some(Kind::CoreFile)
+}
+
+/// Reads an input that [`recognise`] recognises.
+///
+/// # Errors
+///
+/// If it is faulty, or nothing in it can be used.
+pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
+    match recognise(path) {
+        Some(Kind::PerfData) => perf::import(path, options),
+        Some(Kind::CoreFile) => core_file::import(path, options),
+        Some(Kind::ZephyrDump) => zephyr::import(path, options),
+        None => Err(ImportError::input(
+            path,
+            match readable(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    "no such file or directory".to_owned()
+                }
+                Err(error) => error.to_string(),
+                Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
+                Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
+                           core dump of Zephyr): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           snapshot needs no import"
+                    .to_owned(),
+            },
+        )),
+    }
+}
+
+/// Fails for a file or directory that cannot be read. Pipes and devices are not opened.
+///
+/// # Errors
+///
+/// If it does not exist, or may not be read.
+pub fn readable(path: &Path) -> io::Result<()> {
+    let there = path.metadata()?;
+    if there.is_dir() {
+        return std::fs::read_dir(path).map(|_| ());
+    }
+    match there.is_file() {
+        true => mapped::open(path).map(|_| ()),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,429 @@
+//! Determines from the bytes of a buffer how it is formatted and which trace is in it.
+
+use super::frames;
+use super::hints::{Fit, Hints};
+use super::units::Unit;
+use armsnap_arch::quantity::{BufferOffset, TraceId};
+use armsnap_history::decode::{self, Reading};
+use armsnap_snapshot::capture::{Config, Protocol};
+use armsnap_snapshot::mapped::Mapped;
+use armsnap_trace::formatter::{
+    Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, Stream, is_reserved,
+};
+use armsnap_trace::protocol::Core;
+use std::collections::BTreeMap;
+
+/// The bytes that are examined at once.
+const EXAMINED: usize = 1 << 20;
+/// The bytes in which frames are looked for that do not begin with the first byte.
+const SHIFTED: usize = 32 << 10;
+/// The bytes that are deformatted at once.
+const PIECE: usize = 1 << 20;
+/// The most places of a buffer that are examined.
+const PLACES: usize = 16;
+/// The bytes that are read as trace of an ITM if they are unlike it.
+const OF_ITM: usize = 16 << 10;
+/// The end of each synchronisation packet of an ITM (ARM DDI 0403E, D4.2.1).
+const ITM_SYNC: [u8; 6] = [0, 0, 0, 0, 0, 0x80];
+/// The bits that must speak for frames, for each source in them.
+const FOR_EACH_SOURCE: u64 = 12;
+/// The bits that must speak for frames that do not begin with the first byte.
+const FOR_SHIFT: u64 = 8;
+/// The size of a frame.
+const FRAME: usize = 16;
+
+/// The ID assigned to unformatted bytes.
+const UNFORMATTED: TraceId = TraceId(1);
+
+/// The kinds of trace, the likeliest first: where several fit equally well, the first is taken.
+pub const PROTOCOLS: [(Protocol, &str); 6] = [
+    (Protocol::Etmv4, "ETM4"),
+    (Protocol::Ete, "ETE"),
+    (Protocol::Ptm, "PTM"),
+    (Protocol::Etmv3, "ETM3"),
+    (Protocol::Stm, "STM"),
+    (Protocol::Itm, "ITM"),
+];
+
+/// A trace source in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its trace ID; `None` if the buffer is not formatted.
+    pub id: Option<u8>,
+    /// The number of its bytes in the examined ones.
+    pub bytes: u64,
+    /// The kind of trace; `None` if its bytes are not trace of a known kind.
+    pub protocol: Option<(Protocol, &'static str)>,
+    /// Another kind that fits the bytes equally well.
+    pub alike: Option<Protocol>,
+    /// Whether it fits as trace of a core of the M-profile only.
+    pub is_micro: bool,
+}
+
+/// The form of a buffer.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// The layout of its frames; `None` if it is unformatted.
+    pub frames: Option<FrameKind>,
+    /// The offset of the first frame.
+    pub from: usize,
+    /// The sources in it, in order of their IDs.
+    pub found: Vec<Found>,
+    score: Score,
+}
+
+/// What speaks for bytes being trace.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    /// The bytes of trace that synchronises.
+    bytes: u64,
+    /// The bits that speak for an ITM that does not.
+    bits: u64,
+}
+
+impl Score {
+    /// In bits: a valid byte of trace that synchronises speaks for some of them.
+    const fn total(self) -> u64 {
+        4 * self.bytes + self.bits
+    }
+}
+
+/// Determines the form of a buffer; `known` are the units that may be in it. `None` if nothing in it
+/// is trace.
+///
+/// Further places are examined if there is no trace, as memory around a trace buffer may have been
+/// dumped, too. A formatter need not repeat its ID, so that a ring may hold frames without one.
+pub fn form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
+    let find = |form_at: fn(&[u8], &[Unit], &Hints) -> Option<Form>| {
+        places(bytes).find_map(|place| form_at(examined(bytes, place), known, hints))
+    };
+    find(form_at).or_else(|| find(without_id))
+}
+
+/// The places of a buffer that are examined.
+///
+/// What is before the first byte that is not zero was never written.
+fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let written = bytes.iter().position(|&byte| byte != 0);
+    // The zeros right before it may be those of a synchronisation packet.
+    let first = written.unwrap_or(bytes.len()).saturating_sub(FRAME);
+    let first = first - first % FRAME;
+    let step = (bytes.len() - first) / PLACES;
+    let step = step.max(EXAMINED).next_multiple_of(FRAME);
+    let end = if written.is_some() {
+        bytes.len()
+    } else {
+        first
+    };
+    (first..end).step_by(step).take(PLACES)
+}
+
+fn examined(bytes: &[u8], place: usize) -> &[u8] {
+    &bytes[place..(place + EXAMINED).min(bytes.len())]
+}
+
+/// Whether a buffer without trace has some if the bytes of each word of 32 bits are reversed.
+pub fn is_reversed(bytes: &[u8], known: &[Unit], hints: &Hints) -> bool {
+    let bytes = &bytes[..bytes.len().min(EXAMINED)];
+    let words = bytes.chunks_exact(4);
+    let reversed: Vec<u8> = words.flat_map(|word| word.iter().rev().copied()).collect();
+    form(&reversed, known, hints).is_some()
+}
+
+fn form_at(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
+    let best = best_form(bytes, known, hints);
+    if best.frames.is_some() && best.score.bytes > 0 {
+        return Some(best);
+    }
+    let shifts = frames::shifts(&bytes[..bytes.len().min(SHIFTED)]);
+    // Parts that are examined cost as much as there are shifts.
+    for most in [SHIFTED, bytes.len()] {
+        let part = &bytes[..bytes.len().min(most)];
+        let here = match part.len() == bytes.len() {
+            true => best.score.total(),
+            false if shifts.is_empty() => break,
+            false => best_form(part, known, hints).score.total(),
+        };
+        let shifted = shifts.iter().map(|&shift| {
+            let form = read_as(&part[shift..], Some(FrameKind::Memory), known, hints);
+            (form.score.total(), shift)
+        });
+        // Of equal ones the first.
+        let shifted = shifted.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        match shifted {
+            Some((score, from)) if score > here + FOR_SHIFT => {
+                let form = read_as(&bytes[from..], Some(FrameKind::Memory), known, hints);
+                return Some(Form { from, ..form });
+            }
+            _ if here > 0 || part.len() == bytes.len() || !frames::may_synchronise(bytes) => break,
+            _ => {}
+        }
+    }
+    (best.score.total() > 0).then_some(best)
+}
+
+/// The best form of bytes whose first frame, if there are frames, begins with the first byte.
+fn best_form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Form {
+    let kinds = [FrameKind::Memory, FrameKind::Tpiu, FrameKind::Dstream];
+    let mut best = read_as(bytes, None, known, hints);
+    for kind in kinds.into_iter().rev() {
+        let form = read_as(bytes, Some(kind), known, hints);
+        if form.score.total() >= best.score.total() {
+            best = form;
+        }
+    }
+    best
+}
+
+/// The form of frames in which no ID is.
+fn without_id(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
+    if Deformatter::last_id(bytes).is_some() {
+        return None;
+    }
+    let mut demux = Demux::new();
+    let mut frames = Deformatter::within(FrameKind::Memory, Some(UNFORMATTED));
+    frames.feed(BufferOffset(0), bytes, true, &mut demux);
+    let (found, score) = source(&demux, UNFORMATTED, false, known, hints);
+    (score.total() > 0).then(|| Form {
+        frames: Some(FrameKind::Memory),
+        from: 0,
+        found: vec![found],
+        score,
+    })
+}
+
+fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], hints: &Hints) -> Form {
+    let mut demux = Demux::new();
+    match frames {
+        Some(kind) => {
+            Deformatter::new(kind).feed(BufferOffset(0), bytes, true, &mut demux);
+        }
+        None => demux.unformatted(UNFORMATTED, BufferOffset(0), bytes),
+    }
+    let mut form = Form {
+        frames,
+        from: 0,
+        found: Vec::new(),
+        score: Score::default(),
+    };
+    for id in demux.ids().filter(|&id| !is_special(id)) {
+        let (found, score) = source(&demux, id, frames.is_some(), known, hints);
+        form.score.bytes += score.bytes;
+        form.score.bits += score.bits;
+        form.found.push(found);
+    }
+    if frames.is_some() && !form.is_of_few() {
+        form.score.bits = 0;
+    }
+    form
+}
+
+pub fn is_special(id: TraceId) -> bool {
+    id.0 == ID_NULL || id.0 == ID_TRIGGER || is_reserved(id.0)
+}
+
+/// A kind that fits the bytes of a source.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    kind: (Protocol, &'static str),
+    /// Whether it is read as trace of a core of the M-profile, though no core is known.
+    is_micro: bool,
+    score: Score,
+    fit: Fit,
+}
+
+/// Determines the kind of trace of a source, and what speaks for it.
+fn source(
+    demux: &Demux,
+    id: TraceId,
+    is_formatted: bool,
+    known: &[Unit],
+    hints: &Hints,
+) -> (Found, Score) {
+    let own = known.iter().find(|unit| match is_formatted {
+        true => unit.trace_id() == Some(id.0),
+        false => true,
+    });
+    let unit = own.or_else(|| known.iter().find(|unit| unit.trace_id().is_none()));
+    // Without its trace ID, it may be another source than the unit.
+    let may_be_other = unit.is_some() && (own.is_none() || !is_formatted);
+    let mut candidates = candidates(demux.stream(id), unit, own.is_some(), hints);
+    if candidates.is_empty() && may_be_other {
+        candidates = self::candidates(demux.stream(id), None, false, hints);
+    }
+    let key = |candidate: &Candidate| (candidate.fit, candidate.score.bytes);
+    // Of equal ones the first.
+    let best = candidates.iter().copied();
+    let best = best.reduce(|best, next| if key(&next) > key(&best) { next } else { best });
+    let alike = best.and_then(|best| {
+        let alike = |other: &&Candidate| {
+            // ETE has the packets of ETMv4.
+            key(other) == key(&best) && other.kind.0 != best.kind.0 && other.kind.0 != Protocol::Ete
+        };
+        candidates.iter().find(alike)
+    });
+    let found = Found {
+        id: is_formatted.then_some(id.0),
+        bytes: demux.stream(id).total(),
+        protocol: best.map(|best| best.kind),
+        alike: alike.map(|other| other.kind.0),
+        is_micro: best.is_some_and(|best| best.is_micro),
+    };
+    (found, best.map(|best| best.score).unwrap_or_default())
+}
+
+/// The kinds of trace that bytes may be, as that of a unit; whether it is `said` to be its trace.
+fn candidates(stream: &Stream, unit: Option<&Unit>, said: bool, hints: &Hints) -> Vec<Candidate> {
+    let given = unit.and_then(Unit::protocol);
+    let mut all: Vec<Candidate> = Vec::new();
+    // The trace units of Cortex-M3 and Cortex-M4 write branches in another way.
+    let of_micro = (Protocol::Etmv3, "ETM3");
+    let kinds = PROTOCOLS.into_iter().map(|kind| (kind, false));
+    let kinds = kinds.chain((!hints.is_known).then_some((of_micro, true)));
+    for (kind, is_micro) in kinds {
+        if given.is_some_and(|given| given != kind.0) {
+            continue;
+        }
+        let core = match is_micro {
+            true => Core::microcontroller(7),
+            false => hints.core,
+        };
+        let assumed = Unit::new("source", kind.1);
+        let device = &unit.unwrap_or(&assumed).device;
+        let config = Config::read(device, kind.0, core, &mut Vec::new());
+        let reading = read(&config, stream);
+        let score = score(&reading, said && given.is_some());
+        // What does not synchronise counts if nothing else does.
+        if score.total() > 0 && (score.bytes > 0 || all.is_empty()) {
+            let fit = hints.fit(kind.0, &config, stream);
+            all.push(Candidate {
+                kind,
+                is_micro,
+                score,
+                fit,
+            });
+        }
+    }
+    // The best one, and those that are hardly worse.
+    let most = all.iter().map(|candidate| candidate.score.total()).max();
+    all.retain(|candidate| candidate.score.total() >= most.unwrap_or(0) / 2);
+    all
+}
+
+impl Form {
+    /// Whether frames are those of a system: other bytes have frames of many sources, each of a few bytes, one of
+    /// which may look like an ITM. (What synchronises is hardly there by chance.)
+    fn is_of_few(&self) -> bool {
+        let all: u64 = self.found.iter().map(|found| found.bytes).sum();
+        let known = self.found.iter().filter(|found| found.protocol.is_some());
+        let known: u64 = known.map(|found| found.bytes).sum();
+        let required = FOR_EACH_SOURCE * self.found.len() as u64;
+        self.score.bytes > 0 || known * 4 >= all * 3 && self.score.bits >= required
+    }
+
+    /// Adds the sources that begin after the examined bytes. Returns the bytes of each source, unless
+    /// the buffer can be read as it is.
+    pub fn later(&mut self, bytes: &Mapped, known: &[Unit], hints: &Hints) -> Vec<Vec<u8>> {
+        let deformatter = match self.frames {
+            Some(FrameKind::Tpiu) => Deformatter::new(FrameKind::Tpiu),
+            Some(kind) if self.has_id() => {
+                self.at_places(kind, bytes, known, hints);
+                return Vec::new();
+            }
+            Some(kind) => Deformatter::within(kind, Some(UNFORMATTED)),
+            None => return Vec::new(),
+        };
+        self.streams(deformatter, bytes, known, hints)
+    }
+
+    fn has_id(&self) -> bool {
+        self.found.iter().all(|found| found.id.is_some())
+    }
+
+    /// Adds the sources at further places of the buffer.
+    fn at_places(&mut self, kind: FrameKind, bytes: &Mapped, known: &[Unit], hints: &Hints) {
+        for place in places(bytes).skip(1) {
+            let examined = examined(bytes, place);
+            let mut demux = Demux::new();
+            Deformatter::new(kind).feed(BufferOffset(0), examined, true, &mut demux);
+            for id in demux.ids() {
+                if is_special(id) || self.found.iter().any(|found| found.id == Some(id.0)) {
+                    continue;
+                }
+                // What is no trace may be memory behind the buffer.
+                let (found, _) = source(&demux, id, true, known, hints);
+                self.found.extend(found.protocol.map(|_| found));
+            }
+            bytes.release(place..place + examined.len());
+        }
+        self.found.sort_by_key(|found| found.id);
+    }
+
+    fn streams(
+        &mut self,
+        mut frames: Deformatter,
+        bytes: &Mapped,
+        known: &[Unit],
+        hints: &Hints,
+    ) -> Vec<Vec<u8>> {
+        let mut demux = Demux::new();
+        let mut sources: BTreeMap<u8, Vec<u8>> = BTreeMap::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let piece = &bytes[at..(at + PIECE).min(bytes.len())];
+            let last = at + piece.len() == bytes.len();
+            frames.feed(BufferOffset(at as u64), piece, last, &mut demux);
+            for id in demux.ids().filter(|&id| !is_special(id)) {
+                let source = sources.entry(id.0).or_default();
+                source.extend_from_slice(demux.stream(id).payload());
+            }
+            demux.clear();
+            bytes.release(at..at + piece.len());
+            at += piece.len();
+        }
+        let number = |found: &Found| found.id.unwrap_or(UNFORMATTED.0);
+        for (&id, bytes) in &sources {
+            if self.found.iter().all(|found| number(found) != id) {
+                let mut demux = Demux::new();
+                let examined = &bytes[..bytes.len().min(EXAMINED)];
+                demux.unformatted(TraceId(id), BufferOffset(0), examined);
+                let (found, _) = source(&demux, TraceId(id), true, known, hints);
+                self.found.push(Found {
+                    bytes: bytes.len() as u64,
+                    ..found
+                });
+            }
+        }
+        self.found.sort_by_key(|found| found.id);
+        let of = |found: &Found| sources.remove(&number(found)).unwrap_or_default();
+        self.found.iter().map(of).collect()
+    }
+}
+
+/// Reads bytes as trace. What no ITM writes at the start takes long to read as that of one, and is not read further
+/// without a synchronisation packet.
+fn read(config: &Config, stream: &Stream) -> Reading {
+    let bytes = stream.payload();
+    if matches!(config, Config::Itm(_)) && bytes.len() > OF_ITM {
+        let mut demux = Demux::new();
+        demux.unformatted(UNFORMATTED, BufferOffset(0), &bytes[..OF_ITM]);
+        let start = decode::read(config, demux.stream_mut(UNFORMATTED));
+        if !start.is_sound() && memchr::memmem::find(bytes, &ITM_SYNC).is_none() {
+            return start;
+        }
+    }
+    decode::read(config, &mut stream.clone())
+}
+
+/// What speaks for bytes being trace; `said` is whether the user says so.
+fn score(reading: &Reading, said: bool) -> Score {
+    let is_one = reading.is_sound() || said && reading.is_possible();
+    let bytes = reading.score();
+    Score {
+        bytes,
+        bits: match bytes {
+            0 if is_one => reading.bits.max(1),
+            _ => 0,
+        },
+    }
+}

@@ -1,0 +1,59 @@
+//! The instruction sets of the code in an ELF file, by address.
+
+use super::elf::Elf;
+use armsnap_arch::quantity::Isa;
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// Where the instruction set of a file's code changes.
+#[derive(Clone, Debug)]
+pub struct InstructionSets<'e> {
+    elf: &'e Elf,
+    /// The address from which on it is used; `None`: data.
+    sets: Vec<(u64, Option<Isa>)>,
+}
+
+impl<'e> InstructionSets<'e> {
+    /// Those that the mapping symbols of a file name or, in a file without any, its functions.
+    pub fn of(elf: &'e Elf) -> Self {
+        let file = object::File::parse(elf.bytes()).ok();
+        let symbols = || file.iter().flat_map(|file| file.symbols());
+        let moved = |address: u64| address.wrapping_add(elf.offset);
+        let mapping = symbols().filter_map(|symbol| {
+            let set = mapped(symbol.name_bytes().ok()?)?;
+            Some((moved(symbol.address()), set))
+        });
+        let mut sets: Vec<(u64, Option<Isa>)> = mapping.collect();
+        if sets.is_empty() && !file.as_ref().is_some_and(Object::is_64) {
+            let functions = symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
+            // The low bit of an Arm function's address marks Thumb (AAELF32, 5.5.3).
+            sets.extend(functions.map(|symbol| match symbol.address() & 1 {
+                0 => (moved(symbol.address()), Some(Isa::A32)),
+                _ => (moved(symbol.address() - 1), Some(Isa::T32)),
+            }));
+        }
+        sets.sort_by_key(|set| set.0);
+        Self { elf, sets }
+    }
+
+    /// The instruction set at an address; `None` if the file has no code there, or does not say.
+    pub fn at(&self, address: u64) -> Option<Isa> {
+        self.elf.slice(address)?;
+        let after = self.sets.partition_point(|set| set.0 <= address);
+        self.sets[after.checked_sub(1)?].1
+    }
+}
+
+/// What a mapping symbol of this name starts, with an optional suffix: code, or data (`None`)
+/// (AAELF64, 5.5.4, and AAELF32, 5.5.5). `None` if it is no mapping symbol.
+pub(super) fn mapped(name: &[u8]) -> Option<Option<Isa>> {
+    let ([b'$', kind] | [b'$', kind, b'.', ..]) = name else {
+        return None;
+    };
+    match kind {
+        b'x' => Some(Some(Isa::A64)),
+        b'a' => Some(Some(Isa::A32)),
+        b't' => Some(Some(Isa::T32)),
+        b'd' => Some(None),
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! Which instructions of a section are known.
+
+use super::{ModuleFile, Part, is_straight};
+use crate::program::instruction_sets::mapped;
+use armsnap_arch::quantity::Isa;
+use object::{Object, ObjectSection, ObjectSymbol};
+use std::ops::Range;
+
+/// What is known of a halfword of code, from the most to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Word {
+    /// Its bytes.
+    Known,
+    /// That it is part of an instruction that does not change the flow.
+    Straight,
+    /// Nothing.
+    Unknown,
+}
+
+/// The code of a section.
+#[derive(Debug)]
+pub struct Code<'c> {
+    /// The address of the section.
+    pub base: u64,
+    /// Its bytes, without relocations.
+    pub bytes: &'c [u8],
+    words: Vec<Word>,
+    /// From which offset on which instruction set is used; `None`: data.
+    sets: Vec<(u64, Option<Isa>)>,
+    usual: Isa,
+}
+
+impl<'c> Code<'c> {
+    pub fn new(
+        module: &ModuleFile<'_>,
+        section: &object::Section<'_, '_>,
+        base: u64,
+        bytes: &'c [u8],
+    ) -> Self {
+        let usual = if module.file.is_64() {
+            Isa::A64
+        } else {
+            Isa::A32
+        };
+        let own = module.file.symbols();
+        let own = own.filter(|symbol| symbol.section_index() == Some(section.index()));
+        let mut sets: Vec<(u64, Option<Isa>)> = own
+            .filter_map(|symbol| Some((symbol.address(), mapped(symbol.name_bytes().ok()?)?)))
+            .collect();
+        sets.sort_by_key(|set| set.0);
+        Self {
+            base,
+            bytes,
+            words: vec![Word::Known; bytes.len().div_ceil(2)],
+            sets,
+            usual,
+        }
+    }
+
+    /// The instruction set at an offset; `None` if there are data.
+    fn isa(&self, offset: u64) -> Option<Isa> {
+        let after = self.sets.partition_point(|set| set.0 <= offset);
+        after
+            .checked_sub(1)
+            .map_or(Some(self.usual), |last| self.sets[last].1)
+    }
+
+    /// The word at an offset.
+    pub fn word(&self, offset: u64) -> Option<u32> {
+        let at = usize::try_from(offset).ok()?;
+        Some(u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?))
+    }
+
+    /// Whether the instruction at an offset of the file is no branch or barrier.
+    pub fn is_straight(&self, offset: u64) -> bool {
+        let word = self.word(offset).filter(|_| offset.is_multiple_of(4));
+        let set = self.isa(offset);
+        set.zip(word)
+            .is_some_and(|(isa, word)| is_straight(isa, word))
+    }
+
+    /// Marks bytes, unless less is known of them.
+    pub fn mark(&mut self, offset: u64, length: u64, what: Word) {
+        let last = self.words.len() as u64;
+        let from = (offset / 2).min(last);
+        let to = offset.saturating_add(length).div_ceil(2).min(last);
+        for word in &mut self.words[from as usize..to as usize] {
+            *word = what.max(*word);
+        }
+    }
+
+    /// Adds the known code, and the addresses of straight instructions. The section begins at `start`
+    /// in the file.
+    pub fn parts(&self, start: usize, code: &mut Vec<Part>, straight: &mut Vec<Range<u64>>) {
+        let mut from = 0;
+        for run in self.words.chunk_by(|a, b| a == b) {
+            let offset = from * 2;
+            let end = ((from + run.len()) * 2).min(self.bytes.len());
+            from += run.len();
+            let address = self.base.wrapping_add(offset as u64);
+            let last = self.base.wrapping_add(end as u64);
+            match run[0] {
+                Word::Known => code.push(Part {
+                    address,
+                    file: start + offset..start + end,
+                }),
+                Word::Straight if address < last => straight.push(address..last),
+                _ => {}
+            }
+        }
+    }
+}

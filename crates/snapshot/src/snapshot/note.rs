@@ -1,0 +1,246 @@
+//! Notes on programs beside the memory of cores, and on memory that cores share.
+
+use crate::text;
+use armsnap_arch::quantity::Address;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// How a program agrees with the dumps, and what is read from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgramNote {
+    /// The result of comparing the program with the dumps.
+    Compared {
+        /// The program's file.
+        program: PathBuf,
+        /// Whether the user named it; otherwise it was found.
+        named: bool,
+        /// The bytes that dumps have too.
+        compared: u64,
+        /// How many of these differ in read-only parts.
+        differing: u64,
+        /// How many of these differ in writable parts.
+        changed: u64,
+    },
+    /// Dump and program differ in a range; the dump is used.
+    Differ {
+        /// The range; its end is the address after it.
+        range: Range<Address>,
+    },
+    /// No dump has a range: it is read from the program.
+    Gap {
+        /// The range; its end is the address after it.
+        range: Range<Address>,
+        /// The program's file.
+        program: PathBuf,
+        /// Whether it is writable: the bytes are those before the program ran.
+        writable: bool,
+    },
+    /// The program has more ranges that no dump has; they are read from it, too.
+    FurtherGaps {
+        /// The program's file.
+        program: PathBuf,
+    },
+}
+
+impl fmt::Display for ProgramNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Compared {
+                program,
+                named,
+                compared,
+                differing,
+                changed,
+            } => write!(
+                f,
+                "program {} ({}): of {compared} bytes that dumps have too, {differing} differ in \
+                 read-only parts and {changed} in writable ones",
+                program.display(),
+                if *named { "named" } else { "found" },
+            ),
+            Self::Differ { range } => write!(
+                f,
+                "dump and program differ at {}-{}: the dump is shown",
+                range.start,
+                last(range)
+            ),
+            Self::Gap {
+                range,
+                program,
+                writable,
+            } => write!(
+                f,
+                "no dump has {}-{}: read from {}{}",
+                range.start,
+                last(range),
+                program.display(),
+                if *writable {
+                    ", as it was before the program ran"
+                } else {
+                    ""
+                }
+            ),
+            Self::FurtherGaps { program } => write!(
+                f,
+                "where no dump has further parts of it: read from {} too",
+                program.display()
+            ),
+        }
+    }
+}
+
+/// The last address of a range.
+fn last(range: &Range<Address>) -> Address {
+    Address(range.end.0.wrapping_sub(1))
+}
+
+/// Where the memory of a core comes from, or why a part of it is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemoryNote {
+    /// Memory of another core is visible where this one has none.
+    Shared {
+        /// The first such address.
+        first: Address,
+        /// The core that has memory there.
+        core: String,
+    },
+    /// Code of other cores was used.
+    Taken {
+        /// The first address that was used.
+        first: Address,
+        /// The last one.
+        last: Address,
+        /// The cores with the code.
+        cores: Vec<String>,
+    },
+    /// The translation tables of processes are not known, so their code is missing.
+    UnknownProcesses {
+        /// Their context IDs.
+        context_ids: Vec<u32>,
+    },
+}
+
+/// How to switch sharing off.
+const SWITCH: &str = "(--no-shared-memory switches this off)";
+/// The most names in a note.
+const NAMED: usize = 4;
+
+impl fmt::Display for MemoryNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shared { first, core } => write!(
+                f,
+                "it has no dump or program with {first}: memory of {core} is shown where it has \
+                 none {SWITCH}"
+            ),
+            Self::Taken { first, last, cores } => {
+                let more = match cores.len().saturating_sub(NAMED) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                write!(
+                    f,
+                    "it has no dump or program with all code from {first} to {last}: memory of \
+                     {}{more} is used {SWITCH}",
+                    cores[..cores.len().min(NAMED)].join(", ")
+                )
+            }
+            Self::UnknownProcesses { context_ids } => {
+                let ids = context_ids.iter().take(NAMED);
+                let ids: Vec<String> = ids.map(u32::to_string).collect();
+                let more = if context_ids.len() > NAMED {
+                    ", …"
+                } else {
+                    ""
+                };
+                write!(
+                    f,
+                    "the translation tables of processes with context ID {}{more} are not known: \
+                     their code is missing",
+                    ids.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// Code that changed while the trace was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeNote {
+    /// Whether all code that ran is kept, not only changed code.
+    pub keeps_all: bool,
+    /// The number of bytes.
+    pub bytes: u64,
+    /// Where: addresses and lengths.
+    pub ranges: Vec<(u64, u64)>,
+    /// The number of distinguishable versions.
+    pub versions: u32,
+    /// What is known of the code that ran.
+    pub kept: KeptCode,
+}
+
+/// What is known of code that changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptCode {
+    /// Nothing: there are gaps in the history.
+    Nothing,
+    /// The code that ran is kept where it is known.
+    WhereKnown,
+    /// The VMID in the trace identifies the version that ran.
+    ByVmid,
+    /// The context ID in the trace identifies the version that ran.
+    ByContextId,
+}
+
+impl fmt::Display for KeptCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "the code that ran there is not known: gaps in the history",
+            Self::WhereKnown => {
+                "the code that ran there is kept where known; elsewhere there are gaps"
+            }
+            Self::ByVmid => {
+                "the code that ran there is kept, and the VMID in the trace identifies the version \
+                 that ran"
+            }
+            Self::ByContextId => {
+                "the code that ran there is kept, and the context ID in the trace identifies the \
+                 version that ran"
+            }
+        })
+    }
+}
+
+impl fmt::Display for CodeNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The most ranges that are listed.
+        const LISTED: usize = 3;
+        let Self {
+            bytes,
+            versions,
+            kept,
+            ..
+        } = self;
+        let versions = text::count(u64::from(*versions), "version");
+        if self.keeps_all {
+            return write!(
+                f,
+                "all code that ran is kept as it ran ({bytes} bytes; {versions}): {kept}"
+            );
+        }
+        let ranges = self.ranges.iter().take(LISTED);
+        let ranges = ranges.map(|&(begin, length)| {
+            let last = begin.saturating_add(length.saturating_sub(1));
+            format!("{begin:#x}-{last:#x}")
+        });
+        let mut listed: Vec<String> = ranges.collect();
+        listed.extend((self.ranges.len() > LISTED).then(|| "…".to_owned()));
+        write!(
+            f,
+            "code changed while the trace was made ({bytes} bytes, at {}; {versions}): \
+             {kept}",
+            listed.join(", ")
+        )
+    }
+}
