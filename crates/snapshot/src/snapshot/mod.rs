@@ -12,7 +12,7 @@
 //! use armsnap_snapshot::snapshot::model::Snapshot;
 //! use std::path::Path;
 //!
-//! let loaded = Snapshot::open(Path::new("testdata/virt-a57"), &OpenOptions::default())?;
+//! let loaded = Snapshot::open(Path::new("../../testdata/virt-a57"), &OpenOptions::default())?;
 //! let core = &loaded.snapshot.devices[1];
 //! assert_eq!(core.name, "Cortex-A57_1");
 //!
