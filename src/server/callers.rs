@@ -7,25 +7,25 @@
 //!
 //! - `+`: there are more frames;
 //! - `.`: the caller of the last frame is unknown;
-//! - `^PC`: the last frame returns to PC, in a frame on a stack of which the trace does not say the calls:
-//!   the client unwinds by itself from there, by the registers that are known;
+//! - `^PC`: the last frame returns to PC, in a frame on a stack whose calls are not in the trace: the
+//!   client unwinds from there by itself, using the registers that are known;
 //! - `^` alone: the newest frame is such a frame;
 //! - `-` alone: at the halted state or in a trace frame, where the client unwinds by itself;
 //! - `-STACK,CALL,FUNCTION`: the same, at a halted state that the trace leads to. CALL and FUNCTION
 //!   identify its newest frame at past positions, where the client then uses the frame's true stack
-//!   address; STACK is a lower address for frames of later calls;
+//!   address; STACK is a lower address, for the frames of later calls;
 //! - `~` alone: not finished. The client repeats the request, and its user can interrupt it in between
 //!   (GDB sends no Ctrl-C while it waits for a reply).
 //!
-//! If the stack pointer was known when a frame's function was called, the frame has a fifth field, its
-//! value, which is the frame's true stack address. Known registers of its caller follow as
-//! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same at every
+//! If the stack pointer was known when a frame's function was called, the frame has a fifth field with
+//! its value, which is the frame's true stack address. Known registers of its caller follow as
+//! `NAME:VALUE`. Both are taken at the first position of the call, so they are the same at every
 //! position within it.
 //!
 //! The frame of a signal handler starts with `s`, and the next frame is the code that it interrupted. At
-//! the handler's entry `x30` contains the address that it returns to, code that asks the kernel to resume
-//! the program; it is reported, if known, as `x30:VALUE`, which is in no other frame. The other registers
-//! have their values at the handler's return to that code.
+//! the handler's entry `x30` contains its return address: code that asks the kernel to resume the
+//! program. If known, it is reported as `x30:VALUE`, which no other frame has. The other registers have
+//! their values at the handler's return to that code.
 //!
 //! `qArmsnap.position:1` is answered with the register `$position` of the thread, in hex.
 
@@ -100,7 +100,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     let pads = target.landing_pads();
     let history = target.positions.history(thread)?;
     let calls = target.callers.of(thread, pads);
-    // A frame's identity comes from its call, its pc from the call within it.
+    // A frame is identified by its call; its pc comes from the call within it.
     let (first, count, frames) = match skip.checked_sub(1) {
         Some(before) => (before, 1 + FRAMES + OUTER, FRAMES),
         None => (0, FIRST_FRAMES + OUTER, FIRST_FRAMES),
@@ -182,14 +182,15 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     Some(text.into_bytes())
 }
 
-/// The number of calls before the first one that is not that of its frame, and whose it is.
+/// The number of calls before the first one that does not belong to its frame, and the owner of
+/// that call.
 type Own = Option<(usize, Owner)>;
 
-/// Finds the first call that is not that of its frame. `None` outside if the search was cancelled. `ends`:
-/// no call is known beyond them.
+/// Finds the first call that does not belong to its frame. The outer `None` means that the search was
+/// cancelled. `ends` says that no call is known beyond these.
 ///
-/// The first frame is at `newest`, or returned to by the call `within`; `site` is its pc, and an address
-/// inside its function.
+/// The first frame is at `newest`, or is the one to which the call `within` returns; `site` is its pc, and
+/// an address inside its function.
 fn own_calls(
     target: &mut SnapshotTarget,
     thread: Tid,
@@ -213,7 +214,7 @@ fn own_calls(
     };
     let mut site = site;
     let mut inner = within;
-    // After the last call, where no more is known, is a frame without a call.
+    // Beyond the last call, where no more is known, there is a frame without a call.
     let beyond = ends.then_some(None);
     let all = calls.iter().map(Some).chain(beyond);
     for (number, call) in all.enumerate() {
@@ -230,7 +231,7 @@ fn own_calls(
             None => None,
         };
         let outer = match inner {
-            // The stack of a handler says nothing about the one of the interrupted code.
+            // The handler's stack says nothing about the stack of the interrupted code.
             Some(inner) if inner.exception => String::new(),
             Some(inner) => known_at(inner)?,
             None => String::new(),
@@ -273,13 +274,13 @@ struct Stack {
 }
 
 /// Returns the stacks of the frames of some calls, the newest call first. `nowhere` is the address of
-/// the outermost frames whose stack addresses are unknown. `None` if it was cancelled; what was found is
-/// kept.
+/// the outermost frames whose stack addresses are unknown. Returns `None` if it was cancelled; what was
+/// found until then is kept.
 ///
 /// GDB considers a stack corrupt if a caller's stack address is lower. So a frame with an unknown address
-/// is placed above all others if it is one of the outermost, and otherwise below them, together with the
-/// frames of all calls within it. This depends only on its call and the calls around it, not on the
-/// position.
+/// is placed above all others if it is one of the outermost frames, and otherwise below them, together
+/// with the frames of all calls within it. This depends only on its call and the calls around it, not on
+/// the position.
 fn stacks(
     target: &mut SnapshotTarget,
     thread: Tid,
@@ -310,8 +311,8 @@ fn stacks(
 }
 
 /// Returns the fields for the registers of a call's caller, which start with the stack pointer; empty
-/// if that is not known. For the handler of a signal they contain the link register. `None` if it was
-/// cancelled: registers that time did not suffice for are not kept as unknown ones.
+/// if that is not known. For a signal handler they include the link register. Returns `None` if it
+/// was cancelled: registers that could not be computed in time are not recorded as unknown.
 fn caller_registers<'a>(
     target: &'a mut SnapshotTarget,
     (thread, call): (Tid, &OpenCall),
@@ -328,7 +329,7 @@ fn caller_registers<'a>(
         }
         let mut text = String::new();
         let value = |name: &str| Places::of(architecture, name)?.value(known.as_ref()?);
-        // Functions of Go preserve nothing, and their stack may have been moved since.
+        // Go functions preserve nothing, and their stack may have been moved since.
         let preserves = call.signal || !target.go().contains(call.function.0);
         if let Some(stack) = value("sp").filter(|_| preserves) {
             let _ = write!(text, ",{:x},sp:{:x}", stack.value, stack.value);
@@ -439,7 +440,7 @@ fn below_stack(endpoint: &Endpoint, thread: Tid) -> Option<u64> {
     None
 }
 
-/// Returns the position whose open calls belong to the pc shown for a core. After a gap it is the
+/// Returns the position whose open calls belong to the pc shown for a core. After a gap this is the
 /// next position with a known pc.
 fn frames_position(positions: &mut Positions, thread: Tid) -> Option<Position> {
     let Some(past) = positions.past(thread) else {

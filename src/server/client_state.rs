@@ -1,4 +1,5 @@
-//! What one client has selected and fetched: data for the packets that continue a request.
+//! What one client has selected and fetched, including the state of requests that later packets
+//! continue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(super) struct Callers {
     calls: HashMap<Tid, OpenCalls>,
     /// The stack address of the outermost frames whose true address is unknown.
     pub(super) stack: Option<u64>,
-    /// The known registers of the caller, by the first place of the call. Kept even when more
+    /// The known registers of the caller, by the first position of the call. Kept even when more
     /// become known, because clients compare frames.
     pub(super) registers: HashMap<(Tid, Position), String>,
 }

@@ -32,14 +32,14 @@ pub struct Core {
     pub space: CurrentSpace,
     /// Its memory: dumps, then the program.
     pub memory: Arc<CoreMemory>,
-    /// Whether it rests at the end of its trace: it has a history, and its registers are
-    /// placeholders, or there are none.
+    /// Whether it stays at the end of its trace: it has a history, and its registers are
+    /// placeholders or absent.
     pub(super) rests: bool,
     /// Its index in the device list.
     pub(super) device: usize,
     /// Descriptions of its dumps.
     pub(super) dumps: Vec<String>,
-    /// What could not be loaded, or was loaded from other cores.
+    /// What could not be loaded, or was taken from other cores.
     pub notes: Vec<CoreNote>,
 }
 
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// What its history is followed in.
+    /// Returns the description of the core for following its history.
     pub(super) fn traced(&self) -> TracedCore {
         TracedCore {
             device: self.device,
@@ -99,9 +99,9 @@ impl Core {
         sizes
     }
 
-    /// Shares memory of other cores where it has none. Adds notes if `notes`.
+    /// Shares the memory of other cores where it has none. Adds notes on this if `notes`.
     pub(super) fn share(&mut self, loaded: &OpenSnapshot, notes: bool) {
-        // The memory is not shared yet.
+        // Nothing else refers to the memory yet.
         let Some(memory) = Arc::get_mut(&mut self.memory) else {
             return;
         };
@@ -114,7 +114,7 @@ impl Core {
 
     /// Adds the segments of programs, with lower priority than all dumps.
     pub(super) fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
-        // The memory is not shared yet.
+        // Nothing else refers to the memory yet.
         let Some(memory) = Arc::get_mut(&mut self.memory) else {
             return;
         };

@@ -60,7 +60,7 @@ pub struct Options {
     pub elf_memory: bool,
     /// How history is offered.
     pub history: HistoryMode,
-    /// Number of threads that a search uses; `None` for all processor cores.
+    /// Number of threads used by a search; `None` for all processor cores.
     pub jobs: Option<NonZero<usize>>,
     /// Where indexes of long traces are kept.
     pub cache: Option<Arc<Cache>>,
@@ -127,7 +127,7 @@ pub struct Endpoint {
     block: usize,
     /// The target description as XML.
     pub xml: String,
-    /// The same for old versions of GDB, if it differs.
+    /// The target description for old versions of GDB, if it differs.
     pub(super) xml_for_old_gdb: Option<String>,
     /// The registers of the history, if there is one.
     pub(super) history_registers: Option<HistoryRegisters>,
@@ -173,24 +173,24 @@ impl Endpoint {
         self.described_cores().block()
     }
 
-    /// Whether clients, which take the byte order of the program, expect registers with the most
-    /// significant byte first.
+    /// Whether clients expect registers with the most significant byte first: they use the byte
+    /// order of the program.
     pub(super) fn is_big_endian(&self) -> bool {
         let mut programs = self.program.iter();
         programs.any(|program| !program.elf.little_endian)
     }
 
-    /// The bytes of a register in the order in which they are sent.
+    /// Returns the bytes of a register in the order in which they are sent.
     pub(super) fn in_order(&self, mut bytes: Bytes) -> Bytes {
         if self.is_big_endian() {
-            // A scalable vector is sent as its parts of 128 bits.
+            // A scalable vector is sent in parts of 128 bits.
             bytes.chunks_mut(16).for_each(<[_]>::reverse);
         }
         bytes
     }
 
-    /// Returns the thread reported to clients as stopped: the one that ended the recording, if that
-    /// is known, or else the first with a known program counter.
+    /// Returns the thread reported to clients as stopped: the one that ended the recording, if
+    /// known; otherwise the first with a known program counter.
     pub(super) fn stopped_thread(&self) -> Tid {
         let stopped = Recording::of(&self.loaded.snapshot).stopped;
         let mut threads = self.threads().zip(&self.cores);
@@ -202,7 +202,7 @@ impl Endpoint {
         found.map_or(Tid::MIN, |(thread, _)| thread)
     }
 
-    /// Returns the signal that stopped a core's thread, if it is known.
+    /// Returns the signal that stopped a core's thread, if known.
     pub(super) fn signal(&self, core: &Core) -> Option<Signal> {
         Signal::of(&self.loaded.snapshot.devices[core.device])
     }
@@ -440,7 +440,7 @@ fn timeline(loaded: &OpenSnapshot, cores: &[Core], options: &Options) -> Option<
     })
 }
 
-/// Makes a core with trace but without state rest at the end of its trace.
+/// Sets a core with trace but without state to the end of its trace.
 fn rest(core: &mut Core) {
     let stateless = core.registers.pc().is_none();
     let is_placeholder = |note: &CoreNote| matches!(note, CoreNote::Placeholders { .. });
@@ -452,9 +452,9 @@ fn rest(core: &mut Core) {
     core.notes.push(CoreNote::NoHaltedState);
 }
 
-/// Returns the number of general registers before the first that is unknown in some core; all, if
-/// the program counter is not among them. Clients that save trace frames write register blocks of
-/// this length, which cannot mark a register as unknown.
+/// Returns the number of general registers before the first one that is unknown in some core; all,
+/// if the program counter is not among them. Clients that save trace frames write register blocks
+/// of this length, which cannot mark a register as unknown.
 fn block(description: &TargetDescription, cores: &[Core]) -> usize {
     let general: Vec<_> = description.registers().filter(|r| r.general).collect();
     let known = |core: &Core, register| core.register(register).iter().all(Option::is_some);
@@ -541,8 +541,8 @@ fn core(loaded: &OpenSnapshot, index: usize, placeholders: &check::Placeholders)
     }
 }
 
-/// Describes the dumps of a device, and notes those that are empty although their files exist; the
-/// reader has reported the others.
+/// Describes the dumps of a device. Adds notes on those that are empty although their files exist;
+/// the reader has reported the others.
 fn describe_dumps(
     loaded: &OpenSnapshot,
     device: &Device,

@@ -35,7 +35,7 @@ enum Reason {
     /// It is before an access to this address, as seen in the direction of the move.
     Watchpoint(watchpoints::Kind, u64),
     /// It is just after a store to this watched address, in the direction of the move. The value is not known
-    /// on either side, so that GDB, which compares them, would move on.
+    /// on either side, so GDB, which compares the two, would move on.
     UnknownStore(u64),
     /// It is at a gap.
     Gap,
@@ -43,8 +43,8 @@ enum Reason {
     HistoryBegins,
     /// It is at the last known position.
     HistoryEnds,
-    /// It is at the first or last known position, where GDB steps over one of its breakpoints. GDB 13 goes on
-    /// doing so where history ends, and does not resume in the next move.
+    /// It is at the first or last known position, where GDB is stepping over one of its breakpoints. GDB 13
+    /// keeps doing so at the end of history, and does not resume in the next move.
     EndsOverBreakpoint,
     /// The client interrupted the move.
     Interrupted,
@@ -55,7 +55,7 @@ const UNFINISHED: &str = "interrupted while decoding the trace to its end, becau
                           where decoding can start is far before the end; the next move \
                           continues\n";
 
-/// GDB's message at an end of history, where it is not told of it.
+/// GDB's message at an end of history, for stops that do not report the end to GDB.
 const NO_MORE: &str = "\nNo more reverse-execution history.\n";
 
 /// Where and why a move ended.
@@ -110,8 +110,9 @@ pub(super) fn run(
     stop.reason == Reason::Interrupted
 }
 
-/// Whether a step may be GDB's own, over a breakpoint that does not stop it (its condition is false, or it is one
-/// of another frame). Such a step moves one core alone; of several cores the user may have asked for that, too.
+/// Whether a step may be GDB's own, over a breakpoint that does not stop it (its condition is false, or it
+/// applies to another frame). Such a step moves one core alone; with several cores, the user may have asked for
+/// that as well.
 fn steps_over_breakpoint(target: &SnapshotTarget, resume: Resume) -> bool {
     let is_only = target.endpoint.cores.len() == 1;
     resume.alone && resume.extent == Extent::Step && is_only && !target.takes_unknown_for_value
@@ -150,7 +151,7 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
         let (first, others) = together::settle(target, resume.direction, from, stop, cancel);
         stop = first;
         searches.extend(others);
-        // Another core may have stopped the move before.
+        // Another core may have stopped the move earlier.
         for (core, accesses) in &mut searches {
             if let Some(now) = target.positions.position(*core) {
                 accesses.may_have.retain(|other| match resume.direction {
@@ -160,7 +161,7 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
             }
         }
     } else if !resume.alone && target.positions.time(thread) != time {
-        // Between two timestamps no order among cores is known.
+        // Between two timestamps the order among cores is not known.
         target.positions.along(thread, resume.direction);
     }
     for (core, accesses) in &searches {
@@ -178,8 +179,8 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
     stop
 }
 
-/// Returns a message where the breakpoints of cores were not looked at because these do not move with the
-/// core that the user moves.
+/// Returns a message if the breakpoints of some cores were not checked because these cores do not move
+/// with the core that the user moves.
 fn not_moved(target: &mut SnapshotTarget, thread: Tid) -> String {
     if target.breakpoints.addresses().next().is_none() && target.watchpoints.is_empty() {
         return String::new();
@@ -197,7 +198,7 @@ fn not_moved(target: &mut SnapshotTarget, thread: Tid) -> String {
 }
 
 /// Moves the core back to the first watched access of its move, if there is one. An interrupted move is
-/// undone: not all accesses on its way were looked at.
+/// undone, because not all accesses on its way were checked.
 fn watched(
     target: &mut SnapshotTarget,
     resume: Resume,
@@ -267,7 +268,7 @@ fn end(direction: Direction) -> Reason {
     }
 }
 
-/// Moves by one place.
+/// Moves by one position.
 fn step(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
     let history = target.positions.history(resume.thread);
     let next = history.and_then(|history| history.step(from, resume.direction));
@@ -294,10 +295,10 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
 
 /// Returns the addresses at which a core stops.
 ///
-/// For `break strlen`, where `strlen` is an IFUNC, GDB sets a breakpoint at the resolver to learn the
-/// chosen function, which it cannot at past positions: values are unknown, and GDB 13 crashes if it
-/// finds no caller. The core stops in the chosen function instead, except on the way back from inside
-/// the resolver to its start.
+/// For `break strlen`, where `strlen` is an IFUNC, GDB sets a breakpoint at the resolver to learn
+/// which function was chosen. At past positions it cannot learn that: values are unknown, and GDB 13
+/// crashes if it finds no caller. The core stops in the chosen function instead, except on the way
+/// back from inside the resolver to its start.
 fn stops(target: &SnapshotTarget, thread: Tid) -> AddressSet {
     let mut wanted = Vec::new();
     let mut chosen = None;
@@ -355,7 +356,7 @@ fn gap(target: &SnapshotTarget, thread: Tid) -> String {
 }
 
 /// Returns a message if the breakpoint of a resolver stopped a core in the chosen function, where the
-/// client has no breakpoint.
+/// client has no breakpoint of its own.
 fn chosen_by(target: &SnapshotTarget, thread: Tid) -> String {
     let pc = target.positions.past(thread).and_then(|past| past.pc);
     let (chosen, symbols) = (target.chosen(), target.symbols());
@@ -373,16 +374,16 @@ fn chosen_by(target: &SnapshotTarget, thread: Tid) -> String {
 impl Stop {
     /// Formats the stop reply (GDB manual, E.3).
     ///
-    /// GDB reads `replaylog`. LLDB does not know it and, when a step leaves the pc where it is,
-    /// steps again without end; an exception with a description makes it stop and print the reason.
-    /// No kind of step passes a gap: its signal is SIGLOST, "Resource lost", in GDB's numbering.
+    /// GDB reads `replaylog`. LLDB does not know it and, when a step does not change the pc, steps
+    /// again endlessly; an exception with a description makes it stop and print the reason. No kind
+    /// of step passes a gap: its signal is SIGLOST, "Resource lost", in GDB's numbering.
     fn reply(self, target: &SnapshotTarget) -> String {
         let (signal, why) = match self.reason {
             Reason::Moved => (5, String::new()),
             Reason::Breakpoint(Kind::Software) => (5, "swbreak:;".to_owned()),
             Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
             Reason::Watchpoint(kind, address) => (5, format!("{}:{address:x};", kind.name())),
-            // Without a signal GDB stops whatever the value is.
+            // Without a signal GDB stops regardless of the value.
             Reason::UnknownStore(_) | Reason::EndsOverBreakpoint => (0, String::new()),
             Reason::Gap => (29, exception("gap in history")),
             Reason::HistoryBegins => {
@@ -430,11 +431,11 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
 }
 
 /// Formats the stop reply of a thread that has not moved from the state of the snapshot. The `current`
-/// one stopped for a signal (GDB's number): that of its program, or else SIGTRAP.
-/// LLDB requires its name, and a stop reason only for the `current` thread.
+/// thread stopped because of a signal (GDB's number): that of its program, or SIGTRAP. LLDB requires
+/// the thread's name, and a stop reason for the `current` thread only.
 ///
-/// GDB leaves a server whose stopped thread has no known program counter, unless the reason is that
-/// libraries were loaded (`without_pc`): then it does not ask for one.
+/// GDB disconnects from a server whose stopped thread has no known program counter, unless the stop
+/// reason is that libraries were loaded (`without_pc`): then it does not ask for a program counter.
 pub fn standing(
     thread: Tid,
     core: Option<&Core>,

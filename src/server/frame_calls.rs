@@ -1,8 +1,8 @@
-//! Whether the open call that a frame goes by is its own.
+//! Whether the open call assumed for a frame is the frame's own.
 //!
-//! The open calls come from the trace, which does not contain the stack pointer. Where a program switches
-//! stacks, as coroutines and tasks do, the innermost open call may be one on another stack. Then its
-//! registers say nothing about the frame, and its caller is not the frame's.
+//! The open calls come from the trace, which does not contain the stack pointer. If a program switches
+//! stacks, as coroutines and tasks do, the innermost open call may be on another stack. Then its
+//! registers say nothing about the frame, and its caller is not the frame's caller.
 
 use gdbstub::common::Tid;
 
@@ -12,25 +12,25 @@ use super::target::SnapshotTarget;
 use armsnap_arch::arch::Architecture;
 use armsnap_history::timeline::OpenCall;
 
-/// Code of a function that is searched for a switch of stacks.
+/// Maximum size of a function's code that is searched for a stack switch.
 const SEARCHED: usize = 1 << 12;
-/// The bytes of a prologue in which call frame information may not yet be exact.
+/// Size of the prologue in which call frame information may not be exact yet.
 const PROLOGUE: u64 = 32;
 
-/// Whose call it is.
+/// The owner of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The frame's, as far as is known.
+    /// The frame, as far as is known.
     Frame,
-    /// That of a frame on another stack, or none. Where this frame begins is known.
+    /// A frame on another stack, or none. The start of this frame is known.
     Other,
-    /// It may be that of a frame on another stack: stacks were switched, and where this frame begins is
-    /// not known.
+    /// Possibly a frame on another stack: stacks were switched, and the start of this frame is not
+    /// known.
     Unknown,
 }
 
 /// Compares a call with the frame at `pc`, an address inside its function. `entry` is the stack pointer
-/// where the call began, and `register` returns a register of the frame by its name.
+/// at the start of the call, and `register` returns a register of the frame by name.
 pub(super) fn owner(
     target: &SnapshotTarget,
     thread: Tid,
@@ -45,7 +45,7 @@ pub(super) fn owner(
     let start = symbols.start(pc);
     let is_same = start.is_some() && start == symbols.start(call.function.0);
     let (Some(stack), Some(entry)) = (register("sp"), entry) else {
-        // Go's functions that switch stacks jump to others that do it.
+        // Go's functions that switch stacks jump to other functions that do it.
         let function = call.function.0;
         let switches =
             || target.go().contains(function) || switches_stacks(target, thread, function);
@@ -59,7 +59,8 @@ pub(super) fn owner(
     if stack > entry {
         return found.map_or(Owner::Unknown, |_| Owner::Other);
     }
-    // In an epilogue without information the address is too high, in such a prologue too low.
+    // In an epilogue without call frame information the address is too high, in a prologue without
+    // it too low.
     let is_other = |frame: u64| {
         let is_inside = start.is_some_and(|start| pc.wrapping_sub(start) >= PROLOGUE);
         frame != entry && (!is_same || (frame < entry && is_inside))
@@ -70,7 +71,8 @@ pub(super) fn owner(
     }
 }
 
-/// Returns where the frame of an instruction begins, by call frame information and the registers there.
+/// Returns the start of the frame of an instruction, from call frame information and the registers
+/// there.
 pub(super) fn frame_address(
     target: &SnapshotTarget,
     pc: u64,
@@ -81,7 +83,7 @@ pub(super) fn frame_address(
     Some(value.wrapping_add_signed(frame.offset))
 }
 
-/// The name of a register by its number in DWARF (AADWARF64 4.1, AADWARF32 4.1).
+/// Returns the name of a register by its number in DWARF (AADWARF64 4.1, AADWARF32 4.1).
 fn name(architecture: Architecture, number: u16) -> Option<String> {
     match (architecture, number) {
         (Architecture::AArch64, 31) => Some("sp".to_owned()),

@@ -1,8 +1,9 @@
 //! `$position` and `$isa`: server-defined registers of cores with a history.
 //!
-//! `$position` is a number for what the client sees of a core: 0 at the halted state, and another
-//! number for each past position and level of shown values. A client that keeps callers of the past
-//! asks for them again when it changes; GDB may read a register where it may not send a packet.
+//! `$position` is a number that identifies what the client sees of a core: 0 at the halted state,
+//! and a different number for each past position and level of shown values. A client that caches
+//! the callers at past positions requests them again when the number changes; GDB may read a
+//! register where it may not send a packet.
 //!
 //! GDB selects the instruction set of 32-bit Arm code by CPSR.T. At past positions the trace
 //! contains the instruction set but not the rest of the CPSR; `$isa` reports it.

@@ -1,8 +1,8 @@
 //! Input from a client, read ahead by a separate thread. This shows during a request whether the
 //! client still waits for the reply.
 //!
-//! A client cancels its request if it disconnects, sends Ctrl-C, or, where this means that it no
-//! longer waits, sends another packet ([`armsnap_snapshot::stop::Cancel`]).
+//! A client cancels its request if it disconnects, sends Ctrl-C, or sends another packet when that
+//! means that it no longer waits ([`armsnap_snapshot::stop::Cancel`]).
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -21,10 +21,10 @@ const CTRL_C: u8 = 0x03;
 /// How often a client whose bytes are not read is checked for a disconnect.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// The most bytes that tell a request of HTTP: a method and a space.
+/// Number of bytes that suffice to recognise an HTTP request: a method and a space.
 const HTTP_METHOD: usize = 8;
 
-/// Whether a client is a browser, which any web page can make send requests to a port of this system.
+/// Whether a client is a browser: any web page can make one send requests to a port of this system.
 fn is_http(first: &[u8]) -> bool {
     let methods: [&[u8]; 9] = [
         b"GET ",
@@ -54,9 +54,9 @@ struct State {
     ended: bool,
     /// The error, if reading failed.
     error: Option<io::Error>,
-    /// Some while a request is answered: whether a further packet cancels it.
+    /// `Some` while a request is answered: whether a further packet cancels it.
     busy: Option<bool>,
-    /// Whether the bytes are not consumed any more.
+    /// Whether the bytes are no longer consumed.
     closed: bool,
 }
 
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Returns whether the client does not wait for the reply any more.
+    /// Returns whether the client no longer waits for the reply.
     fn is_unwanted(&self) -> bool {
         match (self.busy, self.meanwhile()) {
             (None, _) | (_, Meanwhile::Waits) | (Some(false), Meanwhile::SendsPacket) => false,
@@ -117,8 +117,8 @@ impl Inbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next bytes; `None` if the client disconnected. Only the first one of them may start a
-    /// packet or interrupt: of later ones, what the client does meanwhile is to be seen.
+    /// Waits for the next bytes; `None` if the client disconnected. Only the first of them may start a
+    /// packet or interrupt: further such bytes stay in the inbox, to show what the client does meanwhile.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ use armsnap_snapshot::stop;
 const MAX_CLIENTS: usize = 32;
 /// Pause before retrying when the system has no descriptor or memory for a client.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The errors of the system in this case.
+/// The system's errors in this case.
 #[cfg(unix)]
 const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
 #[cfg(not(unix))]
@@ -51,7 +51,7 @@ pub fn converse(
     done
 }
 
-/// Answers the requests in an inbox; `heard` is called for every packet.
+/// Answers the requests in an inbox; calls `heard` each time that it sends replies.
 fn answer(
     endpoint: Arc<Endpoint>,
     inbox: &Inbox,

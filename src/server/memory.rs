@@ -47,8 +47,8 @@ pub struct MemoryRange {
     pub known: bool,
 }
 
-/// Returns the range that starts at an address. `slice` returns the known bytes of the page or dump that
-/// contains an address, from there on; `next` an address before which no other byte is known.
+/// Returns the range that starts at an address. `slice` returns the known bytes from an address to the
+/// end of its page or dump; `next` returns an address before which no other byte is known.
 fn range<'a>(
     start: u64,
     slice: impl Fn(Address) -> &'a [u8],
@@ -155,7 +155,7 @@ impl Endpoint {
         }
     }
 
-    /// Parses `ttbr0=0xTABLE`, `ttbr1=0xTABLE`, both with a comma between, or `asid=N`.
+    /// Parses `ttbr0=0xTABLE`, `ttbr1=0xTABLE`, both separated by a comma, or `asid=N`.
     fn parse_tables(&self, core: &Core, text: &str) -> Result<MemoryView, String> {
         let all = core.memory.translated();
         let all =
@@ -184,7 +184,7 @@ impl Endpoint {
         })))
     }
 
-    /// The table of low addresses of the process with an ASID, if a core runs it.
+    /// Returns the table of low addresses of the process with an ASID, if a core runs it.
     fn table_of(&self, wanted: u64) -> Result<u64, String> {
         let mut known = Vec::new();
         for core in &self.cores {
@@ -192,7 +192,7 @@ impl Endpoint {
             let Some(table) = value("TTBR0_EL1") else {
                 continue;
             };
-            // TCR_EL1.A1, bit 22, selects the register that has the ASID in bits 63 to 48.
+            // TCR_EL1.A1, bit 22, selects the register whose bits 63 to 48 hold the ASID.
             let of_high = value("TCR_EL1").is_some_and(|tcr| tcr >> 22 & 1 == 1);
             let holder = if of_high {
                 value("TTBR1_EL1")
@@ -216,7 +216,7 @@ impl Endpoint {
         ))
     }
 
-    /// Describes where memory is read.
+    /// Describes what a view selects.
     pub(super) fn describe_view(&self, core: &Core, view: &MemoryView) -> String {
         match view {
             MemoryView::Current => match core.space.name {

@@ -8,7 +8,7 @@ use armsnap_snapshot::snapshot::{MemoryNote, ProgramNote, model};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// An assumption, a contradiction, or a fault of what an endpoint serves.
+/// An assumption, a contradiction, or a fault in what an endpoint serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A fault of the snapshot.
@@ -22,13 +22,13 @@ pub enum Note {
         /// The note.
         note: CoreNote,
     },
-    /// How a program agrees with the dumps.
+    /// How well a program agrees with the dumps.
     Program(ProgramNote),
-    /// A program that the user named is for no core that is served.
+    /// A program named by the user is for none of the served cores.
     OtherArchitecture {
         /// The program.
         path: PathBuf,
-        /// What it is for.
+        /// The architecture that it is for.
         found: &'static str,
         /// The architectures of the cores.
         wanted: String,
@@ -96,12 +96,12 @@ pub enum CoreNote {
     Memory(MemoryNote),
     /// What is read from a program.
     Program(ProgramNote),
-    /// A dump is an ELF file, and stands for its segments.
+    /// A dump is an ELF file; the segments of the file are used.
     ElfDump {
         /// What is read, and how to get the file's bytes.
         text: String,
     },
-    /// A dump gives no memory.
+    /// A dump provides no memory.
     EmptyDump {
         /// Its section.
         section: String,
@@ -112,7 +112,7 @@ pub enum CoreNote {
     NoPc,
     /// It has no halted state, and is at the end of its trace.
     NoHaltedState,
-    /// Its PSP is that of the task that an exception interrupted.
+    /// Its PSP was determined: that of the task that an exception interrupted.
     ProcessStack {
         /// The address of the exception's frame.
         frame: u64,
@@ -125,7 +125,7 @@ pub enum CoreNote {
     TraceFile(tfile::Note),
     /// The registers are GDB's defaults.
     DefaultRegisters(DefaultRegisters),
-    /// The trace frame that is shown where none is selected.
+    /// The trace frame shown while none is selected.
     RestingFrame {
         /// Its number.
         frame: usize,
@@ -137,22 +137,22 @@ pub enum CoreNote {
 pub enum NoProcessStack {
     /// No trace leads to the exception.
     NoTrace,
-    /// No exception frame, or several of them, return to where it was interrupted.
+    /// Not exactly one exception frame returns to where the code was interrupted.
     Frames {
         /// Their number.
         count: usize,
-        /// Where it was interrupted.
+        /// Where the code was interrupted.
         returns_to: Address,
     },
-    /// The code that was interrupted may as well have used the main stack.
+    /// The interrupted code may also have used the main stack.
     MainStack,
-    /// It was in the other security state.
+    /// The interrupted code was in the other security state.
     OtherState,
     /// The handler wrote PSP.
     Written,
-    /// The dumps are too large to be searched.
+    /// The dumps are too large to search.
     TooMuchMemory,
-    /// Another core has no MSP and PSP, and debuggers use those of all cores or none.
+    /// Another core has no MSP and PSP, and debuggers use these registers for all cores or none.
     OtherCores,
 }
 

@@ -96,7 +96,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
         b"vCont?" => reply(b"vCont;c;C;s;S;r"),
         _ if packet.starts_with(b"qSupported") => {
-            // Of GDB since version 11; LLDB does not read the masks that the old one fails at.
+            // GDB sends this since version 11; LLDB does not read the masks that old versions of
+            // GDB fail on.
             let features = String::from_utf8_lossy(packet);
             target.is_old_gdb =
                 features.contains("QThreadEvents+") && !features.contains("memory-tagging+");
@@ -119,7 +120,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
 }
 
 /// Returns whether the reply contains unchecked bytes of the snapshot's files: trace frames, branch
-/// traces, and memory and registers of a frame.
+/// traces, and the memory and registers of a frame.
 pub(super) fn is_of_files(target: &SnapshotTarget, packet: &[u8]) -> bool {
     const FRAMES: [&[u8]; 6] = [
         b"QTFrame:",
@@ -133,7 +134,7 @@ pub(super) fn is_of_files(target: &SnapshotTarget, packet: &[u8]) -> bool {
         || matches!(packet, [b'm' | b'g' | b'p', ..]) && target.looks_at_frame()
 }
 
-/// Text written as pairs of hexadecimal digits.
+/// Decodes text written as pairs of hexadecimal digits.
 fn text(digits: &[u8]) -> Option<String> {
     hex::decode_text(std::str::from_utf8(digits).ok()?)
 }
@@ -163,7 +164,7 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
     }
 }
 
-/// Whether a path, in hex, names a file or directory that is being served, on the system of the server.
+/// Asks whether a path, in hex, names a file or directory that is being served, on the server's system.
 const IS_INPUT: &str = "qArmsnap.is-input:";
 
 fn is_input(target: &SnapshotTarget, digits: &[u8]) -> Option<Vec<u8>> {
@@ -172,7 +173,7 @@ fn is_input(target: &SnapshotTarget, digits: &[u8]) -> Option<Vec<u8>> {
     Some(flag(is_input))
 }
 
-/// Whether a file that is being served is private to its owner.
+/// Asks whether a file that is being served is private to its owner.
 const IS_PRIVATE: &str = "qArmsnap.is-private";
 
 fn flag(value: bool) -> Vec<u8> {
@@ -183,7 +184,7 @@ fn flag(value: bool) -> Vec<u8> {
 fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> Vec<u8> {
     match target.breakpoints.change(set, packet) {
         Ok(()) => b"OK".to_vec(),
-        // No move from the one position of a core without history passes an access.
+        // A core without history has only one position, so no move passes an access.
         Err(Refusal::Watchpoint) if !target.positions.has_history() => b"OK".to_vec(),
         Err(Refusal::Watchpoint) => match target.watchpoints.change(set, packet) {
             Some(()) => b"OK".to_vec(),
@@ -194,7 +195,7 @@ fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> V
     }
 }
 
-/// Reports where a position-independent program was loaded. With an empty reply GDB uses the
+/// Reports where a position-independent program was loaded. If the reply is empty, GDB uses the
 /// addresses in the file.
 fn offsets(endpoint: &Endpoint) -> Vec<u8> {
     let program = endpoint
@@ -241,7 +242,7 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
 }
 
 /// Adds the number of address bits in a pointer to a reply about the system (LLDB), if pointers have
-/// codes of authentication.
+/// authentication codes.
 pub(super) fn with_address_bits(reply: Vec<u8>, target: &SnapshotTarget) -> Vec<u8> {
     let core = target.core(target.selection.read());
     let masks = core.and_then(|core| Masks::of(&core.registers));
@@ -304,7 +305,7 @@ fn registers(target: &mut SnapshotTarget) -> Option<Vec<u8>> {
 }
 
 /// `p`: a register, with `xx` for each unknown byte, because an error breaks a backtrace of GDB. LLDB
-/// gets the error: it shows bytes of 0xcc in the place of `xx`.
+/// receives the error: it would show bytes of 0xcc in place of `xx`.
 fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
     let history = target.endpoint.history_registers;
@@ -339,15 +340,15 @@ fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     Some(stands(target, tid, tid == target.selection.read(), false).into_bytes())
 }
 
-/// The stop reply of a thread at the state of the snapshot.
+/// Returns the stop reply of a thread at the state of the snapshot.
 fn stands(target: &SnapshotTarget, thread: Tid, current: bool, without_pc: bool) -> String {
     let core = target.core(thread);
     let signal = core.and_then(|core| target.endpoint.signal(core));
     standing(thread, core, signal.as_ref(), current, without_pc)
 }
 
-/// `qXfer:siginfo:read`: what the kernel said about the signal that stopped the selected thread. In the
-/// past it is not known.
+/// `qXfer:siginfo:read`: what the kernel reported about the signal that stopped the selected thread. At
+/// past positions it is not known.
 fn siginfo(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let thread = target.selection.read();
     let halted = target.positions.past(thread).is_none();

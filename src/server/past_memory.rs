@@ -1,8 +1,8 @@
-//! Selects the memory shown at past positions without asking what was written.
+//! Selects the memory shown at past positions without determining what was written.
 //!
 //! Dumps were taken when the core halted, and the trace does not contain earlier writes. Past
-//! positions show only memory that is assumed constant, read-only sections of programs, and the
-//! straight line of code that is executed there. What else is known is recovered.
+//! positions show only memory that is assumed constant: read-only sections of programs, and the
+//! straight line of code that is executed there. Other known memory is recovered.
 //!
 //! One writable word is also shown: the pointer to the dynamic linker's list, which the linker sets
 //! once, before the program's first instruction. GDB 17 and later read it each time they read the
@@ -77,7 +77,7 @@ impl PastMemory {
         while at < end {
             let constant = constants.length_at(at);
             let steady = changed.map_or(u64::MAX, |changed| changed.steady(at));
-            // A line up to the last address ends at 0.
+            // The end of a line that includes the last address is 0.
             let executed = line
                 .filter(|(start, end)| (*start..=end.wrapping_sub(1)).contains(&at))
                 .map_or(0, |(_, end)| end.wrapping_sub(at));

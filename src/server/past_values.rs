@@ -25,13 +25,14 @@ use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_snapshot::stop::Cancel;
 
-/// Time limit of a request, whatever the number of registers and bytes in it; clients wait up to two
-/// seconds for the reply.
+/// Time limit of a request, independent of the number of registers and bytes in it; clients wait up
+/// to two seconds for the reply.
 pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
-/// Time limit of examining a stop: clients wait for it without limit, and can interrupt it. Most
-/// often all history that fits into memory is solved by then.
+/// Time limit of examining a stop: clients wait for a stop without limit, and can interrupt it. In
+/// most cases, all history that fits into memory is solved by then.
 const AT_STOP: Duration = Duration::from_secs(10);
-/// The first stops that are examined for inferred values: finding none takes time at each.
+/// Number of first stops that are examined for inferred values: each examination that finds none
+/// takes time.
 const EXAMINED: u8 = 3;
 /// Message at a client's first stop in the past.
 const INFERRED: &str = "values shown at past positions include inferred ones: `monitor recover proved` hides \
@@ -41,7 +42,7 @@ const INFERRED: &str = "values shown at past positions include inferred ones: `m
 struct Asked {
     thread: Tid,
     position: Position,
-    /// What was looked at for them.
+    /// The version of the explored history when they were computed.
     looked_at: (u32, u32, u32),
     registers: Registers,
 }
@@ -76,8 +77,8 @@ impl PastValues {
         }
     }
 
-    /// Returns a message for the first stop in the past at which inferred values are shown, or, where
-    /// none were in the first few stops, for the stop after the client received some.
+    /// Returns a message for the first stop in the past at which inferred values are shown; if the
+    /// first few stops had none, for the first stop after the client received some.
     pub fn first_stop(
         &mut self,
         endpoint: &Endpoint,
@@ -191,8 +192,8 @@ impl PastValues {
         Some(registers)
     }
 
-    /// Returns a register of a core at its position, with `None` for unknown bytes, and for those that
-    /// could not be computed in time.
+    /// Returns a register of a core at its position, with `None` for bytes that are unknown or could
+    /// not be computed in time.
     pub fn register(
         &mut self,
         endpoint: &Endpoint,
@@ -214,8 +215,8 @@ impl PastValues {
         Some(places.bytes(&known, register).unwrap_or(shown))
     }
 
-    /// Fills `out` with the memory at the position of a core, where it is known and could be computed
-    /// in time.
+    /// Fills `out` with the memory at the position of a core, as far as it is known and could be
+    /// computed in time.
     pub fn memory(
         &mut self,
         endpoint: &Endpoint,
@@ -240,7 +241,7 @@ impl PastValues {
         self.served |= known.any(|byte| byte.status == Status::Inferred);
     }
 
-    /// Returns what ends proof in the part of a core's history that was examined.
+    /// Returns what ends proof in the explored part of a core's history.
     pub fn limits(
         &mut self,
         endpoint: &Endpoint,
@@ -254,7 +255,7 @@ impl PastValues {
     }
 }
 
-/// Which values are known at a position, by status.
+/// Which kinds of values are known at a position, by status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Statuses {
     pub proved: bool,
@@ -276,7 +277,7 @@ pub(super) fn past_position(positions: &Positions, thread: Tid) -> Option<Positi
     matches!(place.kind, PointKind::Instruction { .. }).then_some(place.position)
 }
 
-/// The locations of a register: of a vector register its low and its high half.
+/// The locations of a register; a vector register has two, for its low and high half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     low: Location,
@@ -315,7 +316,7 @@ impl Places {
         }
     }
 
-    /// Returns the location, of a vector register that of its low half.
+    /// Returns the location; for a vector register, that of its low half.
     pub fn low(self) -> Location {
         self.low
     }
@@ -363,8 +364,8 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     }
 }
 
-/// Returns the recorded addresses of a core's loads and stores, if there are any that can be read:
-/// what is wrong with their file is a note of the snapshot.
+/// Returns the recorded addresses of a core's loads and stores, if there are any that can be read.
+/// Faults in their file are notes of the snapshot.
 fn addresses(endpoint: &Endpoint, core: &str) -> Option<Box<dyn RecordedAddresses>> {
     let recorded = endpoint.loaded.data_addresses(core)?.ok()?;
     Some(Box::new(recorded))

@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 
-/// The events that are polled besides those that are always reported. Only Linux reports that a client
-/// sends nothing more but still reads.
+/// The events to poll for in addition to those that are always reported. Only Linux reports that a
+/// client will send nothing more but still reads.
 #[cfg(target_os = "linux")]
 const POLLED: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
@@ -47,7 +47,7 @@ pub fn standard_input() -> io::Result<std::fs::File> {
 ///
 /// # Errors
 ///
-/// None; the same as on Unix.
+/// None; a `Result` as on Unix.
 #[cfg(not(unix))]
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
 pub fn standard_input() -> io::Result<io::Stdin> {

@@ -28,10 +28,10 @@ pub(super) const GAPS: usize = 1000;
 /// A past position of a core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// The place in the history.
+    /// The point in the history.
     pub place: HistoryPoint,
-    /// The instruction that is shown: at a gap the one that execution reached, if known, else the
-    /// one where it continues.
+    /// The address of the instruction that is shown: at a gap, the one that execution reached, if
+    /// known; otherwise the one where it continues.
     pub pc: Option<Address>,
     /// The number of the position, see [`History::number`].
     number: u64,
@@ -83,7 +83,7 @@ impl Positions {
         self.past.clone()
     }
 
-    /// Restores positions after an interrupted request, and discards what that decoded.
+    /// Restores positions after an interrupted request, and discards what the request decoded.
     pub fn come_back(&mut self, past: Vec<Option<Past>>) {
         self.past = past;
         self.timeline = None;
@@ -126,9 +126,10 @@ impl Positions {
         core.is_some_and(|core| core.rests)
     }
 
-    /// Returns a number that differs between the places where a core can be; 0 at the halted state.
+    /// Returns a number that identifies the core's position; 0 at the halted state.
     pub fn number(&self, thread: Tid) -> u64 {
-        /// The end of a trace without a halted state: above every number of a position.
+        /// The number of the end of a trace without a halted state: greater than the number of any
+        /// position.
         const RESTING: u64 = (1 << 60) + 1;
         match self.past(thread) {
             Some(past) => past.number + 1,
@@ -270,8 +271,9 @@ impl Positions {
             .collect()
     }
 
-    /// Moves the other cores to the time of a core, where timestamps determine it. In a move backward, those
-    /// whose first timestamp is later, and all if the core is before its own first one, go to their starts.
+    /// Moves the other cores to the time of a core, where timestamps determine it. In a backward move, cores
+    /// whose first timestamp is later go to the starts of their histories; if the core is before its own
+    /// first timestamp, all of them do.
     pub fn along(&mut self, thread: Tid, direction: Direction) {
         for other in self.tied(thread) {
             let at = self.at_same_time(thread, other).or_else(|| {
@@ -295,7 +297,7 @@ impl Positions {
         }
     }
 
-    /// Returns the other cores that have a history, but no timestamps in common with a core: they do not
+    /// Returns the other cores that have a history but no timestamps in common with a core: they do not
     /// move with it.
     pub fn untied(&mut self, thread: Tid) -> Vec<Tid> {
         let tied = self.tied(thread);
@@ -312,7 +314,7 @@ impl Positions {
         let core = self.endpoint.cores.get(thread.get() - 1)?;
         let pc = match self.past(thread) {
             Some(past) => past.pc,
-            // Clients require a program counter even before the end is known.
+            // Clients require a program counter even before the end of the trace is known.
             None if core.rests && register.name == "pc" => match self.end_of_trace(thread) {
                 Some(end) => Some(end),
                 None => return Some(core.register(register)),
@@ -331,7 +333,7 @@ impl Positions {
     }
 }
 
-/// Returns the next address that execution reached, in a direction.
+/// Returns the next address that execution reached in a direction.
 fn next_reached(history: &mut History, from: Position, direction: Direction) -> Option<Address> {
     let mut at = from;
     for _ in 0..GAPS {

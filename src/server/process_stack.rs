@@ -20,18 +20,18 @@ use armsnap_history::timeline::{
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::stop::Cancel;
 
-/// Time limit of decoding the end of the trace: a client may wait already.
+/// Time limit of decoding the end of the trace: a client may already be waiting.
 const TIME_LIMIT: Duration = Duration::from_secs(1);
-/// Number of open calls that are looked at.
+/// Maximum number of open calls that are examined.
 const CALLS: usize = 1 << 12;
-/// Bytes of the main stack that are searched: the frames of handlers.
+/// Bytes of the main stack that are searched: the frames of handlers are there.
 const MAIN_STACK: usize = 16 << 10;
-/// Maximum number of exceptions that interrupted each other; there are 256 priorities at most, and few are used.
+/// Maximum number of nested exceptions that are followed; there are at most 256 priorities, and few are used.
 const NESTED: usize = 16;
 /// Maximum number of bytes that are searched for frames.
 const SEARCHED: u64 = 64 << 20;
 
-/// Where the pc is in an exception's frame: after R0 to R3, R12 and LR (DDI 0403, B1.5.6).
+/// Index of the pc in an exception's frame: after R0 to R3, R12 and LR (DDI 0403, B1.5.6).
 const PC: usize = 6;
 /// Words of a frame without and with floating-point registers.
 const PLAIN: usize = 8;
@@ -44,8 +44,8 @@ const IN_THREAD_MODE: u32 = 1 << 3;
 /// Its frame has no floating-point registers.
 const IS_PLAIN: u32 = 1 << 4;
 
-/// Completes the registers of cores that halted in an exception which a task on the process stack was
-/// interrupted by. Says so, or why that was not possible. `open` opens the histories.
+/// Completes the registers of cores that halted in an exception that interrupted a task on the
+/// process stack. Adds a note that says so, or why that was not possible. `open` opens the histories.
 pub(super) fn complete(cores: &mut [Core], open: impl FnOnce(&[Core]) -> Option<Timeline>) {
     let lacking: Vec<(usize, Handler)> = cores
         .iter()
@@ -93,7 +93,7 @@ struct Handler {
     stack: Vec<u32>,
 }
 
-/// A frame's address, and where execution continued after the exception.
+/// The address of a frame, and the address to which its exception returns.
 type Found = Option<(u64, Address)>;
 
 impl Handler {
@@ -122,7 +122,8 @@ impl Handler {
         })
     }
 
-    /// Returns the frame on the process stack; `None` if no task was interrupted, as far as is known.
+    /// Returns the frame on the process stack; `None` if, as far as is known, no task was
+    /// interrupted.
     fn process_stack(
         &self,
         core: &Core,
@@ -134,7 +135,7 @@ impl Handler {
             Some((history, calls))
         });
         let Some((history, calls)) = calls else {
-            // The newest of such values is most likely that of the newest exception.
+            // The newest of these values most likely belongs to the newest exception.
             return match self.codes(self.link, 0).next() {
                 Some((code, _)) if changes_security_state(code) => Err(NoProcessStack::OtherState),
                 Some((code, _)) if code & ON_PROCESS_STACK != 0 => Err(NoProcessStack::NoTrace),
@@ -164,7 +165,7 @@ impl Handler {
         }
         let is_main = interrupted.contains(&Interrupted::Main);
         if frames.is_empty() && is_main {
-            // It was left over on the main stack.
+            // The EXC_RETURN was left over on the main stack.
             return Ok(None);
         }
         let [(frame, returns_to, entry)] = frames[..] else {
@@ -180,8 +181,8 @@ impl Handler {
         }
     }
 
-    /// Returns the values that may be the EXC_RETURN of a handler, with the index behind each: its LR, or
-    /// where that is another address, one that it saved on the stack.
+    /// Returns the values that may be the EXC_RETURN of a handler, each with the index after it: the
+    /// handler's LR or, if that contains another address, values that may have been saved on the stack.
     fn codes(&self, link: u32, from: usize) -> impl Iterator<Item = (u32, usize)> + '_ {
         let in_link = is_exception_return(link).then_some((link, from));
         let saved = self.stack.iter().copied().zip(1..).skip(from);
@@ -190,8 +191,8 @@ impl Handler {
     }
 
     /// Returns what the exceptions may have interrupted in the end: follows them outward, each from the
-    /// EXC_RETURN of its handler to its frame on the main stack. `places` are where they return to, innermost
-    /// first; unknown where one followed another without a return in between.
+    /// EXC_RETURN of its handler to its frame on the main stack. `places` are their return addresses,
+    /// innermost first; `None` where one exception followed another without a return in between.
     fn interrupted(&self, places: &[Option<Address>]) -> BTreeSet<Interrupted> {
         let mut found = BTreeSet::new();
         // The handlers of one exception: LR and the index of the first word of their frames.
@@ -248,14 +249,14 @@ impl Handler {
             .collect()
     }
 
-    /// Whether a frame on the main stack is that of code in Thread mode.
+    /// Returns whether a frame on the main stack belongs to code in Thread mode.
     fn is_thread(&self, frame: usize) -> bool {
         let status = self.stack.get(frame + PC + 1);
         status.is_some_and(|status| status & 0x1ff == 0)
     }
 }
 
-/// What exceptions interrupted in the end.
+/// What the exceptions interrupted in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Interrupted {
     /// Code on the main stack.
@@ -266,8 +267,8 @@ enum Interrupted {
     OtherState,
 }
 
-/// Returns the exceptions that are handled at the end of a history, innermost first, if that is the halted
-/// state.
+/// Returns the exceptions that are being handled at the end of a history, innermost first, if that end is
+/// the halted state.
 fn open_exceptions(history: &mut History, cancel: &Cancel) -> Option<Vec<OpenCall>> {
     if !history.reach_end(cancel) || history.end_agrees() != EndAgrees::Yes {
         return None;
@@ -284,24 +285,26 @@ fn open_exceptions(history: &mut History, cancel: &Cancel) -> Option<Vec<OpenCal
         .then_some(exceptions)
 }
 
-/// Whether it can be an EXC_RETURN: bits 1 and 7 to 31 are fixed, and Handler mode has no process stack.
+/// Returns whether a value can be an EXC_RETURN: bits 1 and 7 to 31 are fixed, and Handler mode does not
+/// use the process stack.
 fn is_exception_return(value: u32) -> bool {
     let is_thread = value & IN_THREAD_MODE != 0;
     value & 0xffff_ff82 == 0xffff_ff80 && (is_thread || value & ON_PROCESS_STACK == 0)
 }
 
-/// Whether the handler and the interrupted code, with its frame, are in different security states: bits 0
-/// and 6.
+/// Returns whether the handler and the interrupted code (and its frame) are in different security states:
+/// bits 0 and 6.
 fn changes_security_state(code: u32) -> bool {
     code & 1 != code >> 6 & 1
 }
 
-/// Whether it can be an xPSR in a frame: bits 20 to 23 are 0, except that of Armv8.1-M's BTI, bit 21.
+/// Returns whether a value can be an xPSR in a frame: bits 20 to 23 are 0, except for Armv8.1-M's
+/// BTI, bit 21.
 fn is_status(value: u32) -> bool {
     value & 0x00d0_0000 == 0
 }
 
-/// Returns the addresses of exceptions' frames of code in Thread mode that return to an address.
+/// Returns the addresses of exception frames that return to an address in Thread mode.
 fn frames_at(
     memory: &CoreMemory,
     space: Space,
@@ -344,7 +347,7 @@ fn frames_at(
     Ok(frames)
 }
 
-/// Whether PSP was written, or may have been, after a position.
+/// Returns whether PSP was written, or may have been written, after a position.
 fn writes_process_stack(history: &mut History, from: Position, cancel: &Cancel) -> bool {
     let mut seen = HashSet::new();
     let mut ranges: Vec<(Address, Address)> = Vec::new();
@@ -419,7 +422,7 @@ mod tests {
         assert_eq!(interrupted(0x301, vec![7, 0xffff_fffd]), task);
         let thread = frame(0, PLACE, 1 << 24);
         assert_eq!(interrupted(0xffff_fff9, thread.to_vec()), main);
-        // A handler that called a function, then the exception that interrupted it.
+        // A handler that called a function, then the handler that its exception interrupted.
         let saved = [&[7, 0xffff_fff1][..], &handled, &[7, 0xffff_fffd]].concat();
         let all = interrupted(0x301, saved.clone());
         assert!(all.contains(&Interrupted::Task(1)), "{all:?}");
@@ -428,7 +431,7 @@ mod tests {
             [Interrupted::Task(1)],
             "LR decides"
         );
-        // With floating-point registers, which may look like an EXC_RETURN.
+        // With floating-point registers, whose values may look like an EXC_RETURN.
         let registers = [0xffff_fff9; WITH_FLOATING_POINT - PLAIN];
         let saved = [&handled[..], &registers, &[0xffff_ffed]].concat();
         assert_eq!(interrupted(0xffff_ffe1, saved), [Interrupted::Task(1)]);

@@ -1,4 +1,4 @@
-//! Arguments of requests and forms of replies that several packets share.
+//! Request arguments and reply formats that several packets share.
 
 use gdbstub::common::Tid;
 

@@ -11,7 +11,7 @@ use armsnap_history::timeline::Direction;
 /// How far a core moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// One place.
+    /// By one position.
     Step,
     /// Until it leaves the addresses from the first up to the second, exclusive.
     Within(u64, u64),
@@ -41,8 +41,8 @@ pub enum Other {
     Malformed,
 }
 
-/// Parses a packet. `selected` is the thread selected with `Hg`, `alone` the one selected with `Hc`,
-/// unless that was all.
+/// Parses a packet. `selected` is the thread selected with `Hg`; `alone` is the one selected with
+/// `Hc`, or `None` if that selected all threads.
 ///
 /// Signals are ignored: `C05` is `c`. GDB selects one thread with `Hc` only if the others must not
 /// move; if all may, the user moves the selected one.

@@ -43,7 +43,8 @@ impl Selection {
         }
     }
 
-    /// Memory is read. GDB sends `Hg` before, if the thread is another one: it is the selected one.
+    /// Memory is read. If GDB meant another thread, it would have sent `Hg` before: the thread is
+    /// the selected one.
     pub fn reads_memory(&mut self) {
         self.reads(self.read);
     }

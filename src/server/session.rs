@@ -43,7 +43,7 @@ pub enum End {
     Killed,
 }
 
-/// What a client does while a request is answered.
+/// What a client does while its request is answered.
 pub trait Client {
     /// Returns what it has done since its request.
     fn meanwhile(&self) -> Meanwhile;
@@ -53,7 +53,7 @@ pub trait Client {
     fn cancel(&self, by_packets: bool) -> Cancel;
 }
 
-/// A client that did this before its request is processed, and nothing afterwards.
+/// A client that did this before its request is processed, and does nothing afterwards.
 impl Client for Meanwhile {
     fn meanwhile(&self) -> Meanwhile {
         *self
@@ -133,7 +133,7 @@ pub struct Session {
     alive: Option<Alive>,
     /// When a Ctrl-C arrived that stopped no move.
     late: Option<Instant>,
-    /// Whether a move was stopped by a Ctrl-C that is still to be read.
+    /// Whether a move was stopped by a Ctrl-C that has not been read yet.
     interrupted: bool,
     /// When the files were last checked.
     checked: Instant,
@@ -174,16 +174,16 @@ impl Session {
         self.push_while(byte, out, &Meanwhile::Waits)
     }
 
-    /// Same as [`Self::push`]; `client` is what the client does during long requests.
+    /// Same as [`Self::push`]; `client` tells what the client does during long requests.
     pub fn push_while(&mut self, byte: u8, out: &mut Vec<u8>, client: &dyn Client) -> Option<End> {
         match self.framer.push(byte)? {
             Incoming::Packet(packet) => {
                 let greets = packet.starts_with(b"qSupported");
                 self.greeting = match self.greeting {
                     Greeting::Awaited if greets => Greeting::Asked,
-                    // GDB repeats the request after two seconds, which a server that it starts
-                    // may take to open a file. GDB would take a second reply for the reply to its
-                    // next packet.
+                    // GDB repeats the request after two seconds, and a server that it starts may
+                    // take that long to open a file. GDB would take a second reply for the reply to
+                    // its next packet.
                     Greeting::Asked if greets => return None,
                     _ => Greeting::Over,
                 };

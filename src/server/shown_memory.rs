@@ -10,8 +10,8 @@ use super::target::SnapshotTarget;
 use armsnap_arch::arch::pointer_auth;
 use armsnap_snapshot::stop::Cancel;
 
-/// Returns the known bytes from an address on: up to the first unknown one, or `length`. `None` without a
-/// core.
+/// Returns the known bytes from an address up to the first unknown one, or `length` bytes. `None` without
+/// a core.
 pub(super) fn read(
     target: &mut SnapshotTarget,
     thread: Tid,
@@ -53,7 +53,7 @@ pub(super) fn read(
 }
 
 /// Appends known memory of a past position to `bytes`, which start at `address`, up to the first
-/// unknown byte or a few bytes at once.
+/// unknown byte or a small limit per call.
 fn recovered(
     target: &mut SnapshotTarget,
     thread: Tid,

@@ -1,7 +1,7 @@
 //! The state of one client's session on an endpoint.
 //!
 //! Packets are answered by functions that take it: `packets`, `tracepoints`, `btrace`, `callers`,
-//! `execution`, `monitor`, and gdbstub by way of `stub_target`. It is independent of them.
+//! `execution`, `monitor`, and gdbstub through `stub_target`. It is independent of them.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -115,9 +115,9 @@ impl SnapshotTarget {
         }
     }
 
-    /// Returns whether the addresses that the client reads are those of the code at the position of a
-    /// core. What is known of memory at past positions is known by them; another space, memory device or
-    /// table is known only at the halted state.
+    /// Returns whether the client reads memory by the addresses that the code at a core's position uses.
+    /// Memory at past positions is known only by these addresses; in another space, memory device or
+    /// table it is known only at the halted state.
     pub(super) fn is_past_view_known(&self, thread: Tid) -> bool {
         let is_current = match self.memory_view {
             MemoryView::Current => true,
@@ -129,7 +129,7 @@ impl SnapshotTarget {
         is_current || self.past_memory.mode == Mode::Final || self.positions.past(thread).is_none()
     }
 
-    /// Returns the number of what the client sees of a core: the register `$position`.
+    /// Returns the number that identifies what the client sees of a core: the register `$position`.
     pub(super) fn shown_position(&self, thread: Tid) -> u64 {
         match self.positions.number(thread) {
             0 => 0,
@@ -154,7 +154,7 @@ impl SnapshotTarget {
         Arc::clone(made)
     }
 
-    /// The files of the program's libraries, as they were loaded.
+    /// Returns the files of the program's libraries, as they were loaded.
     fn library_files(&self) -> Vec<Elf> {
         let endpoint = &*self.endpoint;
         let (Some(program), Some(core)) = (&endpoint.program, endpoint.cores.first()) else {
@@ -164,7 +164,7 @@ impl SnapshotTarget {
         libraries::of_program(&endpoint.loaded, &program.elf, memory)
     }
 
-    /// The functions that were chosen when the program started.
+    /// Returns the IFUNC choices that were made when the program started.
     pub(super) fn chosen(&self) -> Arc<Chosen> {
         let made = self.chosen.get_or_init(|| {
             let endpoint = &*self.endpoint;
@@ -179,7 +179,7 @@ impl SnapshotTarget {
         Arc::clone(made)
     }
 
-    /// The call frame information of all programs and libraries.
+    /// Returns the call frame information of all programs and libraries.
     pub(super) fn call_frames(&self) -> Arc<CallFrames> {
         let made = self.call_frames.get_or_init(|| {
             let libraries = self.library_files();
@@ -189,7 +189,7 @@ impl SnapshotTarget {
         Arc::clone(made)
     }
 
-    /// The landing pads of all programs and libraries.
+    /// Returns the landing pads of all programs and libraries.
     pub(super) fn landing_pads(&self) -> Arc<LandingPads> {
         let made = self.landing_pads.get_or_init(|| {
             let libraries = self.library_files();
@@ -199,7 +199,7 @@ impl SnapshotTarget {
         Arc::clone(made)
     }
 
-    /// The code of Go in all programs and libraries.
+    /// Returns the Go code in all programs and libraries.
     pub(super) fn go(&self) -> Arc<GoCode> {
         let made = self.go.get_or_init(|| {
             let libraries = self.library_files();
@@ -232,7 +232,7 @@ impl SnapshotTarget {
     }
 
     /// Returns whether the program counter at the position of a core is known. A trace frame that is
-    /// shown without being selected has one.
+    /// shown without being selected has a program counter.
     pub(super) fn knows_pc(&self, thread: Tid) -> bool {
         if self.looks_at_frame() {
             return true;

@@ -82,7 +82,7 @@ impl FileRun {
         Ok(run)
     }
 
-    /// Returns the first frame with registers, else the first with a program counter.
+    /// Returns the first frame with registers; otherwise the first with a program counter.
     fn resting(&self) -> Option<usize> {
         let mut left = SEARCHED;
         let mut standing = None;
@@ -119,8 +119,8 @@ impl FileRun {
         self.file.frame(frame)?.ok()
     }
 
-    /// Returns the program counter: the collected one, else the address of the tracepoint unless it
-    /// was stepping.
+    /// Returns the program counter: the collected one; otherwise the address of the tracepoint,
+    /// unless it was stepping.
     fn pc(&self, frame: &TraceFrame<'_>) -> Option<u64> {
         let Some(block) = registers(frame) else {
             return *self.addresses.get(&frame.tracepoint.into())?;
@@ -216,13 +216,13 @@ impl FileRun {
         }
     }
 
-    /// The trace state variables.
+    /// Returns the trace state variables.
     pub(super) fn variables(&self) -> Vec<Variable> {
         self.file.description().variables.clone()
     }
 }
 
-/// The register block of a frame.
+/// Returns the register block of a frame.
 fn registers<'a>(frame: &TraceFrame<'a>) -> Option<&'a [u8]> {
     frame.blocks().find_map(|block| match block {
         Block::Registers(bytes) => Some(bytes),

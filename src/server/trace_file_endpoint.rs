@@ -20,7 +20,7 @@ use armsnap_snapshot::snapshot::{self, OpenSnapshot};
 /// An error that prevents serving a trace file.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceFileError {
-    /// A program that the user named cannot be read.
+    /// A program named by the user cannot be read.
     #[error(transparent)]
     Elf(#[from] ElfError),
     /// The programs do not fit each other or the chosen architecture.
@@ -44,8 +44,8 @@ pub enum TraceFileError {
 }
 
 /// Creates the endpoint of a trace file. The bytes, a mapping of the file, live as long as the
-/// process. `elfs` are programs for the client; they, or `architecture`, determine the target of a
-/// file without a target description.
+/// process. `elfs` are programs for the client; they, or `architecture`, determine the target if
+/// the file has no target description.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn endpoint(
     let text = file.description().target.clone();
     let named = chosen.as_ref().map(|chosen| &chosen.named);
     Target::of_file(text.as_deref(), named)?;
-    // As the client parses it.
+    // The description as the client parses it.
     let text = text.map(|text| rewritten(&text)).transpose();
     let text = text.map_err(DescriptionError::from)?;
     let target = Target::of_file(text.as_deref(), named)?;
@@ -75,7 +75,7 @@ pub fn endpoint(
         Architecture::AArch32 => "Cortex-A15",
         Architecture::MProfile => "Cortex-M4",
     };
-    // Sessions require a core: one with unknown state.
+    // Sessions require a core: this one has an unknown state.
     let files = [
         (
             "snapshot.ini",

@@ -1,4 +1,4 @@
-//! Trace frames as the packets of tracing see them, whatever their origin.
+//! Trace frames as the tracing packets see them, whatever their origin.
 
 use std::io::{self, Write};
 
@@ -6,14 +6,14 @@ use crate::tfile::{Status, Tracepoint};
 use armsnap_arch::arch::registers::Bytes;
 use armsnap_arch::quantity::{Address, Isa};
 
-/// Condition on a trace frame.
+/// A condition on a trace frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// One of a tracepoint.
+    /// Belongs to this tracepoint.
     Tracepoint(u64),
-    /// One whose program counter is in the range, ends included.
+    /// Has a program counter in this range, ends included.
     Inside(u64, u64),
-    /// One whose program counter is known and not in the range.
+    /// Has a known program counter outside this range.
     Outside(u64, u64),
 }
 
@@ -69,7 +69,8 @@ pub(super) trait TraceFrames {
         None
     }
 
-    /// Returns the instruction of a frame, if values that are not in the frame may be known there.
+    /// Returns the instruction of a frame, if values that the frame does not contain may be known
+    /// at it.
     fn place(&self, _frame: usize) -> Option<FramePlace> {
         None
     }

@@ -30,7 +30,7 @@ pub(super) const HALTED: u16 = 1;
 /// The tracepoint of all frames of the trace.
 const TRACED: u16 = 2;
 
-/// Hint for large trace: GDB waits for these commands without timeout.
+/// Hint for large traces: GDB waits for these commands without timeout.
 pub(super) const FIRST: &str = "the trace is large: tfind decodes it, or monitor trace";
 
 /// A core with decodable trace.
@@ -123,7 +123,7 @@ impl Traces {
         }
     }
 
-    /// The trace state variables.
+    /// Returns the trace state variables.
     pub(super) fn variables(&self) -> Vec<Variable> {
         match self {
             Self::Cores(_) => trace_run::variables(),
@@ -261,7 +261,7 @@ impl CoreRuns {
             .map(|variable| format!(", ${}", variable.name))
             .collect();
         let registers = match core.map(|core| core.registers.architecture()) {
-            // Nothing but the program counter is known in its past.
+            // Only the program counter is known at its past positions.
             Some(Architecture::MProfile) => "$pc",
             _ => "$regs",
         };
@@ -368,8 +368,9 @@ impl TraceFrames for CoreFrames<'_> {
             .sum();
         let mut writer = Writer::bare(out, size, ByteOrder::Little);
         if frame == 0 {
-            // Clients assume that a register block is as long as a reply to `g`, and cannot mark
-            // unknown registers: then the tracepoint determines the program counter.
+            // Clients assume that a register block is as long as a reply to `g`, and a block cannot
+            // mark unknown registers: without a block, the tracepoint determines the program
+            // counter.
             let block: Option<Vec<u8>> = self.registers(0).into_iter().collect();
             let block = block.unwrap_or_default();
             let memory = fitting(&self.memory(0), trace_run::room(block.len()));

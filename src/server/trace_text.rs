@@ -42,8 +42,9 @@ pub(super) fn tracepoint(mut tracepoint: Tracepoint) -> Tracepoint {
     tracepoint
 }
 
-/// Returns whether an expression contains `$name (`, or uses a GDB function in another way: their
-/// names start with `$_`, like two collectable values (GDB manual, "Tracepoint Action Lists").
+/// Returns whether an expression contains `$name (`, or otherwise uses a GDB function: the names of
+/// these start with `$_`, as do those of two collectable values (GDB manual, "Tracepoint Action
+/// Lists").
 fn calls_gdb(text: &str) -> bool {
     text.split('$').skip(1).any(|word| {
         let rest = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');

@@ -1,5 +1,5 @@
 //! Registers and stack memory in the trace frames of a snapshot, as far as [`armsnap_history::recover`] knows
-//! them; `convert --values` writes the same into trace files.
+//! them; `convert --values` writes the same values into trace files.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use armsnap_history::recover::{Known, Level, Registers};
 use armsnap_history::timeline::Numbers;
 use armsnap_snapshot::stop::Cancel;
 
-/// Bytes of the stack in a frame, from this many below the stack pointer on: at a return, the locals
-/// are there.
+/// Size of the stack memory in a frame, and how far below the stack pointer it starts: at a return,
+/// the locals are there.
 const STACK: usize = 8 << 10;
 const BELOW: u64 = 512;
 /// Pieces of memory: address and bytes of each.
@@ -29,9 +29,9 @@ pub(super) struct FrameValues {
     place: FramePlace,
     level: Level,
     registers: Registers,
-    /// Of the stack.
+    /// The known pieces of the stack.
     pub stack: Pieces,
-    /// The time limit that did not suffice for them.
+    /// The time limit within which they could not be computed.
     too_short: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl FrameValues {
     }
 }
 
-/// The values of the trace frames that a client looks at.
+/// The values of the trace frames that a client selects.
 #[derive(Debug, Default)]
 pub(super) struct TraceValues {
     /// A core, and the numbers of its instructions.
@@ -57,8 +57,8 @@ impl TraceValues {
         self.last.as_ref()
     }
 
-    /// Computes the values of a frame, unless it was the last one and they were computed, or took longer
-    /// than they may take now. Without a place, none are known.
+    /// Computes the values of a frame, unless they are those of the last frame and either were computed,
+    /// or could not be computed within at least this time limit. Without a place, no values are known.
     pub fn find(
         &mut self,
         place: Option<FramePlace>,

@@ -1,4 +1,4 @@
-//! Packets of tracing: a snapshot is a trace run that has finished (GDB manual, "Tracepoint
+//! Tracing packets: a snapshot is presented as a finished trace run (GDB manual, "Tracepoint
 //! Packets").
 //!
 //! GDB requests the run, its tracepoints and its variables when it connects. These are answered
@@ -28,7 +28,7 @@ const WHILE_ALIVE: Duration = Duration::from_secs(20);
 /// Time limit otherwise: clients wait up to two seconds for a reply.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Answers a packet of tracing, or one about registers and memory of a trace frame.
+/// Answers a tracing packet, or one about registers and memory of a trace frame.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     target.endpoint.traces.as_ref()?;
     let after = |name: &str| packet.strip_prefix(name.as_bytes());
@@ -74,7 +74,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
     Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
 }
 
-/// Returns the selected trace frames if they are at hand; the error is a reply for the client.
+/// Returns the selected trace frames if they are available at once; the error is a reply for the
+/// client.
 fn frames(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, Vec<u8>> {
     let endpoint = &*target.endpoint;
     let traces = endpoint.traces.as_ref().ok_or(MALFORMED)?;
@@ -99,7 +100,7 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
     traces.frames(endpoint.described_cores(), target.trace.chosen)
 }
 
-/// Registers and memory while a trace frame is selected.
+/// Answers packets about registers and memory while a trace frame is selected.
 fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     let endpoint = Arc::clone(&target.endpoint);
     let frame = target.trace.frame;
@@ -110,7 +111,7 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     find_values(target, frame, PATIENCE);
     let known = target.trace.values.last();
     let frames = frames(target).ok()?;
-    // A register of the frame, or what is known of it there.
+    // A register of the frame or, if it has none, what is known of the register there.
     let complete = |bytes: Bytes, register: &RegisterDescription| match known {
         Some(known) if bytes.iter().all(Option::is_none) => {
             known.register(&endpoint, register).unwrap_or(bytes)
@@ -190,7 +191,7 @@ fn find_values(target: &mut SnapshotTarget, frame: usize, patience: Duration) {
     values.find(place, &target.endpoint, past, patience);
 }
 
-/// Returns the memory of a frame, with what is known of the stack there.
+/// Returns the memory of a frame, including the known stack memory.
 fn memory<'a>(
     frames: &'a dyn TraceFrames,
     frame: usize,
@@ -217,8 +218,8 @@ fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
     out
 }
 
-/// `qTStatus`. Never decodes while a client connects, nor if it would take long: GDB sends this
-/// repeatedly, and when it quits.
+/// `qTStatus`. Never decodes while a client connects, nor if decoding would take long: GDB sends
+/// this repeatedly, and when it quits.
 fn status(target: &SnapshotTarget) -> Vec<u8> {
     let Some(traces) = &target.endpoint.traces else {
         return Vec::new();
@@ -265,7 +266,7 @@ fn variables(target: &SnapshotTarget) -> Vec<String> {
     lines
 }
 
-/// The next line of a list; `l` at its end.
+/// Returns the next line of a list; `l` at its end.
 fn next(lines: &mut Vec<String>) -> Vec<u8> {
     lines.pop().map_or(b"l".to_vec(), String::into_bytes)
 }

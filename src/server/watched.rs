@@ -1,5 +1,5 @@
-//! Searches for the accesses of past instructions that hit watchpoints. [`armsnap_history::recover`] finds them,
-//! and those that may have hit.
+//! Searches for accesses of past instructions that hit watchpoints. [`armsnap_history::recover`] finds these
+//! accesses, and those that may have hit.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use armsnap_history::recover::{Limit, MayHave, Wanted};
 use armsnap_history::timeline::{Direction, Position};
 use armsnap_snapshot::stop::Cancel;
 
-/// Message where values, and so the addresses of accesses, are not recovered.
+/// Message shown if values, and therefore the addresses of accesses, are not recovered.
 const PARTIAL: &str = "watchpoints do not stop at all accesses on the way: values of the past are not \
                        recovered there (`monitor recover`)\n";
 /// Why an access may have hit a watchpoint.
@@ -118,8 +118,8 @@ pub(super) fn search(
     Some(found)
 }
 
-/// Returns where a core stops for a store that GDB would pass silently: after it, in the direction of the
-/// move. `None` for other accesses.
+/// Returns where a core stops for a store that GDB would pass silently: after the store, in the direction
+/// of the move. `None` for other accesses.
 ///
 /// GDB compares the value that it knew before with the one after the store, and continues if neither can be
 /// read. LLDB stops at each hit.
@@ -149,10 +149,10 @@ pub(super) fn unseen(
     (!is_seen).then_some(after)
 }
 
-/// Returns the ranges whose values GDB compares at an access: the one that is accessed and, if that is a
-/// pointer on the way to a watched expression, what it points to.
+/// Returns the ranges whose values GDB compares at an access: the accessed one and, if that is a pointer
+/// in a watched expression, what it points to.
 fn compared(target: &mut SnapshotTarget, thread: Tid, access: &Access) -> Vec<(u64, u64)> {
-    /// Members of a structure are this close to where a pointer to it points, at most.
+    /// Maximum distance of a structure's members from the address in a pointer to the structure.
     const NEAR: u64 = 1 << 12;
     let mut ranges = vec![access.range];
     let (start, length) = access.range;
@@ -180,7 +180,7 @@ fn compared(target: &mut SnapshotTarget, thread: Tid, access: &Access) -> Vec<(u
 
 /// Returns whether all bytes of a range are known at the position of a core.
 fn is_known(target: &mut SnapshotTarget, thread: Tid, (start, length): (u64, u64)) -> bool {
-    /// Read at once; an expression may have any size.
+    /// Maximum size read at once; an expression may have any size.
     const PIECE: u64 = 1 << 12;
     let mut at = 0;
     while at < length {
@@ -201,7 +201,7 @@ pub(super) fn unknown_store(address: u64) -> String {
     )
 }
 
-/// Returns the message about accesses that were not looked at or have unknown addresses; empty if there
+/// Returns the message about accesses that were not checked or have unknown addresses; empty if there
 /// were none.
 pub(super) fn unresolved(target: &mut SnapshotTarget, thread: Tid, found: &Search) -> String {
     let symbols = target.symbols();

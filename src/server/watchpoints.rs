@@ -37,8 +37,8 @@ pub(super) struct Watchpoints {
 }
 
 impl Watchpoints {
-    /// Processes a packet of `Z` (`set`) or `z` without that letter, which must be for a watchpoint.
-    /// Returns `None` if it is malformed, or there are too many.
+    /// Processes a packet without its leading `Z` (`set`) or `z`, which must be for a watchpoint.
+    /// Returns `None` if it is malformed, or if there are too many watchpoints.
     pub fn change(&mut self, set: bool, packet: &[u8]) -> Option<()> {
         let [kind, b',', arguments @ ..] = packet else {
             return None;
@@ -64,7 +64,7 @@ impl Watchpoints {
         Some(())
     }
 
-    /// Returns whether none is set.
+    /// Returns whether no watchpoint is set.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Moves of several cores: each stops at its own breakpoints and watched accesses, in the order of the
+//! Moves of several cores: each stops at its own breakpoints and watched accesses, ordered by
 //! timestamps.
 //!
 //! A core without timestamps in common with the core that the user moves keeps its position.
@@ -25,8 +25,8 @@ struct Hit {
 struct Interrupted;
 
 /// After one core moved from `from` to `stop`: determines whether another core reaches a breakpoint or a
-/// watched access before, and updates the positions of all cores. Returns also what the searches for
-/// accesses of the other cores found.
+/// watched access before it, and updates the positions of all cores. Also returns the results of the
+/// searches for accesses of the other cores.
 pub(super) fn settle(
     target: &mut SnapshotTarget,
     direction: Direction,
@@ -77,7 +77,7 @@ pub(super) fn settle(
         }
         return (stop, searches);
     };
-    // The core that the user moves passed the stop.
+    // The core that the user moves went past the stop.
     let met = target.positions.position(stop.thread);
     target.positions.set(stop.thread, from);
     target.positions.set(first.thread, first.position);
@@ -99,9 +99,9 @@ fn ends(reason: Reason) -> bool {
     matches!(reason, Reason::HistoryBegins | Reason::HistoryEnds)
 }
 
-/// Returns the other cores with their positions when a core is where a move in `direction` ended. A move
-/// backward takes those to their starts whose first timestamp is later, and all of them where it ended
-/// before the first timestamp of the core.
+/// Returns the other cores with their positions when a core is where a move in `direction` ended. A
+/// backward move takes cores whose first timestamp is later to the starts of their histories; if it
+/// ended before the core's own first timestamp, it takes all of them there.
 fn others(target: &mut SnapshotTarget, thread: Tid, direction: Direction) -> Vec<(Tid, Position)> {
     if direction == Direction::Forward {
         return target.positions.others(thread);
@@ -116,8 +116,8 @@ fn others(target: &mut SnapshotTarget, thread: Tid, direction: Direction) -> Vec
     tied.filter_map(at).collect()
 }
 
-/// Returns whether a move in `direction` reaches `time` before `other`. A place without a time is
-/// before the first timestamp, and so before all that have one.
+/// Returns whether a move in `direction` reaches `time` before `other`. A position without a time
+/// is before the first timestamp, and therefore before all positions that have one.
 fn before(direction: Direction, time: Option<u64>, other: Option<u64>) -> bool {
     match direction {
         Direction::Forward => time < other,
@@ -125,8 +125,8 @@ fn before(direction: Direction, time: Option<u64>, other: Option<u64>) -> bool {
     }
 }
 
-/// Finds the first breakpoint or watched access of a core during the move of another, which ended at
-/// `stop`. Passes gaps, since the user does not move this core.
+/// Finds the first breakpoint or watched access of a core during the move of another one, which
+/// ended at `stop`. Passes gaps, since the user does not move this core.
 fn first_hit(
     target: &mut SnapshotTarget,
     (thread, stop): (Tid, Stop),
@@ -183,8 +183,8 @@ fn first_hit(
     Ok((Some(hit), search))
 }
 
-/// Moves a core to a position in the direction of the move, but never the other way, and only to
-/// a place before `limit`, where it will stop.
+/// Moves a core to a position in the direction of the move, never the other way, and only up to a
+/// position before `limit`, where it will stop.
 fn take_to(
     target: &mut SnapshotTarget,
     thread: Tid,

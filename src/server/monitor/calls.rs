@@ -18,7 +18,7 @@ const LISTED: usize = 40;
 const MOST: u64 = 10_000;
 /// Maximum number of open calls listed in addition to the last calls.
 const OPEN: usize = 20;
-/// Deeper lines are not indented further.
+/// Lines nested deeper are not indented further.
 const INDENTED: i64 = 60;
 
 /// Runs the command.

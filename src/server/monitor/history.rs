@@ -20,11 +20,11 @@ use armsnap_snapshot::snapshot::model::Note;
 use armsnap_snapshot::stop::Cancel;
 use armsnap_trace::element::Exception;
 
-/// Default number of places listed before and after the position.
+/// Default number of positions listed before and after the current one.
 const AROUND: u64 = 10;
-/// Maximum number of places and exceptions listed before and after the position.
+/// Maximum number of positions and exceptions listed before and after the current position.
 const MOST: u64 = 1000;
-/// Maximum number of trace segments in which one command counts cycles: some 4 MiB.
+/// Maximum number of trace segments in which one command counts cycles: about 4 MiB of trace.
 const COUNTED: u64 = 64;
 /// Hint to flush the register cache of GDB.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
@@ -76,7 +76,7 @@ pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> String {
     text
 }
 
-/// Describes the end of a core's history, if the core is there; empty otherwise.
+/// Describes the end of a core's history if the core is at it; empty otherwise.
 fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
     match (
         target.positions.past(thread),
@@ -175,7 +175,7 @@ fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
     text
 }
 
-/// Names the cores with a history that a move of this core leaves where they are.
+/// Names the cores with a history that do not move together with this core.
 fn left_behind(target: &mut SnapshotTarget, thread: Tid) -> String {
     let mut text = String::new();
     for other in target.positions.untied(thread) {
@@ -239,7 +239,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     doubts
 }
 
-/// Returns a note on whether code was the same at past positions.
+/// Returns a note on whether code changed while the trace was made.
 fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
     let changed = target.core(thread).map(|core| core.memory.changed());
     let past = target.positions.past(thread);
@@ -264,7 +264,7 @@ fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
     }
 }
 
-/// `monitor history`: the places around the current position.
+/// `monitor history`: the positions around the current one.
 pub(super) fn around(target: &mut SnapshotTarget, count: &str) -> String {
     let (thread, _) = match core(target) {
         Ok(found) => found,
@@ -303,7 +303,7 @@ pub(super) fn around(target: &mut SnapshotTarget, count: &str) -> String {
     list(target, thread, here, &places)
 }
 
-/// Lists places, one line each; `here` is marked.
+/// Lists positions, one line each; `here` is marked.
 pub(super) fn list(
     target: &SnapshotTarget,
     thread: Tid,
@@ -437,7 +437,8 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         .map(|place| number(place.strip_prefix('*').unwrap_or(place)))
         .collect();
     let addresses: BTreeSet<u64> = places.unwrap_or_else(|| symbols.addresses(what));
-    // With a star it is this address; without, an IFUNC is replaced by the chosen function.
+    // With a star the address itself is meant; without one, an IFUNC is replaced by the chosen
+    // function.
     let addresses = match what.starts_with('*') {
         true => addresses,
         false => target.chosen().instead_of(addresses),

@@ -19,11 +19,12 @@ use armsnap_snapshot::snapshot::memory::Dumps;
 use armsnap_snapshot::snapshot::memory::translated::Translated;
 use armsnap_snapshot::text::one_line;
 
-/// The most records of the log that are listed, unless the user wants more.
+/// Maximum number of log records listed, unless the user asks for more.
 const RECORDS: u64 = 10_000;
-/// The most text of the log that is shown at once, in bytes.
+/// Maximum size of the log text shown at once, in bytes.
 const MAX_TEXT: usize = 16 << 20;
-/// The most places that are tried to find something in memory, and the size of the types there in all.
+/// Maximum number of addresses tried to find something in memory, and the total size of the types
+/// there.
 const TRIED: usize = 4096;
 const TRIED_TYPES: usize = 256 << 20;
 
@@ -40,7 +41,7 @@ impl Memory for Kernel<'_> {
     }
 }
 
-/// The contiguous ranges of physical memory: address and bytes.
+/// Returns the contiguous ranges of physical memory: address and bytes.
 fn ranges(memory: &Dumps) -> impl Iterator<Item = (u64, &[u8])> {
     let mut next = Some(Address(0));
     std::iter::from_fn(move || {
@@ -79,7 +80,7 @@ impl<'t> Kernel<'t> {
         })
     }
 
-    /// The physical addresses of these bytes in memory.
+    /// Returns the physical addresses at which these bytes are in memory.
     fn places(&self, bytes: &[u8]) -> Vec<u64> {
         let finder = memchr::memmem::Finder::new(bytes);
         let physical = ranges(self.translated.physical());
@@ -90,7 +91,7 @@ impl<'t> Kernel<'t> {
         found.take(TRIED).collect()
     }
 
-    /// The layout of tasks in memory, and the address of the first one.
+    /// Returns the layout of tasks in memory, and the address of the first one.
     fn tasks(&self) -> Result<(Layout, u64), String> {
         let physical = self.translated.physical();
         let mut left = TRIED_TYPES;
@@ -116,7 +117,7 @@ impl<'t> Kernel<'t> {
         let layout = layout.map_err(|why| format!("{why}\n"))?;
         let offset = self.info.image_offset();
         let offset = offset.ok_or("VMCOREINFO has no NUMBER(kimage_voffset)\n")?;
-        // Its name is that of the first core's idle task.
+        // It is the idle task of the first core, named `swapper`.
         let mut first = self.places(b"swapper").into_iter().map(|place| {
             let task = place.wrapping_sub(layout.name());
             task.wrapping_add(offset)
@@ -127,7 +128,7 @@ impl<'t> Kernel<'t> {
     }
 }
 
-/// A note on the time of the memory shown, if the core is at a past position.
+/// Returns a note on the time of the memory shown, if the core is at a past position.
 fn note(target: &SnapshotTarget) -> &'static str {
     match target.positions.past(target.selection.user()) {
         Some(_) => "(from the memory at the end of the recording)\n",
@@ -201,12 +202,12 @@ pub(super) fn tasks(target: &SnapshotTarget) -> String {
 
 type Tasks<'t> = (Kernel<'t>, Vec<Task>, Option<String>);
 
-/// All tasks, and why there may be more.
+/// Returns all tasks, and why there may be more.
 fn all(target: &SnapshotTarget) -> Result<Tasks<'_>, String> {
     let kernel = Kernel::of(target)?;
     let (layout, first) = kernel.tasks()?;
     let (mut tasks, broken) = layout.all(&kernel, first);
-    // The idle tasks of other cores are in no list.
+    // The idle tasks of the other cores are in no list.
     for core in &target.endpoint.cores {
         let known = |address| tasks.iter().any(|task| task.address == address);
         let current = current(core).filter(|address| !known(*address));
@@ -215,8 +216,8 @@ fn all(target: &SnapshotTarget) -> Result<Tasks<'_>, String> {
     Ok((kernel, tasks, broken))
 }
 
-/// The address of the task that a core runs in the kernel: Linux keeps it in SP_EL0. With FEAT_VHE the
-/// kernel runs at EL2.
+/// Returns the address of the task that a core runs in the kernel: Linux keeps it in SP_EL0. With
+/// FEAT_VHE the kernel runs at EL2.
 fn current(core: &Core) -> Option<u64> {
     let value = |name: &str| core.registers.value(name);
     let task = value("SP_EL0")?;
@@ -229,7 +230,7 @@ fn current(core: &Core) -> Option<u64> {
     in_kernel.then_some(task)
 }
 
-/// Shows a task: where it sleeps.
+/// Shows where a task sleeps.
 pub(super) fn task(target: &SnapshotTarget, pid: &str) -> String {
     let Some(pid) = number(pid) else {
         return "expected a task's ID: monitor task PID (monitor tasks lists them)\n".to_owned();

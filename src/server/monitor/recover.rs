@@ -45,13 +45,14 @@ pub(super) fn describe(level: Level) -> &'static str {
     }
 }
 
-/// Describes which values are shown at the position of a core: inferred ones only if there are some.
+/// Describes which values are shown at the position of a core; mentions inferred ones only if there
+/// are some.
 pub(super) fn here(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) -> &'static str {
     let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
     let values = &mut target.past_values;
     let level = values.level();
     let Some(found) = values.statuses(&endpoint, positions, thread, cancel) else {
-        // Cancelled: nothing can be said of this position.
+        // Cancelled: nothing is known about this position.
         return describe(level);
     };
     match (found.proved, found.inferred) {
@@ -64,7 +65,7 @@ pub(super) fn here(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) ->
     }
 }
 
-/// What limits the proved values of the selected core.
+/// Returns what limits the proved values of the selected core.
 pub(super) fn limits(target: &mut SnapshotTarget) -> Vec<String> {
     let thread = target.selection.user();
     let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);

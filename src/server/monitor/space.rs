@@ -1,4 +1,4 @@
-//! `monitor space`: in which address space, or memory device, memory is read.
+//! `monitor space`: the address space or memory device in which memory is read.
 
 use std::fmt::Write as _;
 

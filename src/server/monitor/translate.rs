@@ -11,9 +11,9 @@ use armsnap_arch::quantity::Address;
 use armsnap_arch::translation::{Mapping, Regime, World};
 use armsnap_snapshot::snapshot::memory::translated::Translated;
 
-/// The most ranges that are listed at once.
+/// Maximum number of ranges listed at once.
 const LINES: usize = 100;
-/// The most walks of tables for a list.
+/// Maximum number of table walks for a list.
 const WALKS: usize = 1 << 18;
 
 /// Explains each step of the translation of an address.
@@ -75,7 +75,7 @@ fn is_known(translated: &Translated, physical: u64, world: World) -> bool {
     !memory.slice(Address(physical), space).is_empty()
 }
 
-/// Lists the mapped ranges from an address on.
+/// Lists the mapped ranges starting at an address.
 pub(super) fn maps(target: &SnapshotTarget, from: &str) -> String {
     let from = match from {
         "" => Some(0),
@@ -123,7 +123,7 @@ pub(super) fn maps(target: &SnapshotTarget, from: &str) -> String {
     text
 }
 
-/// The note at a past position.
+/// Returns the note for a past position.
 fn past_note(target: &SnapshotTarget) -> &'static str {
     match target.positions.past(target.selection.user()) {
         Some(_) => "  by the tables and registers of the halted state, not of this position\n",
@@ -131,7 +131,7 @@ fn past_note(target: &SnapshotTarget) -> &'static str {
     }
 }
 
-/// The regime in which the selected core reads memory now.
+/// Returns the regime in which the selected core reads memory now.
 fn view(target: &SnapshotTarget) -> Result<(&Core, &Translated, &Regime), String> {
     let core = target.core(target.selection.user());
     let core = core.ok_or("no core is selected\n")?;

@@ -46,7 +46,8 @@ fn expected(what: &str, found: &str) -> String {
     format!("expected {what}, found {found:?}\n")
 }
 
-/// Returns the location of a register with this name; of a vector register its low half.
+/// Returns the location of the register with this name; for a vector register, that of its low
+/// half.
 fn location(target: &SnapshotTarget, name: &str) -> Option<Location> {
     let name = name.trim_start_matches('$').to_ascii_lowercase();
     Places::of(target.endpoint.architecture(), &name).map(Places::low)
@@ -71,7 +72,7 @@ fn ask(
     Ok((thread, way.ok_or_else(|| super::STOPPED.to_owned())?))
 }
 
-/// Lists the instructions of a chain, each with its position and place in the program.
+/// Lists the instructions of a chain, each with its position and its address in the program.
 fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &str) -> String {
     let (thread, way) = match way {
         Ok(found) => found,
@@ -119,7 +120,7 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
     text + &frames
 }
 
-/// What an instruction did with the value.
+/// Describes what an instruction did with the value.
 fn effect(link: &Link) -> String {
     let mut text = match link.cause {
         Cause::Computed => "computed".to_owned(),
