@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub struct AddressFiles {
     directory: PathBuf,
     cores: Vec<Option<Writer<BufWriter<File>>>>,
-    /// Whether a file took no more.
+    /// Whether a file cannot be extended any more.
     is_full: bool,
 }
 
@@ -26,7 +26,7 @@ impl AddressFiles {
         }
     }
 
-    /// The path of a core's file.
+    /// Returns the path of a core's file.
     pub fn path(directory: &Path, core: u32) -> PathBuf {
         directory.join(format!("data_addresses_{core}.bin"))
     }
@@ -46,7 +46,7 @@ impl AddressFiles {
         Ok(())
     }
 
-    /// Adds executed instructions of a block, and what they accessed.
+    /// Adds executed instructions of a block, and their accesses.
     #[inline]
     pub fn ran(
         &mut self,
@@ -65,7 +65,8 @@ impl AddressFiles {
         }
     }
 
-    /// Removes all files, because one takes no more: the trace needs the room, and what follows is dropped.
+    /// Removes all files, because one cannot be extended any more: the trace needs the space, and further
+    /// data addresses are dropped.
     #[cold]
     fn full(&mut self, core: u32, error: &io::Error) -> io::Error {
         self.is_full = true;

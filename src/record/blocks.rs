@@ -1,7 +1,7 @@
 //! The emulator's translated blocks, decoded once.
 //!
 //! A block is a straight run of instructions. A branch ends a block; conditional T32 and A32
-//! instructions may stand anywhere.
+//! instructions may occur anywhere.
 
 use super::stream::{Definition, bad};
 use armsnap_arch::arch::branch::{self, Instruction, ItBlock, Kind};
@@ -39,12 +39,12 @@ pub struct Block {
     pub leaves_secure: bool,
 }
 
-/// In place of the ID of a block that is not in the stream.
+/// Stands for the ID of a block that is not in the stream.
 pub const NOT_IN_STREAM: u32 = u32::MAX;
 
 impl Block {
-    /// The instruction SG (Armv8-M ARM DDI 0553, C2.4.173), which is not in the stream where non-secure code
-    /// enters secure code.
+    /// Returns a block with the instruction SG (Armv8-M ARM DDI 0553, C2.4.173), which is not in the stream
+    /// when non-secure code enters secure code.
     pub fn gate(address: u64) -> Self {
         Self {
             id: NOT_IN_STREAM,
@@ -202,7 +202,7 @@ fn is_call(isa: Isa, bytes: &[u8]) -> bool {
     }
 }
 
-/// Distinguishes A32 from T32 where all instructions have four bytes, by comparing both
+/// Distinguishes A32 from T32 in blocks whose instructions all have four bytes, by comparing both
 /// disassemblies with the emulator's.
 #[derive(Debug)]
 struct SetDetector {

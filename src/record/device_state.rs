@@ -1,4 +1,4 @@
-//! Registers of a program in an emulator, as a snapshot's devices hold them.
+//! Registers of a program in an emulator, in the form used for a snapshot's devices.
 //!
 //! Maps QEMU's register names to the architecture's.
 

@@ -75,7 +75,7 @@ impl Error {
 pub struct Options {
     /// The trace options.
     pub trace: TraceOptions,
-    /// Stop at this place.
+    /// Stop at this location.
     pub until: Option<Until>,
     /// Stop after this many instructions.
     pub instructions: Option<u64>,
@@ -100,15 +100,15 @@ pub struct Watch<'a> {
 pub struct Recorded {
     /// The snapshot's files, by path.
     pub files: BTreeMap<String, Mapped>,
-    /// Why it ended.
+    /// Why the recording ended.
     pub reason: Reason,
-    /// Where the core that ended it is stopped.
+    /// Where the core that ended the recording is stopped.
     pub at: CodeAddress,
     /// A summary of what was recorded.
     pub summary: Summary,
     /// The name for cores in messages: `cores` or `threads`.
     pub unit: &'static str,
-    /// What was left out.
+    /// What was left out of the recording.
     pub notes: Vec<Note>,
     /// The directory that `files` are mapped from.
     _directory: Private,
@@ -123,7 +123,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// An emulator to be started.
 pub(super) struct Launch {
     directory: Private,
-    /// The directory of the files whose paths the emulator gets.
+    /// The directory of the files whose paths are passed to the emulator.
     plain: Private,
     plugin: Plugin,
 }
@@ -155,7 +155,7 @@ impl Launch {
         self.path_of("gdb.socket")
     }
 
-    /// Has the emulator of a Linux program preload the plugin.
+    /// Makes the emulator of a Linux program preload the plugin.
     pub fn preload(&self, command: &mut Command) {
         self.plugin.preload(command);
     }
@@ -251,9 +251,9 @@ pub(super) struct Halted {
 /// The final state of a recording.
 pub(super) struct Ending<'a> {
     pub reason: Reason,
-    /// Where the core that ended it is stopped.
+    /// Where the core that ended the recording is stopped.
     pub at: Option<CodeAddress>,
-    /// Its index in `cores`, if it is not the first one.
+    /// The index of that core in `cores`, if it is not the first one.
     pub stopped: Option<usize>,
     /// All cores, in order.
     pub cores: Vec<Halted>,
@@ -322,7 +322,8 @@ impl Emulator {
         Ok(out)
     }
 
-    /// Ends the emulator after an error. Returns the first one: that of the stream, if it could not be read.
+    /// Ends the emulator after an error. Returns the first error: that of the stream, if it could not be
+    /// read.
     pub fn cause(&mut self, lost: Error) -> Error {
         let _ = self.process.child.kill();
         let _ = self.process.child.wait();
@@ -335,8 +336,8 @@ impl Emulator {
         }
     }
 
-    /// Returns the recording, once the emulator has ended. Where its stream could not be read to the end, that is
-    /// an error at first.
+    /// Returns the recording, once the emulator has ended. If its stream could not be read to the end, the first
+    /// call returns that error.
     pub fn recording(&mut self) -> Result<Box<dyn Recording>, Error> {
         if let Some(recording) = self.read.take() {
             return Ok(recording);
@@ -355,8 +356,8 @@ impl Emulator {
         }
     }
 
-    /// Returns the error for a stream that ended before the program: that of reading it, if it failed.
-    /// Otherwise the recording is kept for [`Self::recording`].
+    /// Returns the error for a stream that ended before the program: the error of reading it, if
+    /// reading failed. Otherwise the recording is kept for [`Self::recording`].
     pub fn unread(&mut self, ended: &str) -> Error {
         match self.recording() {
             Ok(recording) => {
@@ -367,7 +368,7 @@ impl Emulator {
         }
     }
 
-    /// Returns the thread that stopped: the one that the stop reply names, or the first.
+    /// Returns the thread that stopped: the one named in the stop reply, or the first one.
     pub fn stopped_thread(&mut self, reported: Option<String>) -> Result<String, Error> {
         Ok(match reported {
             Some(thread) => thread,
@@ -392,7 +393,7 @@ impl Emulator {
         for (index, thread) in self.remote.threads()?.into_iter().enumerate() {
             match self.remote.select(&thread) {
                 Ok(()) => {}
-                // It ended after it was listed.
+                // The thread ended after it was listed.
                 Err(remote::Error::Unexpected { .. }) => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -429,7 +430,7 @@ impl Emulator {
 
     /// Ends the emulator and assembles the snapshot.
     pub fn finish(mut self, ending: Ending<'_>) -> Result<Recorded, Error> {
-        // The state is complete: the emulator is not needed any more.
+        // The state is complete: the emulator is no longer needed.
         let _ = self.process.child.kill();
         let _ = self.process.child.wait();
         let next = ending.cores.iter();

@@ -15,8 +15,8 @@ use std::io;
 /// Receives the flow of all cores.
 pub trait FlowSink {
     /// The first `count` instructions of the block were executed; `count` is at least 1. `accesses`
-    /// are what they loaded and stored, each with the index of its instruction, if the stream
-    /// reports it.
+    /// are their loads and stores, each with the index of its instruction, if the stream reports
+    /// them.
     fn ran(
         &mut self,
         core: u32,
@@ -29,7 +29,7 @@ pub trait FlowSink {
     /// have continued.
     fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()>;
 
-    /// Execution continued elsewhere than the last instruction leads to, without a noted exception.
+    /// Execution did not continue where the last instruction leads to, and no exception was noted.
     /// `instead` is where it would have continued, if known.
     fn broken(&mut self, core: u32, instead: Option<CodeAddress>) -> io::Result<()>;
 
@@ -37,8 +37,8 @@ pub trait FlowSink {
     /// (M-profile).
     fn exception_return(&mut self, _core: u32) {}
 
-    /// The last instruction started a return from an exception, and this exception was taken
-    /// instead (M-profile, tail-chaining).
+    /// The last instruction started a return from an exception, and this exception was taken before
+    /// the return completed (M-profile, tail-chaining).
     fn tail_chain(&mut self, core: u32, number: u32) -> io::Result<()> {
         self.exception(core, number, TAIL_CHAIN)
     }
@@ -71,14 +71,14 @@ pub enum Onward {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     id: u32,
-    /// The number of instructions started; `None`: all.
+    /// The number of instructions started; `None` for all.
     started: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Core {
     pending: Option<Pending>,
-    /// What the pending block loaded and stored, each with the index of its instruction.
+    /// The loads and stores of the pending block, each with the index of its instruction.
     accesses: Vec<(u32, Access)>,
     /// The context ID from the next block on, if it changes there.
     context_id: Option<u32>,
@@ -156,7 +156,7 @@ impl Flow {
                 instruction,
                 access,
             } => {
-                /// The most accesses of a block.
+                /// Maximum number of accesses of a block.
                 const MOST: usize = 1 << 16;
                 if state.accesses.len() >= MOST {
                     return Err(bad("a block with too many accesses to memory"));
@@ -183,7 +183,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Returns the block that a core entered last, unless something is known of it that
+    /// Returns the block that a core entered last, unless more is known about it, which
     /// [`continue_at`](Self::continue_at) would lose.
     #[inline]
     pub fn entered(&self, core: u32) -> Option<u32> {
@@ -193,7 +193,7 @@ impl Flow {
         alone.then_some(pending.id)
     }
 
-    /// Sets the block that a core entered last; those before it were reported by someone else.
+    /// Sets the block that a core entered last; the caller has reported the blocks before it.
     pub fn continue_at(&mut self, core: u32, id: u32) {
         if let Some(core) = self.cores.get_mut(core as usize) {
             core.pending = Some(Pending { id, started: None });
@@ -279,7 +279,7 @@ impl Flow {
         }
     }
 
-    /// Handles a block that a core executed and that is not in the stream.
+    /// Handles the execution of a block that is not in the stream.
     ///
     /// # Errors
     ///

@@ -160,8 +160,8 @@ impl Program {
         })
     }
 
-    /// Returns the instruction set at an address: that of the mapping symbol, or in a file without
-    /// them of the function.
+    /// Returns the instruction set at an address: that of the mapping symbol or, in a file without
+    /// mapping symbols, that of the function.
     pub fn isa(&self, address: u64) -> Option<Isa> {
         if self.is_64bit {
             return Some(Isa::A64);
@@ -183,8 +183,8 @@ impl Program {
         Some(self.marks.get(after.checked_sub(1)?)?.1)
     }
 
-    /// Returns whether an instruction may begin at an address: it is aligned, and in an executable
-    /// segment, where no mapping symbol says that there is data.
+    /// Returns whether an instruction may begin at an address: the address is aligned, and in an
+    /// executable segment where no mapping symbol marks data.
     pub fn is_code(&self, address: u64, isa: Isa) -> bool {
         let alignment = if isa == Isa::T32 { 2 } else { 4 };
         let mut segments = self.segments.iter().filter(|segment| segment.executable);

@@ -1,8 +1,8 @@
-//! Input of the ground-truth logs: a first line that identifies the format, then numbers.
+//! Input of the ground-truth logs: a first line that identifies the format, followed by numbers.
 
 use std::io::{self, BufRead};
 
-/// A log that is read.
+/// A log that is being read.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     input: R,

@@ -1,4 +1,4 @@
-//! How blocks lead to each other: learned from their first execution, then only looked up.
+//! How blocks lead to each other: learned when they are first executed, then only looked up.
 //!
 //! Holds no state of a core.
 
@@ -8,26 +8,27 @@ use armsnap_arch::arch::branch::Kind;
 use armsnap_arch::quantity::Isa;
 use armsnap_trace::encode::{CodeAddress, Edge, Line, Options};
 
-/// No block's ID: those in events are below `0x8000_0000`.
+/// Not the ID of any block: IDs in events are below `0x8000_0000`.
 const NONE: u32 = u32::MAX;
 
-/// A block, and the blocks that it led to last.
+/// A block, and its most recent successors.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     line: Line,
-    /// The block to which its last instruction fell through, and the one to which it branched.
+    /// The block to which its last instruction last fell through, and the one to which it last
+    /// branched.
     next: [u32; 2],
     edges: [Edge; 2],
-    /// Whether it leads to any block by the same edge.
+    /// Whether it leads to any block by the same kind of edge.
     anywhere: bool,
 }
 
-/// The course of a core: it executed `before`, and went by `edge` to `here`.
+/// The most recent step of a core: it executed `before`, and went by `edge` to `here`.
 #[derive(Clone, Copy, Debug)]
 pub struct Course {
-    /// The block before.
+    /// The previous block.
     pub before: u32,
-    /// How it led here.
+    /// The edge from the previous block.
     pub edge: Edge,
     /// The block that was entered last.
     pub here: u32,
@@ -37,7 +38,7 @@ pub struct Course {
 #[derive(Debug)]
 pub struct Lines {
     options: Options,
-    /// By ID; `None` if the tracer has to look at each instruction.
+    /// By ID; `None` if the tracer has to examine each instruction.
     known: Vec<Option<Known>>,
 }
 
@@ -74,7 +75,7 @@ impl Lines {
         edge.filter(|_| flow::leads(block, next))
     }
 
-    /// Learns that `before`, executed completely, led to `here`. Returns the course if it can be
+    /// Learns that `before`, executed completely, led to `here`. Returns this step if the core can be
     /// followed from here on.
     pub fn learn(&mut self, before: u32, here: u32, blocks: &BlockTable) -> Option<Course> {
         let known = self.known.get(before as usize)?.as_ref()?;
@@ -97,7 +98,7 @@ impl Lines {
     fn edge_of(&self, known: &Known, next: u32) -> Option<Edge> {
         let branched = known.next[1] == next;
         if branched | (known.next[0] == next) {
-            // Which of the two cannot be predicted: no branch.
+            // Which of the two is chosen cannot be predicted, so this avoids a branch.
             Some(known.edges[usize::from(branched)])
         } else if known.anywhere && (next as usize) < self.known.len() {
             Some(Edge::Traced)
@@ -106,7 +107,7 @@ impl Lines {
         }
     }
 
-    /// Returns the line of a block, and how it leads to the block `next`, if both are known.
+    /// Returns the line of a block, and the edge to the block `next`, if both are known.
     #[inline]
     pub fn step(&self, here: u32, next: u32) -> Option<(&Line, Edge)> {
         let known = self.known.get(here as usize)?.as_ref()?;

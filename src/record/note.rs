@@ -8,7 +8,7 @@ use std::ops::Range;
 /// What a recording leaves out, or reports about the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Threads were running while the program exited: only the PC is known of their registers.
+    /// Threads were running while the program exited: only their PC is known.
     RunningThreads {
         /// Their number.
         threads: usize,
@@ -20,25 +20,25 @@ pub enum Note {
         /// How it failed.
         reason: String,
     },
-    /// A file of the recording does not have all.
+    /// A file of the recording is incomplete.
     Cut {
-        /// Which, and why.
+        /// Which file, and why.
         reason: String,
     },
-    /// Cores or threads ended earlier: only the PC is known of their registers.
+    /// Cores or threads ended earlier: only their PC is known.
     Ended {
         /// Their number.
         count: usize,
-        /// The name for them: `cores` or `threads`.
+        /// The word for them: `cores` or `threads`.
         unit: &'static str,
     },
-    /// Cores or threads were not traced, as there are not enough trace IDs.
+    /// Cores or threads were not traced because there are not enough trace IDs.
     Untraced {
         /// Their number.
         count: u64,
-        /// The name for them: `cores` or `threads`.
+        /// The word for them: `cores` or `threads`.
         unit: &'static str,
-        /// The most that are traced.
+        /// Maximum number of traced ones.
         limit: u32,
     },
     /// Processes that the program started, which are not recorded.
@@ -50,21 +50,21 @@ pub enum Note {
     NoSve,
     /// Code changed while the trace was made.
     ChangedCode(CodeNote),
-    /// Memory is left out, because all would be too much.
+    /// Memory was left out because all of it would be too much.
     MemoryLimit {
-        /// The number of bytes that are left out.
+        /// The number of bytes left out.
         bytes: u64,
-        /// Their addresses, the largest range first; ends are the addresses after them.
+        /// Their addresses, the largest range first; ends are exclusive.
         ranges: Vec<Range<u64>>,
-        /// The most bytes.
+        /// Maximum number of bytes.
         limit: u64,
     },
-    /// Memory is left out, because not all of it belongs to the program.
+    /// Memory was left out because not all of it belongs to the program.
     MixedMemory {
-        /// Its addresses; the end is the address after it.
+        /// Its addresses; the end is exclusive.
         range: Range<u64>,
     },
-    /// The emulator does not save memory.
+    /// The emulator did not save memory.
     UnsavedMemory {
         /// The first address.
         address: u64,
@@ -75,11 +75,11 @@ pub enum Note {
     NoKernelSymbols,
     /// The kernel did not start, so its address is not known.
     KernelNotStarted,
-    /// Where the kernel runs.
+    /// The address at which the kernel runs.
     Kernel {
         /// The address of `_text`.
         text: u64,
-        /// Its distance from where it was linked.
+        /// Its distance from the address at which it was linked.
         moved: u64,
         /// The number of its symbols.
         symbols: usize,
@@ -144,7 +144,7 @@ impl fmt::Display for Note {
                 ranges,
                 limit,
             } => {
-                /// The most ranges that are listed.
+                /// Maximum number of ranges listed.
                 const LISTED: usize = 3;
                 let listed = ranges.iter().take(LISTED);
                 let listed = listed

@@ -92,8 +92,8 @@ impl Plugin {
         ["-plugin".into(), value]
     }
 
-    /// Has an emulator of Linux programs preload the plugin, which serialises the threads in the emulator's
-    /// GDB server. The program does not see this.
+    /// Makes an emulator of Linux programs preload the plugin, which serialises the threads in the
+    /// emulator's GDB server. The program does not see this.
     pub fn preload(&self, command: &mut Command) {
         const PRELOAD: &str = "LD_PRELOAD";
         let before = std::env::var_os(PRELOAD).unwrap_or_default();

@@ -31,7 +31,7 @@ pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(lines.filter_map(mapping).collect())
 }
 
-/// `start-end perms offset device inode file`. Names of files are any bytes.
+/// `start-end perms offset device inode file`. File names may contain any bytes.
 fn mapping(line: &[u8]) -> Option<Mapping> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let mut text = || str::from_utf8(fields.next()?).ok();
@@ -49,7 +49,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
     })
 }
 
-/// A line break in a name is written as `\012`, and nothing else is changed.
+/// A line break in a name is written as `\012`; everything else is unchanged.
 fn path(written: &[u8]) -> PathBuf {
     const LINE_BREAK: &[u8] = b"\\012";
     let mut name = Vec::with_capacity(written.len());
@@ -70,7 +70,7 @@ fn path(written: &[u8]) -> PathBuf {
 pub struct Memory(File);
 
 impl Memory {
-    /// Opens it for reading and writing.
+    /// Opens the memory for reading and writing.
     pub fn open(pid: u32) -> io::Result<Self> {
         let mut options = File::options();
         let file = options.read(true).write(true);

@@ -105,7 +105,7 @@ impl TraceOptions {
             timestamps: self.has_timestamps(),
             return_stack: self.return_stack,
             branch_broadcast: self.branch_broadcast,
-            // Traced only if there are any, or once code has changed.
+            // They are traced only if there are any, or once code has changed.
             context_ids: true,
             vmids: true,
         }
@@ -140,7 +140,7 @@ impl TraceOptions {
     }
 
     /// Returns the device of a core's trace source, without key and file. `context_ids` and `vmids`
-    /// are whether the trace contains them.
+    /// say whether the trace contains them.
     pub fn device(
         &self,
         id: TraceId,

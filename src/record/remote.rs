@@ -1,5 +1,5 @@
-//! A client of GDB's remote protocol (GDB manual, appendix E): the emulator's side of registers,
-//! memory, breakpoints and running.
+//! A client of GDB's remote protocol (GDB manual, appendix E): access to the emulator's registers,
+//! memory and breakpoints, and control of its execution.
 //!
 //! Replies are untrusted data: every wait has a timeout, every length a bound.
 
@@ -145,7 +145,7 @@ impl Remote {
         std::mem::take(&mut self.output)
     }
 
-    /// Returns the thread IDs, for [`Remote::select`] and as in [`Stop`].
+    /// Returns the thread IDs, as used by [`Remote::select`] and in [`Stop`].
     pub fn threads(&mut self) -> Result<Vec<String>, Error> {
         let mut threads = Vec::new();
         let mut asked = "qfThreadInfo";

@@ -1,4 +1,4 @@
-//! What a recording traces, and how.
+//! Settings of a recording: what is traced, and how.
 
 use super::blocks::Sets;
 use super::protocol::TraceOptions;
@@ -40,7 +40,7 @@ pub struct Settings {
     pub trace: TraceOptions,
     /// What in the trace identifies the version of changed code.
     pub carrier: Carrier,
-    /// Whether nothing is traced until the first stop.
+    /// Whether tracing starts only after the first stop.
     pub late: bool,
     /// The directory for the files of data addresses, if they are recorded.
     pub data_addresses: Option<PathBuf>,

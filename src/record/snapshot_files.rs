@@ -1,6 +1,6 @@
 //! The files of a recorded snapshot: devices, trace metadata, memory and trace.
 //!
-//! Writes the snapshot format, wherever the state came from.
+//! Writes the snapshot format, independent of where the state came from.
 
 use super::note::Note;
 use super::protocol::{Timestamps, TraceOptions};
@@ -36,7 +36,7 @@ pub struct RecordedCore {
     pub registers: Vec<Register>,
     /// Its number in the recording, if it executed an instruction.
     pub number: Option<u32>,
-    /// The signal that ended the program in it: Linux's number.
+    /// The signal that ended the program in this core: Linux's number.
     pub signal: Option<u32>,
 }
 
@@ -56,7 +56,8 @@ impl Region {
     }
 }
 
-/// Returns the memory of a program that it cannot change: its segments without write access.
+/// Returns the memory of a program that the program cannot change: its segments without write
+/// access.
 pub fn read_only(program: &[u8], moved: u64) -> Vec<Region> {
     let Ok(file) = object::File::parse(program) else {
         return Vec::new();
@@ -75,7 +76,7 @@ pub fn read_only(program: &[u8], moved: u64) -> Vec<Region> {
     regions.collect()
 }
 
-/// Pieces of physical memory in one file, one after the other.
+/// Pieces of physical memory in one file, one after another.
 #[derive(Clone, Debug)]
 pub struct Ram {
     /// The bytes of all pieces.
@@ -149,13 +150,13 @@ pub struct Contents {
     pub ram: Option<Ram>,
     /// The program: file name, contents, and load bias.
     pub program: Option<(String, Mapped, u64)>,
-    /// Whether the program gives names only, and no memory.
+    /// Whether the program provides names only, and no memory.
     pub names_only: bool,
     /// The names of a kernel's modules: an ELF file.
     pub module_names: Option<Mapped>,
-    /// Where a Linux kernel runs: the address of `_text`.
+    /// The address at which a Linux kernel runs: that of `_text`.
     pub kernel: Option<u64>,
-    /// The libraries it loaded: `DT_SONAME` or file name, and contents.
+    /// The libraries that the program loaded: `DT_SONAME` or file name, and contents.
     pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
     pub trace: Option<Mapped>,

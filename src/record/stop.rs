@@ -1,4 +1,4 @@
-//! The reason for which a recording ends, and the registers there.
+//! Why a recording ended, and the registers at its end.
 
 use super::stream::{CoreState, StoppedCore};
 use armsnap_arch::arch::Architecture;
@@ -28,10 +28,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The exit status that a shell would show of the program: its own, or 128 and the signal's number; 0
-    /// where the recording ended before the program did.
+    /// Returns the exit status that a shell would show for the program: its own, or 128 plus the signal's
+    /// number; 0 if the recording ended before the program did.
     pub fn status(&self) -> u8 {
-        /// What a shell adds to the number of a signal.
+        /// What a shell adds to a signal's number.
         const BY_SIGNAL: u32 = 128;
         match self {
             // Linux keeps eight bits of a status.

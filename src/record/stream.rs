@@ -14,7 +14,7 @@
 //! | 6 handler | the program sets a signal's handler; extra: the signal's number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
 //! | 7 log | text of the emulator's log, written between the adjacent chunks |
 //! | 8 mask | a thread changes its signal mask, or returns from a handler; extra: host thread ID |
-//! | 9 limit | the requested number of instructions was started; a core of a system waits for command 3, a thread of a program gets SIGINT |
+//! | 9 limit | the requested number of instructions was started; a core of a system waits for command 3, a thread of a program receives SIGINT |
 //! | 10 store | an instruction stored to memory; extra: number of bytes; `u64` address |
 //! | 11 exit | the core, a thread of a Linux program, is about to make the system call that exits the program; it waits for command 5; extra: host thread ID; `u64` address of the call, `u32` its size in bytes, `u32` the status. Other threads are cut: what they execute afterwards is not reported |
 //! | 12 child | the program has forked; the child is not recorded |
@@ -47,7 +47,7 @@
 //! | 3 resume | resumes frozen threads |
 //! | 4 flush | sends all buffered events; no core may run; the reply is chunk 4 |
 //! | 5 leave | lets the exiting thread continue; SIGSEGV or a trap at the call stops it there again |
-//! | 6 trap | a trap at an address (value) replaces code (in the field of the thread ID) of `number` bytes; 0 bytes: the trap was removed. Forked children get the code back |
+//! | 6 trap | a trap at an address (value) replaces code (in the field of the thread ID) of `number` bytes; 0 bytes: the trap was removed. The code is restored in forked children |
 //!
 //! Cores that one host thread executes in turn are reported in the order of execution. The order of
 //! events on different host threads is not known.
@@ -398,7 +398,8 @@ fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     use io::ErrorKind::{ConnectionReset, UnexpectedEof};
     match input.read_exact(into) {
         Ok(()) => Ok(true),
-        // It is reset, behind all its bytes, if the emulator ended before it read a command.
+        // The connection is reset, after all its bytes, if the emulator ended before it read a
+        // command.
         Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset) => Ok(false),
         Err(error) => Err(error),
     }

@@ -52,7 +52,7 @@ impl TraceTail {
 pub struct TraceStore {
     path: PathBuf,
     file: BufWriter<File>,
-    /// Whether the file took no more. What follows is dropped.
+    /// Whether the file cannot be extended any more. Further trace is dropped.
     is_full: bool,
     encoder: Encoder,
     frames: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct TraceStore {
 
 impl TraceStore {
     /// Creates a file for a trace buffer of CoreSight formatter frames. With `last`, only about that
-    /// many bytes at the end of each source's trace are kept, from a start point on.
+    /// many bytes at the end of each source's trace are kept, beginning at a start point.
     pub fn create(path: &Path, last: Option<u64>) -> io::Result<Self> {
         let file = File::create_new(path).map_err(|error| in_private(path, &error))?;
         Ok(Self {
@@ -96,7 +96,8 @@ impl TraceStore {
         self.store()
     }
 
-    /// Writes the frames, or drops them once the file takes no more. Only the first failure is an error.
+    /// Writes the frames, or drops them once the file cannot be extended. Only the first failure is an
+    /// error.
     fn store(&mut self) -> io::Result<()> {
         let stored = match self.is_full {
             true => Ok(()),
@@ -113,7 +114,8 @@ impl TraceStore {
         })
     }
 
-    /// Writes the remaining trace to the file. If the file takes no more, it ends with the last whole frame.
+    /// Writes the remaining trace to the file. If the file cannot be extended, it ends with the last whole
+    /// frame.
     pub fn finish(mut self) -> io::Result<()> {
         let done = self.finish_frames();
         if self.is_full {

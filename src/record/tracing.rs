@@ -42,7 +42,7 @@ pub enum TraceEvent {
     /// The return addresses of all exceptions are known, after [`TraceEvent::ReturnPending`].
     ReturnsKnown,
     /// The requested number of instructions was started: a core of a system waits to be resumed, a
-    /// thread of a program gets SIGINT.
+    /// thread of a program receives SIGINT.
     Limit,
     /// The program set a signal's handler.
     Handler {
@@ -77,10 +77,10 @@ pub enum TraceEvent {
 
 /// A recording that consumes the plugin's stream.
 pub trait Recording: Sink + Send {
-    /// Ends the recording after the stream. `next` holds each core's next instruction.
+    /// Ends the recording after the stream was read. `next` holds each core's next instruction.
     fn finish(self: Box<Self>, next: &BTreeMap<u32, CodeAddress>) -> io::Result<Summary>;
 
-    /// Tells the observer that the stream cannot be read on.
+    /// Tells the observer that the stream cannot be read any further.
     fn abandon(&mut self);
 }
 
@@ -91,8 +91,8 @@ pub struct Summary {
     pub instructions: u64,
     /// The traced cores: number and trace ID.
     pub cores: Vec<(u32, TraceId)>,
-    /// Cores that ended, or whose next instruction is not known (these precede): the last instruction of
-    /// each, and when, by the clock of timestamps.
+    /// Cores that ended, or whose next instruction is not known (these come first): the last instruction
+    /// of each, and when it was executed, by the clock of timestamps.
     pub ended: Vec<(u32, CodeAddress, Option<u64>)>,
     /// The number of cores without a trace ID.
     pub untraced: u64,
@@ -106,16 +106,16 @@ pub struct Summary {
     pub context_ids: bool,
     /// What in the trace identifies the version of changed code.
     pub carrier: Carrier,
-    /// Why a file of the recording does not have all, if so.
+    /// Why a file of the recording is incomplete, if one is.
     pub cut: Option<String>,
 }
 
 struct Tracing<U, F> {
     blocks: BlockTable,
-    /// How blocks led to each other so far.
+    /// How blocks have led to each other so far.
     lines: Lines,
     flow: Flow,
-    /// Cores that ended, and the last instruction of each.
+    /// Cores that ended: the last instruction of each, and when it was executed.
     ended: Vec<(u32, CodeAddress, Option<u64>)>,
     /// The emulator's log of a system, joined with the flow.
     join: Option<Join>,
@@ -209,7 +209,7 @@ where
             }
             Some(join) => {
                 if std::mem::replace(&mut self.last, core) != core {
-                    // Orders the cores' histories.
+                    // This orders the cores' histories.
                     traces.timestamp_soon(core);
                 }
                 join.executes(Some(core), flow, blocks, traces)?;
@@ -222,7 +222,7 @@ where
                 }
             }
         }
-        // Keeps the traces of several cores in order in the buffer.
+        // This keeps the traces of several cores in order in the buffer.
         self.traces.take(core, 1)?;
         self.progress
             .store(self.traces.instructions, Ordering::Relaxed);
@@ -232,10 +232,10 @@ where
     fn stopped(&mut self, stopped: Stopped) {
         if let Some(join) = &mut self.join {
             let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
-            // Handles the log after the last block. An error is reported again at the end.
+            // Processes the log after the last block. An error is reported again at the end.
             let _ = join.executes(None, flow, blocks, traces);
             if traces.muted {
-                // What ran up to here is not traced.
+                // What was executed up to here is not traced.
                 for core in 0..traces.cores.len() as u32 {
                     let _ = join.end(core, None, flow, blocks, traces);
                 }
@@ -351,7 +351,8 @@ where
         }
         summary.ended.splice(0..0, unfinished);
         summary.instructions = self.traces.instructions;
-        // Addresses that find no room leave theirs to the trace.
+        // If the data addresses do not fit, their files are removed first, which leaves the space
+        // to the trace.
         let addresses = self.traces.addresses.map_or(Ok(()), AddressFiles::finish);
         let mut whole = self.traces.store.finish().and(addresses);
         if let Some(witness) = self.traces.witness {
@@ -368,7 +369,7 @@ where
     }
 
     fn abandon(&mut self) {
-        // The last sender ends the observer's channel.
+        // Dropping the last sender closes the observer's channel.
         self.observer = std::sync::mpsc::channel().0;
     }
 }
@@ -410,7 +411,7 @@ where
     let (mut settings, store, witness, observer, progress) = parts;
     let muted = settings.late;
     let addresses = settings.data_addresses.take().map(AddressFiles::new);
-    // Only ETMv4 trace carries context IDs here.
+    // Only ETMv4 trace carries context IDs in a recording.
     let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
     Box::new(Tracing {
         blocks: BlockTable::new(settings.sets),

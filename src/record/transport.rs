@@ -22,7 +22,7 @@ pub(super) struct Transport {
     owed: Vec<u8>,
     /// The last packet sent, framed.
     sent: Vec<u8>,
-    /// How often it was sent again.
+    /// How often it was resent.
     resent: u8,
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A place at which to stop, and how often it must be reached.
+/// A location at which to stop, and how often it must be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Until {
     /// The argument as written.
@@ -42,7 +42,7 @@ impl Until {
     }
 
     /// Returns the matching addresses in a file, without load bias; bit 0 is set for T32 symbols.
-    /// The set is empty if nothing matches. Fails with the reason if the place cannot be used.
+    /// The set is empty if nothing matches. Fails with the reason if the location cannot be used.
     pub(super) fn addresses(&self, program: &Program, elf: &[u8]) -> Result<BTreeSet<u64>, String> {
         if let Some((file, line)) = file_and_line(&self.text) {
             return of_line(elf, file, line).map_err(|error| format!("{self}: {error}"));
@@ -124,7 +124,7 @@ fn of_line(elf: &[u8], file: &str, line: u64) -> Result<BTreeSet<u64>, String> {
     let mut symbols = Symbols::default();
     let _ = symbols.add(elf);
     let mut functions = BTreeSet::new();
-    // Keep the lowest address per function: a loop's line is stopped at where it starts.
+    // Keep the lowest address per function: a loop's line is stopped at where the loop starts.
     found.retain(|&address| {
         symbols
             .start(address)

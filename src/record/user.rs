@@ -1,7 +1,8 @@
 //! Recording of Linux programs under qemu-user.
 //!
-//! The emulator's GDB server stops before each signal is delivered. At the exit the process would
-//! disappear before its state can be read, so the plugin holds it at that system call.
+//! The emulator's GDB server stops before each signal is delivered. When the program exits, the
+//! process would disappear before its state could be read, so the plugin holds it at that system
+//! call.
 
 mod memory;
 mod run;
@@ -37,9 +38,9 @@ pub struct Request {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The type of the processor, as in QEMU; one without SVE for AArch64 if not given.
+    /// The type of the processor, as in QEMU. If `None`, AArch64 programs run on one without SVE.
     pub cpu: Option<String>,
-    /// The directory of the dynamic linker and libraries; searched for if not given.
+    /// The directory of the dynamic linker and libraries; if `None`, it is searched for.
     pub sysroot: Option<PathBuf>,
     /// What to record.
     pub options: Options,
@@ -51,7 +52,7 @@ pub struct Request {
 const SIGILL: u32 = 4;
 
 /// The processor of AArch64 programs. QEMU's own choice has SVE, with which C libraries copy memory: its
-/// accesses are not reported, and no past value is known across its instructions.
+/// accesses are not reported, and no past values are known across its instructions.
 const NO_SVE: &str = "max,sve=off";
 
 /// A program running in the emulator.
@@ -112,7 +113,7 @@ fn salvage(
 fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let path = &request.program;
     let (program, bytes) = Program::open(path).map_err(|error| Error::of_file(path, error))?;
-    // The emulator would end without a message.
+    // Otherwise the emulator would end without a message.
     let mode = path
         .metadata()
         .map_or(0o111, |found| found.permissions().mode());
@@ -174,7 +175,8 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     Ok((session, bytes))
 }
 
-/// The processor to name to the emulator; without one, it uses $QEMU_CPU or its own choice.
+/// Returns the processor to specify to the emulator; without one, it uses $QEMU_CPU or its own
+/// choice.
 fn processor<'r>(named: Option<&'r str>, program: &Program) -> Option<&'r str> {
     let chosen = program.is_64bit && std::env::var_os("QEMU_CPU").is_none();
     named.or(chosen.then_some(NO_SVE))
@@ -223,7 +225,7 @@ fn sysroot(given: Option<&Path>, path: &Path, program: &Program) -> Result<Optio
     if root.join(relative).exists() {
         return Ok(Some(root.to_owned()));
     }
-    // This system has the foreign architecture's dynamic linker installed.
+    // The foreign architecture's dynamic linker is installed on this system.
     if Path::new(interpreter).exists() {
         return Ok(None);
     }
@@ -237,7 +239,8 @@ fn sysroot(given: Option<&Path>, path: &Path, program: &Program) -> Result<Optio
 /// Returns the type of the recorded cores.
 const fn kind(is_64bit: bool, protocol: Protocol) -> &'static str {
     match (is_64bit, protocol) {
-        // A core with pointer authentication: other decoders derive its branches from the type.
+        // A core with pointer authentication: other decoders infer from the type which branches it
+        // has.
         (true, _) => "Cortex-A76",
         (false, Protocol::Etmv4) => "Cortex-A32",
         (false, Protocol::Ptm) => "Cortex-A15",

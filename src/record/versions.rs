@@ -11,7 +11,7 @@ use super::traps;
 use armsnap_snapshot::snapshot::changed::{Changed, Code, EVER};
 use std::collections::{BTreeSet, HashMap};
 
-/// The number of bytes stored together.
+/// The number of bytes of code stored together.
 const CHUNK: u64 = 256;
 const HALVES: usize = CHUNK as usize / 2;
 
@@ -224,8 +224,8 @@ impl Versions {
         })
     }
 
-    /// Returns the changed addresses and the code executed there. `there` reads memory at the end:
-    /// code that is gone by then is kept as well.
+    /// Returns the changed addresses and the code executed there. `there` reads memory at the end
+    /// of the recording: code that is gone by then is included as well.
     pub fn changed(&self, there: impl Fn(u64) -> Option<u16>) -> Changed {
         let mut addresses = BTreeSet::new();
         let mut code = Vec::new();
@@ -358,7 +358,7 @@ mod tests {
         let other = guest.block(&mut versions, 0x3000, &[movz(7)]);
         assert_eq!(guest.run(&mut versions, 1, three), 2);
         assert_eq!(guest.run(&mut versions, 2, other), 2);
-        // At the end memory contains the last version, and 0x3000 is unmapped.
+        // At the end of the recording, memory contains the last version, and 0x3000 is unmapped.
         let end = |address: u64| match address {
             0x1000 => Some(movz(3) as u16),
             0x3000.. => None,

@@ -40,13 +40,13 @@ const MAX_OF_ALL: usize = 1 << 28;
 pub struct Writer {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// The witness's number of each block, by the stream's ID.
+    /// The number in the witness of each block, by its ID in the stream.
     numbers: Vec<Option<u64>>,
     defined: u64,
     core: Option<u32>,
     /// The last completely executed block, and its number of repetitions.
     last: Option<(u64, u64)>,
-    /// Whether the file took no more.
+    /// Whether the file cannot be extended any more.
     is_full: bool,
 }
 
@@ -105,7 +105,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the buffer, or drops it once the file takes no more. Only the first failure is an error.
+    /// Writes the buffer, or drops it once the file cannot be extended. Only the first failure is an
+    /// error.
     fn store(&mut self) -> io::Result<()> {
         let stored = match self.is_full {
             true => Ok(()),
@@ -477,7 +478,7 @@ mod tests {
             }
             Reader::new(&*bytes).and_then(|reader| reader.places(1000))
         };
-        // Defined, executed, and again.
+        // A block that is defined, executed, and executed `times` more times.
         let read_all = |count, times| read(&[BLOCK, 0x1000, 0, count, EXECUTED, AGAIN, times, END]);
         assert_eq!(read_all(2, 4).unwrap()[&0].len(), 10);
         for (count, times) in [(0, u64::MAX), (2, u64::MAX), (MOST + 1, 0), (u64::MAX, 0)] {

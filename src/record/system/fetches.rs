@@ -1,11 +1,11 @@
-//! Where a core with TrustZone-M executed secure code and where non-secure code.
+//! Where a core with TrustZone-M executed secure code, and where non-secure code.
 //!
 //! A core executes secure memory in secure state and other memory in non-secure state (Armv8-M ARM DDI 0553,
-//! B3.13). The emulator logs which it is before it executes anything there for the first time.
+//! B3.13). The emulator logs the security of code before it is executed for the first time.
 
 use std::collections::BTreeMap;
 
-/// The most bytes that the emulator looks up at once.
+/// Maximum number of bytes that the emulator looks up at once.
 const PAGE: u64 = 1 << 10;
 /// The size of the regions of memory that are secure or not (SAU_RBAR).
 const GRANULE: u64 = 1 << 5;

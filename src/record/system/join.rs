@@ -19,7 +19,7 @@ use armsnap_trace::encode::CodeAddress;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-/// An item of a core's history, in order.
+/// An item in a core's event sequence.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Event(Event),
@@ -36,7 +36,7 @@ enum Item {
 /// An exception that has not returned yet.
 #[derive(Clone, Debug)]
 struct InFlight {
-    /// The exception, and earlier ones with the same return address.
+    /// The sequence numbers of the exception, and of earlier ones with the same return address.
     orders: Vec<u64>,
     frame: Option<u32>,
 }
@@ -44,7 +44,7 @@ struct InFlight {
 /// The maximum number of exceptions in flight.
 const MAX_IN_FLIGHT: usize = 1024;
 
-/// The maximum number of items queued for an exception to return.
+/// The maximum number of items queued until an exception returns.
 const MAX_WAITING: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -57,11 +57,11 @@ struct CoreQueue {
     /// The return addresses of queued exceptions; `None`: cannot be determined.
     found: BTreeMap<u64, Option<CodeAddress>>,
     level: Option<u8>,
-    /// The security state, of a core with TrustZone-M.
+    /// The security state of a core with TrustZone-M.
     security: Option<Security>,
     /// The last instruction may have left secure state.
     leaves_secure: bool,
-    /// The handler that an exception entered, if nothing was executed since.
+    /// The handler entered by an exception, if nothing has been executed since.
     handler: Option<CodeAddress>,
     /// An AArch64 core executed AArch32 code last.
     aarch32: bool,
@@ -74,13 +74,13 @@ struct CoreQueue {
 pub struct Join {
     numbers: Numbers,
     is_64bit: bool,
-    /// The security state at the start, of cores with TrustZone-M.
+    /// The initial security state of cores with TrustZone-M.
     security: Option<Security>,
     fetches: Fetches,
     reader: Reader,
     logged: Vec<Logged>,
     cores: Vec<CoreQueue>,
-    /// The core with each of QEMU's indices.
+    /// The core for each of QEMU's indices.
     indices: BTreeMap<u32, u32>,
     /// The core that executed something last.
     current: u32,
@@ -129,7 +129,7 @@ impl Join {
         self.reader.text(text, &mut self.logged);
     }
 
-    /// Handles the log up to here, before the core executes its next block.
+    /// Processes the log up to this point, before the core executes its next block.
     pub fn executes(
         &mut self,
         core: Option<u32>,
@@ -476,8 +476,8 @@ impl CoreQueue {
     }
 }
 
-/// Returns a logged address with its instruction set: that of the executed code, unless a branch
-/// led to the address.
+/// Returns a logged address with its instruction set: that of the branch that leads to the address,
+/// or that of the executed code.
 fn place(address: Address, onward: Onward, is_64bit: bool) -> Option<CodeAddress> {
     let at = |isa| Some(CodeAddress { address, isa });
     match onward {

@@ -1,7 +1,7 @@
 //! A Linux kernel for QEMU's own boot protocol (`-kernel`): an arm64 `Image`, also compressed with
 //! gzip or as an EFI application that unpacks itself (zboot).
 //!
-//! Where the kernel is at run time is known once it has relocated itself.
+//! The address at which the kernel runs is known once it has relocated itself.
 
 use crate::record::snapshot_files::Ram;
 use armsnap_snapshot::linux::module_names::ModuleNames;
@@ -24,7 +24,7 @@ pub(super) struct Kernel {
     pub symbols: Option<Kallsyms>,
 }
 
-/// The largest unpacked image.
+/// Maximum size of an unpacked image.
 const LARGEST: u64 = 512 << 20;
 
 /// The function whose address shows where the kernel runs: the first one after relocation.
@@ -74,13 +74,13 @@ impl Kernel {
             })
     }
 
-    /// Returns the address of the image as it was linked.
+    /// Returns the address at which the image was linked.
     pub fn linked_at(&self) -> Option<u64> {
         Some(self.symbols.as_ref()?.base()?.1)
     }
 
     /// Returns an ELF file for the kernel that runs at `text`: the names of its functions, and how
-    /// their callers are found. `signed`: return addresses may have authentication codes.
+    /// to find their callers. `signed`: return addresses may have authentication codes.
     pub fn symbol_file(&self, text: u64, signed: bool) -> Option<Vec<u8>> {
         let symbols = self.symbols.as_ref()?;
         kernel_symbols::write(symbols, &self.image, text, signed)

@@ -1,9 +1,9 @@
 //! Parser of the emulator's log of exceptions (`-d int`, for M-profile with `mmu`).
 //!
-//! The log of an AArch64 core contains the return addresses of exceptions; that of an AArch32 core
-//! does not. That of a Cortex-M contains the address of the stacked frame instead, among the
-//! accesses checked by the memory protection unit. With TrustZone-M, these also say which code is
-//! secure.
+//! For an AArch64 core the log contains the return addresses of exceptions; for an AArch32 core it
+//! does not. For a Cortex-M it contains the address of the stacked frame instead, among the
+//! accesses checked by the memory protection unit. With TrustZone-M, these accesses also show which
+//! code is secure.
 
 /// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Taken {
 /// QEMU's cause of an instruction fetch fault (EXCP_PREFETCH_ABORT).
 const PREFETCH_ABORT: u16 = 3;
 
-/// QEMU's cause that starts a return from an exception in M-profile.
+/// QEMU's cause for the start of a return from an exception in M-profile.
 const EXCEPTION_EXIT: u16 = 8;
 
 /// Parses the log as it grows.
@@ -84,7 +84,7 @@ pub struct Reader {
     /// The start of an incomplete line.
     line: Vec<u8>,
     taken: Option<Taken>,
-    /// A return from an exception in M-profile, as far as it was read.
+    /// A return from an exception in M-profile, as far as it has been read.
     exit: Option<Exit>,
 }
 
@@ -96,7 +96,7 @@ struct Exit {
     /// Whether the exception that was chained, or else the state returned to, is secure.
     secure: Option<bool>,
     successful: bool,
-    /// It is the return from a non-secure function.
+    /// Whether it is a return from a non-secure function.
     function: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The memory of a machine: its RAM without pages of zeros.
+//! The memory of a machine: its RAM without zero pages.
 //!
 //! The emulator's monitor writes ranges of memory, as the core sees them, to files much faster
 //! than the GDB server sends them.
@@ -23,7 +23,7 @@ const BRIDGED: u64 = 16 * PAGE;
 
 static ZEROS: [u8; BRIDGED as usize] = [0; BRIDGED as usize];
 
-/// The size that one command of the monitor writes, which must reply in time.
+/// The number of bytes written by one command of the monitor, which must reply in time.
 const PIECE: u64 = 1 << 26;
 
 /// The size saved around a stack pointer in a range that QEMU does not list as RAM.
@@ -154,8 +154,8 @@ fn ram(line: &str) -> Option<(Range<u64>, &str)> {
     Some((hex(first)?..hex(last)?.checked_add(1)?, name))
 }
 
-/// Saves a range with commands of the monitor. Adds the parts of it that are not zero, or that are wanted
-/// in any case, up to what cannot be saved.
+/// Saves a range with commands of the monitor. Adds the parts of it that are not zero or are wanted in
+/// any case, up to the first that cannot be saved.
 fn region(
     session: &mut Session,
     save: &str,

@@ -48,11 +48,11 @@ pub struct Request {
     pub append: Option<String>,
     /// The initial RAM disk of a kernel.
     pub initrd: Option<PathBuf>,
-    /// Where tracing starts; at once if `None`.
+    /// Where tracing starts; at the beginning if `None`.
     pub from: Option<Until>,
     /// QEMU's machine (`-M`).
     pub machine: String,
-    /// The type of its cores (`-cpu`), if not the machine's default.
+    /// The type of its cores (`-cpu`), unless it is the machine's default.
     pub cpu: Option<String>,
     /// The number of cores (`-smp`).
     pub cores: Option<u32>,
@@ -157,8 +157,8 @@ fn command(request: &Request, image: &Image, file: &Path, gdb: &Path) -> Command
         command.args(["-monitor", "none"]);
     }
     if !given("-icount") {
-        // Time is counted in executed instructions: runs are repeatable, and
-        // timers do not outrun a program slowed down by the plugin.
+        // Time is counted in executed instructions: this makes runs repeatable, and timers do not
+        // outrun a program slowed down by the plugin.
         command.args(["-icount", "shift=4"]);
     }
     // A recording needs no network card, drive or display; some of them need firmware files that
@@ -350,8 +350,8 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
     })
 }
 
-/// Returns an ELF file with the kernel's symbols at the addresses where it ran, and notes these.
-/// `signed`: return addresses have authentication codes.
+/// Returns an ELF file with the kernel's symbols at the addresses where it ran, and adds a note on
+/// them. `signed`: return addresses have authentication codes.
 fn kernel_symbols(
     session: &mut Session,
     kernel: &Kernel,
@@ -376,7 +376,7 @@ fn kernel_symbols(
     Some(("kernel-symbols".to_owned(), file.into(), 0))
 }
 
-/// Returns an ELF file with the names of the kernel's modules at the end, and notes these.
+/// Returns an ELF file with the names of the kernel's modules at the end, and adds a note on them.
 fn module_names(session: &mut Session, kernel: &Kernel, ram: &Ram, signed: bool) -> Option<Mapped> {
     let names = kernel.module_names(ram, session.text?, signed)?;
     let mut note = |note| session.emulator.notes.push(note);
@@ -406,7 +406,7 @@ struct State {
     cores: Vec<Halted>,
     contents: Contents,
     reason: Reason,
-    /// The core that ended it, as the GDB server's thread ID.
+    /// The core that ended the recording, as the GDB server's thread ID.
     thread: String,
 }
 
@@ -497,9 +497,9 @@ fn finish(session: Session, request: &Request, state: State) -> Result<Recorded,
     })
 }
 
-/// Whether a core called the firmware to end the machine, which does not return: PSCI SYSTEM_OFF,
-/// SYSTEM_RESET or SYSTEM_RESET2 (ARM DEN 0022, 5.1). When a machine shuts down, the emulator names any
-/// core.
+/// Returns whether a core called the firmware to end the machine with a call that does not return: PSCI
+/// SYSTEM_OFF, SYSTEM_RESET or SYSTEM_RESET2 (ARM DEN 0022, 5.1). When a machine shuts down, the
+/// emulator reports an arbitrary core.
 fn ends_machine(core: &RecordedCore) -> bool {
     let mut registers = core.registers.iter();
     let function = registers.find(|register| ["X0", "R0"].contains(&&*register.name));
@@ -523,13 +523,13 @@ mod tests {
             }],
             ..RecordedCore::default()
         };
-        // The upper half of an argument of 32 bits is ignored (DEN 0028, 2.5).
+        // The upper half of a 32-bit argument is ignored (DEN 0028, 2.5).
         for value in [0x8400_0008, 0x8400_0009, 0xC400_0012, 0xFFFF_FFFF_8400_0009] {
             assert!(ends_machine(&core("X0", value)), "{value:#x}");
         }
         assert!(ends_machine(&core("R0", 0x8400_0009)));
         assert!(!ends_machine(&core("X1", 0x8400_0009)));
-        // CPU_OFF ends a core alone.
+        // CPU_OFF ends one core only.
         assert!(!ends_machine(&core("X0", 0x8400_0002)));
         assert!(!ends_machine(&RecordedCore::default()));
     }

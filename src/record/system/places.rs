@@ -1,24 +1,24 @@
-//! The places named by `--from` and `--until`: addresses, and functions of an image or a kernel.
+//! The locations named by `--from` and `--until`: addresses, and functions of an image or a kernel.
 
 use super::image::Image;
 use crate::record::Error;
 use crate::record::until::Until;
 use std::path::Path;
 
-/// The end of a recording that needs no place: the machine is reset or switched off.
+/// The end of a recording that needs no location: the machine is reset or switched off.
 const RESET: &str = "reset";
 
-/// A place, which may have several addresses.
+/// A location, which may have several addresses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     /// The known addresses.
     pub addresses: Vec<u64>,
-    /// Offsets from the start of a kernel, until it is known where it runs.
+    /// Offsets from the start of a kernel, until its address is known.
     offsets: Vec<u32>,
 }
 
 impl Places {
-    /// Finds a place in an image. `option` is the name of the argument, for messages.
+    /// Finds a location in an image. `option` is the name of the argument, for messages.
     pub fn find(
         image: &Image,
         path: &Path,
@@ -69,12 +69,12 @@ impl Places {
         }
     }
 
-    /// Whether addresses are missing until it is known where the kernel runs.
+    /// Returns whether addresses are missing until the kernel's address is known.
     pub fn is_open(&self) -> bool {
         !self.offsets.is_empty()
     }
 
-    /// Takes the addresses that were missing, in the kernel that runs at `text`.
+    /// Resolves and returns the missing addresses, in the kernel that runs at `text`.
     pub fn close(&mut self, text: u64) -> Vec<u64> {
         let offsets = std::mem::take(&mut self.offsets).into_iter();
         let found: Vec<u64> = offsets

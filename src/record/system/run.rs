@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Ended {
     pub reason: Reason,
-    /// The core that ended it, as the GDB server's thread ID.
+    /// The core that ended the recording, as the GDB server's thread ID.
     pub thread: String,
     pub cores: Vec<StoppedCore>,
     /// The breakpoints of `--until`.
@@ -67,8 +67,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// The timeout for the plugin's reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The delay between the interrupt and resuming the core that waits at the limit, so that the
-/// emulator has seen the interrupt. If it is too short, the core runs past its block.
+/// The delay between the interrupt and resuming the core that waits at the limit, to let the
+/// emulator see the interrupt. If it is too short, the core runs past its block.
 const INTERRUPT_DELAY: Duration = Duration::from_millis(20);
 
 /// Runs the machine until something ends the recording.
@@ -171,8 +171,8 @@ pub(super) fn to_the_end(
                 )? {
                     Some(reason) => Some(reason),
                     None => {
-                        // A call that does not exit, or a place not visited often enough, is
-                        // executed, then the machine continues.
+                        // A call that does not exit, or a location not visited often enough, is
+                        // executed, and the machine continues.
                         session.emulator.remote.step(&thread)?;
                         session.emulator.remote.wait(REPLY_TIMEOUT)?;
                         if asked.is_none() {
@@ -204,7 +204,7 @@ pub(super) fn to_the_end(
     }
 }
 
-/// Starts tracing if the core stopped at one of these places. Returns whether it did.
+/// Starts tracing if the core stopped at one of these locations. Returns whether it did.
 fn begins(
     session: &mut Session,
     from: &mut Places,
@@ -256,7 +256,7 @@ fn stop_reason(
         }
     }
     if image.calls().iter().all(|call| call.0 != pc) {
-        // A breakpoint of `--from`, or one that is gone.
+        // A breakpoint of `--from`, or one that was removed.
         let other = request.from.is_none();
         return Ok(other.then_some(Reason::Interrupted));
     }

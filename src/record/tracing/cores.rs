@@ -20,7 +20,7 @@ use std::io;
 /// The number of instructions between two timestamps.
 const TIMESTAMP_EVERY: u64 = 4096;
 
-/// The number of bytes of trace from which on they are stored.
+/// The number of bytes of a core's trace at which they are moved to the store.
 pub(super) const STORE_SIZE: usize = 1 << 13;
 
 #[derive(Debug)]
@@ -84,11 +84,11 @@ pub(super) struct CoreTraces<U> {
     /// Whether a core changed its context ID.
     pub(super) context_ids: bool,
     /// The number of instructions executed when a Linux program started its second thread. From
-    /// there on the stream carries times.
+    /// then on the stream carries times.
     pub(super) threads: Option<u64>,
 }
 
-/// The most blocks of a straight line that are kept in one version of changing code.
+/// Maximum number of blocks of a straight line that are kept in one version of changing code.
 const LINE: usize = 64;
 
 impl<U: TraceUnit> CoreTraces<U> {
@@ -296,7 +296,7 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
 
     fn context_id(&mut self, core: u32, id: u32) {
         if self.settings.carrier == Carrier::ContextId {
-            // It identifies the version of the code.
+            // In this case the context ID identifies the version of the code.
             return;
         }
         self.context_ids = true;

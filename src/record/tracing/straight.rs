@@ -1,5 +1,5 @@
-//! Traces blocks one after the other while each leads to the next as it did before, which is nearly
-//! always: nothing but their IDs is looked at.
+//! Traces blocks one after another while each leads to the next as it did before, which is nearly
+//! always the case: only their IDs are examined.
 
 use super::cores::{CoreTrace, CoreTraces, STORE_SIZE};
 use crate::record::blocks::{Block, BlockTable};
@@ -10,8 +10,8 @@ use armsnap_trace::encode::{CodeAddress, Edge, TraceUnit};
 use std::io;
 
 impl<U: TraceUnit> CoreTraces<U> {
-    /// Follows a course as far as it is known. Returns the block that was entered last, which is not
-    /// traced.
+    /// Follows the blocks of a core as far as the steps between them are known. Returns the block
+    /// that was entered last, which is not traced.
     pub(super) fn follow(
         &mut self,
         core: u32,
@@ -78,7 +78,7 @@ fn stand_after<U: TraceUnit>(trace: &mut CoreTrace<U>, last: Course, blocks: &Bl
     }
 }
 
-/// The address of a block's last instruction.
+/// Returns the address of a block's last instruction.
 fn last_of(block: &Block) -> CodeAddress {
     CodeAddress {
         address: block.address(block.instructions.len().saturating_sub(1)),

@@ -1,4 +1,4 @@
-//! Blocks that are followed by their IDs make the same trace as blocks looked at one by one.
+//! Blocks followed by their IDs produce the same trace as blocks examined one by one.
 
 use super::*;
 use crate::record::stream;
@@ -19,7 +19,7 @@ enum End {
     IndirectCall,
 }
 
-/// A program: the number of instructions before the last one of each block, and this one.
+/// A program: for each block, the number of instructions before the last one, and the last one.
 #[derive(Clone, Debug)]
 struct Program {
     isa: Isa,
@@ -127,8 +127,8 @@ impl Program {
         out
     }
 
-    /// Executes the program; choices that the code leaves open come from `choices`. With `counted`,
-    /// each block is followed by an event that says that it was executed completely.
+    /// Executes the program; choices that the code leaves open are taken from `choices`. With
+    /// `counted`, each block is followed by an event that says that it was executed completely.
     fn events(&self, choices: &[u16], counted: bool) -> Vec<u8> {
         let count = self.blocks.len();
         let starts = self.starts();
@@ -200,7 +200,7 @@ fn settings(isa: Isa, trace: protocol::TraceOptions) -> Settings {
     }
 }
 
-/// The trace of a stream, and its number of instructions and gaps.
+/// Returns the trace of a stream, and its numbers of instructions and gaps.
 fn recorded(settings: Settings, stream: &[u8]) -> (Vec<u8>, u64, u64) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.bin");

@@ -24,7 +24,7 @@ pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Erro
     let regions = ranges.iter().map(|range| copy(session, range));
     let regions: Result<Vec<Region>, Error> = regions.collect();
     if regions.is_err() {
-        // The end of the trace may need the room.
+        // The end of the trace may need the space.
         for range in &ranges {
             let _ = fs::remove_file(path(session, range));
         }
@@ -34,7 +34,7 @@ pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Erro
     Ok(regions)
 }
 
-/// The file for a range.
+/// Returns the path of the file for a range.
 fn path(session: &Session, range: &Range<u64>) -> PathBuf {
     let name = format!("memory_{:x}.bin", range.start);
     session.emulator.directory.path().join(name)
@@ -101,8 +101,8 @@ fn guest_ranges(session: &mut Session, range: Range<u64>) -> Result<Vec<Range<u6
     Ok(joined(ranges))
 }
 
-/// Returns whether the program can read an address. What a mapped file lacks since it was cut is asked
-/// of the system alone: the emulator would be ended by SIGBUS.
+/// Returns whether the program can read an address. If a mapped file has been truncated, its missing
+/// part is tested only through the operating system: the emulator would be ended by SIGBUS.
 fn is_readable(session: &mut Session, address: u64) -> Result<bool, Error> {
     if let Some(memory) = &session.memory
         && memory.read(address.wrapping_add(session.base), &mut [0]) == 0
@@ -149,8 +149,8 @@ fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
     })
 }
 
-/// Gives the holes of a file their room where reading them takes it: a file system in memory. Without room, the
-/// mapped file could not be read, and that is known too late.
+/// Allocates the space of a file's holes on a file system in memory, where reading them takes space. Without
+/// space, the mapped file could not be read, and this would be noticed too late.
 #[cfg(target_os = "linux")]
 fn fill_holes(file: &File, length: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate, fstatfs};
@@ -162,7 +162,7 @@ fn fill_holes(file: &File, length: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Elsewhere, nothing is known of the file system.
+/// On other systems, nothing is known about the file system.
 #[cfg(not(target_os = "linux"))]
 fn fill_holes(_: &File, _: u64) -> io::Result<()> {
     Ok(())

@@ -26,7 +26,7 @@ pub(super) const STEPS: u64 = 1100;
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub reason: Reason,
-    /// The thread that ended it.
+    /// The thread that ended the recording.
     pub thread: u32,
     pub cores: Vec<StoppedCore>,
 }
@@ -44,11 +44,11 @@ pub(super) struct Run {
     pub(super) traps: BTreeMap<u64, Trap>,
     /// Set once the program is about to exit.
     pub(super) exit: Option<Exit>,
-    /// When it was let go on to its exit.
+    /// When it was allowed to continue to its exit.
     pub(super) leaves: Option<Instant>,
-    /// The number of processes it started.
+    /// The number of processes that the program started.
     pub(super) children: u64,
-    /// The register log, for which each instruction is a step.
+    /// The register log, for which the program is stepped through.
     pub(super) steps: Option<StepLog>,
     /// The trap whose instruction is being executed.
     pub(super) passing: Option<(CodeAddress, TrapReason)>,
@@ -75,7 +75,7 @@ const TRAP: u8 = 5;
 /// The polling interval while the program runs.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The timeout for a program to stop that was interrupted, or is about to exit.
+/// The timeout for a program to stop after it was interrupted, or when it is about to exit.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The timeout for the plugin's reply.
@@ -279,7 +279,8 @@ impl Run {
         Ok(None)
     }
 
-    /// Continues at an instruction whose trap was not taken yet, unless the recording ends there.
+    /// Continues at an instruction whose trap has not been handled yet, unless the recording ends
+    /// there.
     fn proceed(
         &mut self,
         session: &mut Session,
@@ -362,7 +363,7 @@ impl Run {
         }
     }
 
-    /// Counts a visit of `until`. Returns the reason to stop once it was visited often enough.
+    /// Counts a visit of `until`. Returns the reason to stop once there were enough visits.
     fn reached_until(&mut self) -> Option<Reason> {
         self.reached += 1;
         let until = self.until.as_ref()?;
@@ -370,7 +371,7 @@ impl Run {
     }
 
     /// Executes the instruction that a trap replaces; `stopped` inserts the trap again. At the program's
-    /// entry its libraries are loaded, and `until` is resolved in them.
+    /// entry its libraries have been loaded, and `until` is resolved in them.
     fn pass(
         &mut self,
         session: &mut Session,

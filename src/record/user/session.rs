@@ -130,12 +130,12 @@ impl Session {
         base.ok_or_else(|| Error::of_file(&path, "the emulator did not map it"))
     }
 
-    /// Returns the places that match `until`: those in the program, or else those in the libraries
-    /// loaded so far.
+    /// Returns the locations that match `until`: those in the program or, if there are none, those
+    /// in the libraries loaded so far.
     pub(super) fn until(&self, until: &Until) -> Result<Vec<CodeAddress>, Error> {
         let images = self.images()?;
         if let Some(address) = until.number() {
-            // A trap in data would change it.
+            // A trap in data would change the data.
             let place = images.iter().find_map(|Image { program, moved, .. }| {
                 let place = self.place(program, address, *moved);
                 let is_code = program.is_code(place.address.0.wrapping_sub(*moved), place.isa);

@@ -53,7 +53,7 @@ impl StepLog {
 
     /// Adds a store of the current instruction.
     pub fn stored(&mut self, address: u64, bytes: u32) {
-        /// More stores than any instruction makes.
+        /// More than the number of stores of any instruction.
         const MOST: usize = 1 << 12;
         if self.stores.len() < MOST {
             self.stores.push((address, bytes));

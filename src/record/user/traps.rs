@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The reason for a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrapReason {
-    /// The program's entry, where its libraries are loaded.
+    /// The program's entry, where its libraries have been loaded.
     Entry,
-    /// The place named by `--until`.
+    /// The location named by `--until`.
     Until,
     /// The system call that exits the program.
     Exit,
@@ -73,7 +73,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Inserts traps for `--until`. With `all` libraries loaded, fails if no place matches.
+    /// Inserts traps for `--until`. With `all` libraries loaded, fails if no location matches.
     pub(super) fn set_until(&mut self, session: &mut Session, all: bool) -> Result<(), Error> {
         let Some(until) = self.until.clone() else {
             return Ok(());
@@ -112,7 +112,7 @@ impl Run {
     ) -> Result<bool, Error> {
         let address = place.address.0;
         if let Some(there) = self.traps.get_mut(&address) {
-            // A place named by the user takes precedence.
+            // A location named by the user takes precedence.
             if reason == TrapReason::Until {
                 there.reason = reason;
             }
@@ -190,7 +190,7 @@ impl Run {
         Ok(Some(trap))
     }
 
-    /// Inserts a trap at the system call that exits the program, whose thread waits in it.
+    /// Inserts a trap at the system call that exits the program, in which its thread waits.
     pub(super) fn trap_exit(&mut self, session: &mut Session, exit: Exit) -> Result<(), Error> {
         let isa = match (session.program.is_64bit, exit.bytes) {
             (true, _) => Isa::A64,
@@ -198,7 +198,7 @@ impl Run {
             (false, _) => Isa::A32,
         };
         let address = Address(exit.address);
-        // The emulator's breakpoints cannot be inserted while it runs; a signal stops it as well.
+        // The emulator's breakpoints cannot be inserted while it runs; a signal also stops it.
         if session.memory.is_some() {
             self.set(session, CodeAddress { address, isa }, TrapReason::Exit)?;
         }
