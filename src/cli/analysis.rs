@@ -62,10 +62,10 @@ pub struct Analysis {
     pub capture: Capture,
     /// The programs of its cores.
     pub programs: Programs,
-    /// What is wanted of each track; `None` to leave it out.
+    /// What is selected of each track; `None` to leave the track out.
     wanted: Vec<(Track, Option<Window>)>,
     jobs: usize,
-    /// The directories of shards to join, instead of decoding the trace.
+    /// The directories of shards to join instead of decoding the trace.
     pub shards: Vec<PathBuf>,
     /// Whether a part of the trace cannot be decoded.
     pub faulty: bool,
@@ -73,7 +73,7 @@ pub struct Analysis {
     notes: RefCell<Vec<String>>,
 }
 
-/// Prints notes, and keeps them.
+/// Prints notes, and keeps them as text.
 fn keep(kept: &mut Vec<String>, notes: &[impl Display]) {
     print_notes(notes);
     kept.extend(notes.iter().map(ToString::to_string));
@@ -148,7 +148,7 @@ impl AnalysisArguments {
         })
     }
 
-    /// Which tracks are wanted.
+    /// Returns which tracks are selected.
     fn selected(&self, loaded: &OpenSnapshot, tracks: &[Track]) -> Result<Vec<bool>, Failure> {
         if self.core.is_empty() && self.thread.is_empty() {
             return Ok(vec![true; tracks.len()]);
@@ -210,16 +210,16 @@ impl AnalysisArguments {
     }
 }
 
-/// What places are looked up in.
+/// The data needed to look up locations.
 struct Places<'a> {
     loaded: &'a OpenSnapshot,
     programs: &'a Programs,
-    /// The number of cores that are selected.
+    /// The number of selected cores.
     cores: usize,
 }
 
 impl Places<'_> {
-    /// Reads a place.
+    /// Parses a location.
     fn bound(&self, option: &str, text: &str, track: &Track) -> Result<Bound, Failure> {
         let wrong =
             |expected: &str| Failure::Usage(format!("{option} {text}: expected {expected}"));
@@ -262,8 +262,8 @@ impl Places<'_> {
         }
     }
 
-    /// Returns where a position is in the core's trace: its packet, and how many instructions of the
-    /// packet are executed before it.
+    /// Returns the location of a position in the core's trace: its packet, and the number of the
+    /// packet's instructions that are executed before it.
     fn at(&self, position: Position, core: usize) -> Option<Bound> {
         let memory = self.programs.shared_memory(core)?;
         let device = core;
@@ -289,7 +289,7 @@ impl Places<'_> {
 }
 
 impl Analysis {
-    /// How the command ends: with a failure if the snapshot has errors.
+    /// Returns the exit code of the command: a failure if the snapshot has errors.
     pub fn exit_code(&self) -> ExitCode {
         match self.faulty {
             true => ExitCode::FAILURE,
@@ -297,7 +297,8 @@ impl Analysis {
         }
     }
 
-    /// The notes on the snapshot, its programs and its trace, all of which were printed.
+    /// Returns the notes on the snapshot, its programs and its trace, all of which have been
+    /// printed.
     pub fn notes(&self) -> Vec<String> {
         self.notes.borrow().clone()
     }
@@ -307,7 +308,7 @@ impl Analysis {
         Plan::new(&self.loaded, &self.capture, &self.programs, shards)
     }
 
-    /// Decodes the trace, or joins its shards, with a listener for each track. Prints notes, and progress.
+    /// Decodes the trace, or joins its shards, with a listener for each track. Prints notes and progress.
     pub fn run<L: Listener + Send>(
         &self,
         listener: impl FnMut(&Track) -> L,

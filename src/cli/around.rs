@@ -1,4 +1,4 @@
-//! `armsnap` without arguments: what it can do with the files around it.
+//! `armsnap` without arguments: lists what it can do with the files in the current directory.
 
 use super::Failure;
 use super::convert::is_trace_file;
@@ -10,9 +10,9 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Maximum number of files of the directory that are examined.
+/// Maximum number of directory entries examined.
 const MOST: usize = 10_000;
-/// Maximum number of inputs that are shown.
+/// Maximum number of inputs shown.
 const SHOWN: usize = 6;
 
 /// What a file or directory is to armsnap.
@@ -42,7 +42,7 @@ impl Input {
         (elf(path) == Some(true)).then_some(Self::Program)
     }
 
-    /// What it is, for people.
+    /// Returns its description for users.
     const fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "a snapshot",
@@ -54,7 +54,7 @@ impl Input {
         }
     }
 
-    /// The commands for it, and what they do. `@` stands for its path.
+    /// Returns the commands for it and their purposes. `@` stands for its path.
     const fn commands(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Snapshot | Self::Imported(Kind::PerfData) => &[
@@ -72,8 +72,8 @@ impl Input {
     }
 }
 
-/// Whether an ELF file is an executable for Arm: header, machine (System V ABI, chapter 4). `None`: it
-/// is no ELF file.
+/// Whether an ELF file is an executable for Arm: header, machine (System V ABI, chapter 4). `None` if
+/// it is not an ELF file.
 pub fn elf(path: &Path) -> Option<bool> {
     let head: [u8; 20] = mapped::head(path, 20).ok()?.try_into().ok()?;
     if !head.starts_with(b"\x7fELF") {
@@ -87,7 +87,7 @@ pub fn elf(path: &Path) -> Option<bool> {
     const ET_DYN: u16 = 3;
     const EM_ARM: u16 = 40;
     const EM_AARCH64: u16 = 183;
-    // Of files that can be loaded anywhere, a library is one, too.
+    // A position-independent executable has the same type as a library.
     let library = path
         .file_name()
         .is_some_and(|name| name.to_string_lossy().contains(".so"));
@@ -95,14 +95,14 @@ pub fn elf(path: &Path) -> Option<bool> {
     Some(matches!(half(18), EM_ARM | EM_AARCH64) && executable)
 }
 
-/// What is in a directory.
+/// The contents of a directory.
 #[derive(Default)]
 struct Found {
     /// Inputs, snapshots first, by name.
     inputs: Vec<(PathBuf, Input)>,
     /// The number of files and directories that cannot be read.
     unreadable: usize,
-    /// Whether there are more entries than are examined.
+    /// Whether there are more entries than were examined.
     more: bool,
 }
 
@@ -139,7 +139,7 @@ fn examine(directory: &Path) -> io::Result<Found> {
 
 fn line(out: &mut String, command: &str, purpose: &str) {
     let command = format!("armsnap {command}");
-    // A long name leaves the purpose behind it.
+    // The purpose follows a long command without alignment.
     let _ = writeln!(out, "    {command:<38}  {purpose}");
 }
 

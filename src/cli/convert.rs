@@ -158,7 +158,7 @@ impl From<convert::Error> for Failure {
     }
 }
 
-/// What a snapshot becomes, by the name of the output.
+/// What a snapshot is converted to, according to the name of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     /// A GDB trace file.
@@ -182,7 +182,7 @@ impl Target {
     }
 }
 
-/// Converts in the direction given by the input, into what the name of the output says.
+/// Converts in the direction given by the input, to the format given by the name of the output.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if is_trace_file(&arguments.input)? {
         to_snapshot(arguments)?;
@@ -195,7 +195,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the snapshot.
+/// Opens the snapshot.
 fn open(arguments: &Arguments) -> Result<OpenSnapshot, Failure> {
     let snapshot = SnapshotArguments {
         snapshot: arguments.input.clone(),
@@ -245,13 +245,13 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     }
     let cannot = |error: std::io::Error| Failure::Input(format!("{}: {error}", input.display()));
     let head = mapped::head(input, MAGIC.len() as u64).map_err(cannot)?;
-    // A trace file cut or damaged in its first line is reported as a trace file; ELF files start with
-    // the same byte.
+    // A trace file that is cut or damaged in its first line is reported as a trace file; ELF files
+    // start with the same byte.
     let first = &head[..head.len().min(2)];
     Ok(!first.is_empty() && MAGIC.starts_with(first))
 }
 
-/// Fails if an option was given that is not for this input.
+/// Fails if an option was given that does not apply to this input.
 fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
     match given.iter().find(|(given, _)| *given) {
         None => Ok(()),
@@ -259,7 +259,7 @@ fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints each note once; those on several cores may be equal.
+/// Prints each note once; several cores may have equal notes.
 fn print_notes(notes: &[impl std::fmt::Display]) {
     let mut printed = BTreeSet::new();
     for note in notes.iter().map(ToString::to_string) {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// The oldest GDB whose adapter can be used.
 ///
-/// Its adapter exists from version 14 on, but attaches as `gdb/dap.py` needs it from 16 on only.
+/// The adapter exists since version 14, but attaches as `gdb/dap.py` needs it only since 16.
 pub const OLDEST: u32 = 16;
 
 /// Returns the major version of a GDB, or `None` if it cannot be started.

@@ -100,11 +100,11 @@ struct Stats {
     packets: u64,
     counts: Counts,
     wall: Duration,
-    /// Processor time, where it is known.
+    /// Processor time, if known.
     cpu: Option<Duration>,
 }
 
-/// The processor time of this process, where the system's interface is simple.
+/// Returns the processor time of this process, on systems with a simple interface to it.
 fn cpu_time() -> Option<Duration> {
     #[cfg(unix)]
     {
@@ -123,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Format::Text => arguments.listing.lines(Lines::Trace, in_file),
         Format::Jsonl | Format::None => Lines::Plain,
     };
-    // Before the first note, and until the user leaves it.
+    // The pager runs from before the first note until the user leaves it.
     let _pager = match in_file || arguments.format == Format::None {
         true => None,
         false => arguments.listing.page()?,
@@ -197,7 +197,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         stats.cpu = used.map(|used| stats.cpu.unwrap_or_default() + used);
         print_notes(&decoded.notes);
         print_notes(&silence(&loaded, whole, decoded.totals.as_ref()));
-        // An imported recording has a buffer for each time that its trace unit ran.
+        // An imported recording has one buffer for each time that its trace unit ran.
         for part in &buffer.parts {
             part.release(0..part.len());
         }

@@ -54,7 +54,7 @@ fn write(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the recording, or walks through it.
+/// Writes the recording, or starts the walk through it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Some(directory) = &arguments.output {
         if let Err(error) = fs::create_dir(directory) {
@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ));
         return Ok(ExitCode::SUCCESS);
     }
-    // Ctrl-C is GDB's, and this process must stay to remove the directory.
+    // Ctrl-C belongs to GDB, and this process must stay alive to remove the directory.
     let _waits = super::signals::stay_alive()?;
     let private = Private::new().map_err(|error| {
         let place = std::env::temp_dir();
@@ -82,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             "{place}: no temporary directory can be made here ({error}); TMPDIR, or -o, names another one"
         ))
     })?;
-    // A signal removes it, too.
+    // A signal also removes it.
     let _removed = Leftover::new(private.path().to_owned());
     let directory = private.path().join("demo");
     fs::create_dir(&directory)?;

@@ -12,13 +12,13 @@ use std::process::ExitCode;
 
 /// A program that armsnap works with.
 struct Tool {
-    /// Its names, the best first.
+    /// Its names, in order of preference.
     names: &'static [&'static str],
     /// What it is for.
     purpose: &'static str,
-    /// Debian's package.
+    /// Its package in Debian.
     package: &'static str,
-    /// Checks what else is needed; the words describe what works, or what does not.
+    /// Checks for further requirements; the text describes what works or what does not.
     examine: fn(&str) -> Result<String, String>,
 }
 
@@ -93,7 +93,7 @@ fn anything(_: &str) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// What a GDB needs for snapshots, and for editors.
+/// Checks what a GDB needs for snapshots, and for editors.
 fn gdb(name: &str) -> Result<String, String> {
     let gdb = OsStr::new(name);
     for architecture in ["aarch64", "arm"] {
@@ -110,7 +110,7 @@ fn gdb(name: &str) -> Result<String, String> {
     })
 }
 
-/// What an emulator needs to record.
+/// Checks what an emulator needs to record.
 #[cfg(unix)]
 fn emulator(name: &str) -> Result<String, String> {
     if !armsnap::record::plugin::is_built() {

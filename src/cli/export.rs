@@ -127,7 +127,7 @@ enum Format {
 }
 
 impl Arguments {
-    /// The tables that are wanted.
+    /// Returns the selected tables.
     fn tables(&self) -> Result<Vec<Table>, Failure> {
         let mut chosen: Vec<Table> = Vec::new();
         for table in self.table.iter().copied() {
@@ -140,7 +140,7 @@ impl Arguments {
             (Format::Csv, 2..) => Err(Failure::Usage(
                 "--table: a CSV file holds one table".to_owned(),
             )),
-            // As text, each executed block is longer than its trace by far.
+            // As text, each executed block is by far longer than its trace.
             (Format::Jsonl, 0) => {
                 let all = Table::ALL.into_iter();
                 Ok(all.filter(|table| *table != Table::Exec).collect())
@@ -243,10 +243,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(analysis.exit_code())
 }
 
-/// A track with what was counted of it.
+/// A track with the counts collected for it.
 type Profiled = (Track, Profile);
 
-/// Decodes the trace; returns the listeners apart from what was counted.
+/// Decodes the trace; returns the listeners separately from the counts.
 fn listen<L: Listener + Send>(
     analysis: &Analysis,
     listener: impl FnMut(&Track) -> L,
@@ -310,7 +310,7 @@ fn write(
     write_counts(arguments, &Analysed { tracks, programs }, out)
 }
 
-/// Writes a format of counts.
+/// Writes a format based on counts.
 fn write_counts(
     arguments: &Arguments,
     analysed: &Analysed<'_>,
@@ -324,7 +324,7 @@ fn write_counts(
         Format::Autofdo => compilers::Form::AutoFdo,
         Format::LlvmProfgen => compilers::Form::LlvmProfgen,
         Format::Bolt => compilers::Form::Bolt,
-        // Those of time.
+        // The other formats are based on time.
         _ => return Ok(()),
     };
     let program = arguments.program.as_deref();
@@ -333,7 +333,8 @@ fn write_counts(
     Ok(())
 }
 
-/// Collects the rows of tables; returns the sinks of the tracks, and last that of all tracks.
+/// Collects the rows of tables; returns the sinks of the tracks, followed by the sink of all
+/// tracks.
 fn collect<S: Sink + Send>(
     tables: &[Table],
     analysis: &Analysis,
@@ -360,7 +361,7 @@ fn collect_with<S: Sink + Send, const EXEC: bool>(
     Ok(tables::complete(&analysed, &images, rows, sink()))
 }
 
-/// Writes a directory: under another name until it is complete.
+/// Writes a directory, under another name until it is complete.
 fn write_directory(
     path: &Path,
     write: impl FnOnce(&Path) -> Result<(), Failure>,

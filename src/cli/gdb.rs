@@ -1,7 +1,7 @@
 //! `armsnap gdb`: GDB on a snapshot, through a pipe to `armsnap serve --stdio`.
 //!
 //! GDB replaces this process, so it owns the exit status, signals and terminal. On Windows it is
-//! started beside this process, which serves it on a socket.
+//! started alongside this process, which serves it on a socket.
 
 #[cfg_attr(not(unix), path = "gdb/socket.rs")]
 mod pipe;
@@ -67,7 +67,7 @@ const COMMANDS: [&str; 14] = [
     include_str!("../../gdb/printers.py"),
 ];
 
-/// What an editor needs besides.
+/// The additional Python file for editors.
 const ADAPTER: &str = include_str!("../../gdb/dap.py");
 
 /// The arguments of `gdb-commands`.
@@ -78,10 +78,10 @@ pub struct CommandsArguments {
     adapter: bool,
 }
 
-/// The line of the first file from which on it loads the others.
+/// The line of the first file at which it begins to load the others.
 const BESIDE: &str = "# In a source tree";
 
-/// Prints the commands, for a GDB not started by armsnap.
+/// Prints the commands, for a GDB that armsnap did not start.
 pub fn print_commands(arguments: &CommandsArguments) -> Result<ExitCode, Failure> {
     let [first, others @ ..] = COMMANDS;
     let own = first.split_once(BESIDE).map_or(first, |(own, _)| own);
@@ -94,12 +94,12 @@ pub fn print_commands(arguments: &CommandsArguments) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who talks to GDB.
+/// The user of GDB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// A user, or a script.
     Terminal,
-    /// An editor, in the Debug Adapter Protocol. It attaches when it is ready.
+    /// An editor, using the Debug Adapter Protocol. It attaches when it is ready.
     Adapter,
 }
 
@@ -134,7 +134,7 @@ fn prepare(arguments: &Arguments, front: Front) -> Result<Command, Failure> {
     Ok(gdb)
 }
 
-/// Says what to do about a GDB that cannot be started.
+/// Returns the failure for a GDB that cannot be started, with advice.
 pub fn cannot_start(gdb: &OsStr, error: &std::io::Error) -> Failure {
     let name = gdb.to_string_lossy();
     Failure::Input(match error.kind() {
@@ -154,7 +154,7 @@ fn gdb_arguments(
     front: Front,
 ) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
-    // An editor attaches later, with the commands that are kept until then.
+    // An editor attaches later; until then the commands are kept.
     let connects = |command: OsString| match front {
         Front::Terminal => command,
         Front::Adapter => {
@@ -168,11 +168,12 @@ fn gdb_arguments(
         out.push("-iex".into());
         out.push("set auto-load off".into());
     }
-    // The server answers once the input is open, which takes more than GDB's 2 seconds for large ones.
+    // The server answers once the input is open, which takes more than GDB's 2 seconds for large
+    // inputs.
     out.push("-iex".into());
     out.push("set remotetimeout 120".into());
-    // Libraries of a program that was recorded: GDB finds them there by their names, and need not
-    // ask the server for them.
+    // Libraries of a recorded program: GDB finds them there by name, and need not ask the server
+    // for them.
     let libraries = arguments.snapshot.snapshot.join(LIBRARIES);
     if libraries.is_dir() {
         for setting in ["set sysroot ", "set solib-search-path "] {
@@ -182,7 +183,7 @@ fn gdb_arguments(
             out.push(command);
         }
     }
-    // An input that is opened directly has its libraries where the user says.
+    // For an input that is opened directly, the user specifies the location of the libraries.
     if let Some(directory) = arguments.snapshot.import.symfs.first() {
         out.push("-iex".into());
         let mut command = OsString::from("set sysroot ");
@@ -196,7 +197,7 @@ fn gdb_arguments(
         out.push("armsnap printers".into());
     }
     let mut programs = endpoint.programs();
-    // GDB asks the server for a program that is no file.
+    // GDB asks the server for a program that is not a file.
     if let Some(program) = programs.next().filter(|program| program.elf.path.is_file()) {
         out.push("-se".into());
         out.push(program.elf.path.clone().into());

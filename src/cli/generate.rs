@@ -68,8 +68,8 @@ fn pages(command: Command, directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the page of a command. Its examples keep their lines, and aliases are named, which the
-/// generator does for neither.
+/// Returns the page of a command. Adds what the generator lacks: examples keep their lines, and
+/// aliases are listed.
 fn page(command: Command, name: &str) -> std::io::Result<Vec<u8>> {
     let examples = command.get_after_help().map(ToString::to_string);
     let command = command.mut_args(|argument| {
@@ -111,7 +111,7 @@ fn page(command: Command, name: &str) -> std::io::Result<Vec<u8>> {
 fn write(path: &Path, text: &[u8]) -> Result<(), Failure> {
     let written = File::create_new(path).and_then(|mut file| file.write_all(text));
     written.map_err(|error| {
-        // Nothing incomplete stays.
+        // No incomplete file is left behind.
         if error.kind() != std::io::ErrorKind::AlreadyExists {
             let _ = fs::remove_file(path);
         }

@@ -182,7 +182,7 @@ fn build_id_cache() -> Option<PathBuf> {
     moved.or_else(|| Some(Path::new(&set("HOME")?).join(".debug")))
 }
 
-/// What the JSON says.
+/// The contents of the JSON report.
 #[derive(Serialize)]
 struct Report<'a> {
     inputs: &'a [String],

@@ -1,7 +1,6 @@
 //! Listings on a terminal: in colour, and through a pager like git's.
 //!
-//! Colours are added below the escaping of untrusted text, so that no text of an input can choose
-//! them.
+//! Colours are added after untrusted text is escaped, so no text of an input can select them.
 
 use clap::{Args, ColorChoice};
 use std::io::{self, IsTerminal, Write};
@@ -20,14 +19,14 @@ pub struct ListingArguments {
     pub no_pager: bool,
 }
 
-/// What the lines of a listing look like.
+/// The form of a listing's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// `armsnap check`: `place: severity (…): text`.
     Findings,
     /// `armsnap decode`: `offset id kind what`, or `kind what`.
     Trace,
-    /// No colours, such as JSON.
+    /// No colours, for example for JSON.
     Plain,
 }
 
@@ -95,7 +94,7 @@ impl<W: Write> Write for Colored<W> {
             return self.out.write(bytes);
         }
         let mut text = std::mem::take(&mut self.cut);
-        // Below the escaping, all text is UTF-8, in whole characters.
+        // After escaping, all text is UTF-8 and consists of whole characters.
         text.push_str(&String::from_utf8_lossy(bytes));
         let mut rest = text.as_str();
         let mut painted = String::new();
@@ -153,7 +152,7 @@ fn trace(line: &str, out: &mut String) {
     out.push_str(&line[end..]);
 }
 
-/// Returns where the kind starts: behind a decimal offset and a trace ID, if there are any.
+/// Returns where the kind starts: after a decimal offset and a trace ID, if present.
 fn kind_at(line: &str) -> usize {
     let start = line.len() - line.trim_start().len();
     let mut words = line.split_ascii_whitespace();
@@ -169,7 +168,7 @@ fn kind_at(line: &str) -> usize {
     after + (line[after..].len() - line[after..].trim_start().len())
 }
 
-/// What is executed has no colour, what is lost is red.
+/// Executed code has no colour; losses are red.
 fn color_of(kind: &str) -> &'static str {
     let lost = [
         "no_sync",

@@ -1,4 +1,4 @@
-//! `armsnap may-write`: the rule for what is overwritten, for armsnap's commands in GDB.
+//! `armsnap may-write`: the rules for overwriting, for armsnap's commands in GDB.
 
 use super::Failure;
 use super::output::not_input;

@@ -1,4 +1,4 @@
-//! The command line: a file for each subcommand.
+//! The command line, with a file for each subcommand.
 //!
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
 //! input is faulty, 2 wrong usage; `record` exits with that of its program, or 125.
@@ -136,8 +136,8 @@ impl SnapshotArguments {
         Ok(self.load_with(&[])?.0)
     }
 
-    /// The same for a command that names programs. Also returns the programs that are left to
-    /// place: an input of another format says where the programs that it had loaded are.
+    /// Like [`Self::load`], for a command that names programs. Also returns the programs that are
+    /// still to be placed: an input of another format records where its own programs were loaded.
     pub fn load_with(&self, programs: &[PathBuf]) -> Result<(OpenSnapshot, Vec<PathBuf>), Failure> {
         let options = OpenOptions {
             allow_outside: self.allow_outside,
@@ -148,7 +148,7 @@ impl SnapshotArguments {
             let mut reading = self.import.options();
             reading.elf = programs.iter().cloned().map(NamedProgram::from).collect();
             let imported = armsnap::import::import(&self.snapshot, &reading)?;
-            // Files that were opened have absolute paths.
+            // Opened files have absolute paths.
             let is_placed = |path: &&PathBuf| {
                 let absolute = dunce::canonicalize(path);
                 let opened = absolute.as_ref().unwrap_or(path);
@@ -158,7 +158,7 @@ impl SnapshotArguments {
             let left = left.collect();
             return Ok((imported.open(&self.snapshot, &options)?, left));
         }
-        // What is wrong with the input matters more than an option for others.
+        // Faults in the input are more important than an option for other inputs.
         let loaded = Snapshot::open(&self.snapshot, &options)?;
         if let Some(option) = self.import.given() {
             return Err(Failure::Usage(format!("{option}: the input is a snapshot")));
@@ -176,7 +176,7 @@ impl SnapshotArguments {
     }
 }
 
-/// Fails for a path at which no input can be, or that cannot be read.
+/// Fails for a path that cannot be an input, or that cannot be read.
 fn there_is_an_input(path: &Path) -> Result<(), Failure> {
     const ALONE: &str = "armsnap without arguments lists the inputs of the current directory";
     let shown = path.display();
@@ -240,7 +240,7 @@ impl ReportArguments {
             true => (Form::Json, Lines::Plain),
             false => (Form::Text, self.listing.lines(lines, false)),
         };
-        // Until the user leaves it, after the last line.
+        // The pager runs until the user leaves it, after the last line.
         let _pager = self.listing.page()?;
         let out = Colored::new(BufWriter::new(io::stdout().lock()), lines);
         let mut out = PlainStream::new(out, form);
@@ -255,8 +255,8 @@ impl ReportArguments {
 }
 
 /// Prints a message on standard error with control characters escaped. All messages are printed
-/// here, because any of them may contain text from an input. Nobody may be there to read it: a
-/// pager that the user left, a closed terminal.
+/// here, because any of them may contain text from an input. Errors are ignored: the reader may be
+/// gone, such as a pager that the user left, or a closed terminal.
 pub fn say(message: impl Display) {
     let _ = writeln!(io::stderr(), "{}", text::lines(&message.to_string()));
 }
@@ -268,7 +268,7 @@ pub fn print_notes(notes: &[impl std::fmt::Display]) {
     }
 }
 
-/// Reads a number of an argument, decimal or hex with 0x.
+/// Parses a number in an argument, decimal or hexadecimal with 0x.
 pub fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -304,9 +304,9 @@ fn parse() -> Arguments {
             status = record::usage_status(arguments).unwrap_or(status);
         }
         if shown == text::lines(&shown) {
-            // Keeps clap's colours.
+            // This keeps clap's colours.
             let printed = error.print().and_then(|()| io::stdout().flush());
-            // Help is the result that was asked for.
+            // Help is the requested result.
             if let Err(error) = printed
                 && status == 0
                 && error.kind() != ErrorKind::BrokenPipe
@@ -366,7 +366,7 @@ pub fn run() -> ExitCode {
 
 /// Prints why a subcommand failed, and returns the exit status.
 fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
-    // Results read from a file that shrank meanwhile are not valid.
+    // Results read from a file that shrank meanwhile are invalid.
     match done.and_then(|status| Ok(mapped::whole().map(|()| status)?)) {
         Ok(status) => status,
         // The reader of the output has closed it (`armsnap … | head`).

@@ -32,12 +32,13 @@ pub enum Output {
     },
 }
 
-/// Names the output that cannot be written.
+/// Adds the name of the output that cannot be written to an error.
 fn named(path: &Path) -> impl Fn(io::Error) -> io::Error + '_ {
     |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Whether a path is the name of a file that is open, such as `/dev/stdout`. It is not replaced.
+/// Whether a path names a file that is already open, such as `/dev/stdout`. Such a file is not
+/// replaced.
 fn is_open_file(path: &Path) -> bool {
     let streams = ["/dev/stdout", "/dev/stderr"];
     let folders = ["/dev/fd", "/proc"];
@@ -45,7 +46,7 @@ fn is_open_file(path: &Path) -> bool {
         || folders.iter().any(|name| path.starts_with(name))
 }
 
-/// Names standard output.
+/// Adds the name of standard output to an error.
 fn standard(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("standard output: {error}"))
 }
@@ -63,7 +64,7 @@ pub fn not_input(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses to overwrite a file that a snapshot names, even if it was not read yet.
+/// Refuses to overwrite a file that a snapshot names, even if it has not been read yet.
 pub fn not_named(path: &Path, loaded: &OpenSnapshot) -> Result<(), Failure> {
     match inputs::is_named(path, loaded) {
         true => Err(is_input(path)),
@@ -71,7 +72,7 @@ pub fn not_named(path: &Path, loaded: &OpenSnapshot) -> Result<(), Failure> {
     }
 }
 
-/// Refuses to overwrite one of these inputs, whatever it is called.
+/// Refuses to overwrite any of these inputs, under whatever name.
 pub fn not_any_of<'a>(
     path: &Path,
     mut inputs: impl Iterator<Item = &'a Path>,
@@ -93,14 +94,14 @@ fn is_input(path: &Path) -> Failure {
 }
 
 impl Output {
-    /// Creates the file, or uses standard output without a path or with `-`. Overwrites only with
+    /// Creates the file. Without a path or with `-`, uses standard output. Overwrites only with
     /// `force`.
     pub fn new(path: Option<&Path>, force: bool) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             return Ok(Self::Standard(io::stdout().lock()));
         };
         if is_open_file(path) {
-            // After what it has, as with `>>`.
+            // Appends to the existing contents, as `>>` does.
             let file = File::options().append(true).open(path);
             return Ok(Self::Device {
                 file: file.map_err(named(path))?,

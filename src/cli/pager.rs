@@ -1,4 +1,4 @@
-//! A pager for listings on a terminal, as git has: $ARMSNAP_PAGER, $PAGER, or less.
+//! A pager for listings on a terminal, as in git: $ARMSNAP_PAGER, $PAGER, or less.
 //!
 //! Standard output, and standard error if it is a terminal, go to the pager until it is dropped.
 //! On systems other than Unix, listings are never paged.
@@ -15,10 +15,10 @@ mod unix {
     use std::process::{Child, Command, Stdio};
     use std::sync::{Mutex, PoisonError};
 
-    /// The pager that runs, and what standard output and standard error were before.
+    /// The running pager, and the original standard output and standard error.
     static RUNNING: Mutex<Option<(Child, OwnedFd, OwnedFd)>> = Mutex::new(None);
 
-    /// Takes the pager that runs, if there is one.
+    /// Takes the running pager, if there is one.
     fn take_running() -> Option<(Child, OwnedFd, OwnedFd)> {
         RUNNING
             .lock()
@@ -70,7 +70,7 @@ mod unix {
     impl Drop for Pager {
         fn drop(&mut self) {
             if io::stdout().flush().is_err() {
-                // The user left the pager: what it did not take must not reach the terminal.
+                // The user left the pager: output that it did not read must not reach the terminal.
                 discard_output();
                 let _ = io::stdout().flush();
             }
@@ -82,7 +82,8 @@ mod unix {
         }
     }
 
-    /// Ends all output, and waits until the user leaves the pager: the process is interrupted.
+    /// Discards further output, and waits until the user leaves the pager. Called when the process
+    /// is interrupted.
     pub fn abandon() {
         if let Some((mut child, ..)) = take_running() {
             discard_output();
@@ -90,7 +91,7 @@ mod unix {
         }
     }
 
-    /// Points standard output and standard error at nowhere.
+    /// Redirects standard output and standard error to the null device.
     fn discard_output() {
         if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
             let _ = rustix::stdio::dup2_stdout(&nowhere);

@@ -28,8 +28,9 @@ pub fn shell_quote_os(word: &OsStr) -> OsString {
     from_bytes(out)
 }
 
-/// Returns a path as a word that users copy into a shell, and that is no option. What a terminal does
-/// not show is quoted as `$'\xff'`, which bash, zsh and POSIX.1-2024 (2.2.4) read.
+/// Returns a path as a word that users copy into a shell and that is not taken for an option.
+/// Characters that a terminal does not show are quoted as `$'\xff'`, which bash, zsh and POSIX.1-2024
+/// (2.2.4) accept.
 pub fn word(path: &Path, program: bool) -> String {
     let option = path.as_os_str().as_encoded_bytes().starts_with(b"-");
     let mut word = OsString::new();
@@ -54,7 +55,7 @@ pub fn word(path: &Path, program: bool) -> String {
     out
 }
 
-/// Returns the word of these bytes: those of a name, with ASCII between them.
+/// Returns the word that consists of these bytes: those of names, with ASCII between them.
 pub fn from_bytes(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(bytes);

@@ -170,7 +170,7 @@ impl From<Error> for Failure {
             Error::Write(exists @ (WriteError::Exists(_) | WriteError::InTheWay(_))) => {
                 Self::Usage(exists.to_string())
             }
-            // Not `Io`: a pipe to the emulator is not that of the output.
+            // Not `Io`: a pipe to the emulator is not the output's pipe.
             error => Self::Input(error.to_string()),
         }
     }
@@ -179,7 +179,7 @@ impl From<Error> for Failure {
 impl Arguments {
     fn trace(&self) -> TraceOptions {
         let sync = match self.last {
-            // Ensures a synchronisation point in the trace that is kept.
+            // This ensures a synchronisation point in the trace that is kept.
             Some(last) => {
                 let most = usize::try_from(last / 4).unwrap_or(usize::MAX).max(64);
                 if self.sync == 0 {
@@ -233,7 +233,7 @@ impl Arguments {
     }
 }
 
-/// Resolves the program: as named, or from PATH if it has no directory and does not exist here.
+/// Resolves the program: as named; from PATH if it has no directory and does not exist here.
 fn resolve(program: &Path) -> PathBuf {
     let alone = program.components().count() == 1 && !program.exists();
     let path = std::env::var_os("PATH")
@@ -244,11 +244,11 @@ fn resolve(program: &Path) -> PathBuf {
     place.unwrap_or_else(|| program.to_owned())
 }
 
-/// The exit status of `record` itself where it fails, as of other commands that run a program.
+/// The exit status for a failure of `record` itself, as used by other commands that run a program.
 const FAILED: u8 = 125;
 
-/// The exit status for a command line, without armsnap's name, that cannot be parsed: [`FAILED`] for one of
-/// `record` that asks for the program's exit status.
+/// Returns the exit status for a command line (without armsnap's name) that cannot be parsed: [`FAILED`]
+/// for a `record` command that passes on the program's exit status.
 pub fn usage_status(mut arguments: impl Iterator<Item = OsString>) -> Option<i32> {
     let is_own = arguments.next().is_some_and(|command| command == "record");
     let mut options = arguments.take_while(|argument| argument != "--");
@@ -258,7 +258,7 @@ pub fn usage_status(mut arguments: impl Iterator<Item = OsString>) -> Option<i32
 
 /// Records a program. Returns the program's exit status; errors of `record` itself have their own.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    // Results read from a file that shrank meanwhile are not valid.
+    // Results read from a file that shrank meanwhile are invalid.
     match record(arguments).and_then(|done| Ok(mapped::whole().map(|()| done)?)) {
         Ok((kept, program)) => Ok(match (arguments.exit_zero, kept) {
             (true, true) => ExitCode::SUCCESS,
@@ -274,14 +274,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Records a program. Returns whether all of it is in its output, and the program's exit status.
+/// Records a program. Returns whether the recording is complete in its output, and the program's
+/// exit status.
 fn record(arguments: &Arguments) -> Result<(bool, u8), Failure> {
     let Some((program, rest)) = arguments.program.split_first() else {
         return Err(Failure::Usage("expected a program".to_owned()));
     };
     let program = resolve(Path::new(program));
     let output = arguments.output(&program);
-    // Fails before the program runs, not after.
+    // This fails before the program runs, not after.
     write::may_write(&output, arguments.force).map_err(Error::from)?;
     let beside = [&arguments.witness, &arguments.witness_registers];
     for path in beside.into_iter().flatten() {
@@ -345,8 +346,9 @@ fn record(arguments: &Arguments) -> Result<(bool, u8), Failure> {
     Ok((whole, recorded.reason.status()))
 }
 
-/// Writes the snapshot. Where this fails, because the output was free before the program ran and is not now,
-/// it is kept under another name: beside the output, or else in the temporary directory. Returns its path.
+/// Writes the snapshot. If that fails, for example because the output was free before the program ran and no
+/// longer is, the snapshot is kept under another name: beside the output, or else in the temporary
+/// directory. Returns its path.
 fn keep(recorded: &Recorded, output: &Path, force: bool) -> Result<PathBuf, Failure> {
     const TRIES: u32 = 100;
     let write =
@@ -355,7 +357,7 @@ fn keep(recorded: &Recorded, output: &Path, force: bool) -> Result<PathBuf, Fail
         Ok(()) => return Ok(output.to_owned()),
         Err(error) => error,
     };
-    // The current directory has a name, too.
+    // This finds the name of the current directory, too.
     let named = match output.file_name() {
         Some(_) => output.to_owned(),
         None => output.canonicalize().unwrap_or_else(|_| output.to_owned()),

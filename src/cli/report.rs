@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             .map_err(io::IntoInnerError::into_error)?;
         output.finish()?;
         if path == Path::new("-") {
-            // The summary would be in the page.
+            // The summary would be printed into the page.
             return Ok(analysis.exit_code());
         }
         say(format!(
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(analysis.exit_code())
 }
 
-/// The name of the input: of its directory for a snapshot.
+/// Returns the name of the input; for a snapshot, that of its directory.
 fn title(snapshot: &Path) -> String {
     let whole = snapshot
         .canonicalize()

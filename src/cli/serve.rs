@@ -29,7 +29,7 @@ use armsnap::server::{
 };
 use armsnap::text;
 
-/// The maximum number of printed notes; `monitor info` shows all.
+/// Maximum number of notes printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
 
 /// How history is offered.
@@ -92,7 +92,7 @@ const NO_CACHE: &str = "ARMSNAP_NO_CACHE";
 impl Selection {
     /// Returns the endpoints of a snapshot.
     pub fn endpoints(&self, snapshot: &SnapshotArguments) -> Result<Vec<Endpoint>, Failure> {
-        // A path that cannot be read is reported as that of a snapshot.
+        // A path that cannot be read is reported as a snapshot's path.
         if is_trace_file(&snapshot.snapshot).unwrap_or(false) {
             return Ok(vec![self.trace_file(snapshot)?]);
         }
@@ -143,7 +143,7 @@ impl Selection {
         }
         let fault = |text: String| Failure::Input(format!("{}: {text}", path.display()));
         let bytes = map_trace_file(path).map_err(|error| fault(error.to_string()))?;
-        // It is served until the process ends.
+        // The file is served until the process ends.
         let bytes: &'static Mapped = Box::leak(Box::new(bytes));
         let arch = self.arch.map(Arch::architecture);
         trace_file_endpoint(bytes, &path.display().to_string(), &self.elf, arch)
@@ -277,7 +277,7 @@ fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failu
 fn print_notes(endpoints: &[Endpoint]) {
     let mut notes: Vec<Note> = Vec::new();
     for note in endpoints.iter().flat_map(Endpoint::remarks) {
-        // Notes on the whole snapshot are in each endpoint.
+        // Each endpoint has the notes on the whole snapshot.
         if !notes.contains(&note) {
             notes.push(note);
         }

@@ -1,4 +1,4 @@
-//! `armsnap shards`, and what `armsnap export` does with a shard.
+//! `armsnap shards`, and the handling of shards in `armsnap export`.
 
 use super::Failure;
 use super::SnapshotArguments;
@@ -29,11 +29,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// The file of a shard that is joined.
+/// The file of a shard that is used for joining.
 const COURSE: &str = "course.shard";
-/// The most shards.
+/// Maximum number of shards.
 const MOST: u32 = 1_000_000;
-/// Bytes of trace in a shard, if nothing else is asked for.
+/// Default number of bytes of trace in a shard.
 const SIZE: u64 = 64 << 20;
 
 /// Show how the trace of a snapshot is cut into shards, as JSON
@@ -52,7 +52,7 @@ pub struct Arguments {
     size: Option<u64>,
 }
 
-/// Which shard: I/N.
+/// The identity of a shard: I/N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Its number; the first is 0.
@@ -165,7 +165,7 @@ pub fn write(shard: Shard, exec: bool, analysis: &Analysis, to: &Path) -> Result
     let file = GzEncoder::new(file, Compression::fast());
     let header = plan.header(shard.index);
     let mut course = Writer::new(file, &header).map_err(ShardError::from)?;
-    // The tracks of the buffer, each with the number of its buffers before this one.
+    // The tracks of the current buffer, each with the number of its earlier buffers.
     let mut here: Vec<(usize, usize)> = Vec::new();
     let mut before = vec![0; rows.len()];
     let mut counted = 0;
@@ -203,10 +203,10 @@ pub fn write(shard: Shard, exec: bool, analysis: &Analysis, to: &Path) -> Result
     parquet::write(to, &layouts, sheets).map_err(failure)
 }
 
-/// The file of a shard, which is packed with gzip.
+/// The file of a shard, decompressed: it is packed with gzip.
 pub type Unpacked = BufReader<GzDecoder<BufReader<File>>>;
 
-/// Opens the files of shards; returns their paths and themselves, in order.
+/// Opens the files of shards; returns their paths and readers, in order.
 pub fn open(directories: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Reader<Unpacked>>), Failure> {
     let open = |directory: &PathBuf| {
         let path = directory.join(COURSE);

@@ -1,4 +1,4 @@
-//! Signals that end the program: files that are not complete are removed first.
+//! Signals that end the program: incomplete files are removed first.
 
 use signal_hook::SigId;
 use signal_hook::consts::SIGINT;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Removes incomplete files on SIGINT, SIGTERM and SIGHUP before the signal ends the program. Windows has
-/// no such signals; files stay until the next run removes them.
+/// no such signals; there the files remain until the next run removes them.
 pub fn clean_up() -> io::Result<()> {
     #[cfg(unix)]
     unix::clean_up_on(&[SIGINT, unix::SIGTERM, unix::SIGHUP])?;
     Ok(())
 }
 
-/// Ignores Ctrl-C, which a debugger on the same terminal handles, until it is dropped.
+/// Ignores Ctrl-C, which a debugger on the same terminal handles, until this is dropped.
 #[derive(Debug)]
 pub struct StaysAlive(SigId);
 
 /// Ignores Ctrl-C in this process only: programs that it starts have the default. The other signals
-/// are as in [`clean_up`].
+/// are handled as in [`clean_up`].
 pub fn stay_alive() -> io::Result<StaysAlive> {
     #[cfg(unix)]
     unix::clean_up_on(&[unix::SIGTERM, unix::SIGHUP])?;
@@ -64,8 +64,7 @@ mod unix {
         Ok(())
     }
 
-    /// Returns the signals that this process was not told to ignore: ignored ones stay ignored
-    /// (`nohup`).
+    /// Returns the signals that this process does not ignore: ignored ones stay ignored (`nohup`).
     pub fn not_ignored(signals: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

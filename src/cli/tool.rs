@@ -1,4 +1,4 @@
-//! Other programs: whether they are installed, and what they say of themselves.
+//! Other programs: whether they are installed, and what they report about themselves.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The maximum size of an answer.
+/// Maximum size of an answer.
 const ANSWER: u64 = 256 << 10;
-/// The maximum time for an answer.
+/// Maximum time for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the path of a program in PATH.
@@ -22,7 +22,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns what a program prints on standard output; `None` if it cannot be started or takes long.
+/// Returns what a program prints on standard output; `None` if it cannot be started or takes too
+/// long.
 pub fn ask(program: impl AsRef<OsStr>, arguments: &[&str]) -> Option<String> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -40,7 +41,7 @@ pub fn ask(program: impl AsRef<OsStr>, arguments: &[&str]) -> Option<String> {
         let _ = send.send(read.map(|_| answer));
     });
     let answer = receive.recv_timeout(PATIENCE);
-    // It may still be printing.
+    // The program may still be printing.
     let _ = child.kill();
     let _ = child.wait();
     let answer = answer.ok()?.ok()?;

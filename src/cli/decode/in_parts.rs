@@ -1,6 +1,7 @@
 //! Decodes the parts of a buffer on several threads.
 //!
-//! The text is that of a single thread, which writes that of each source in pages of [`PAGE`] bytes.
+//! The text is the same as from a single thread, which writes the text of each source in pages of
+//! [`PAGE`] bytes.
 
 use super::Format;
 use super::job::{Decoded, Job, PAGE, Stopped};
@@ -11,17 +12,17 @@ use armsnap::report::listing::{Counts, Listed, Unfollowed};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// The most bytes of trace in a part, where something is printed.
+/// Maximum size of a part in bytes of trace, if something is printed.
 const PART: u64 = 512 << 10;
-/// The most bytes of trace in a part, where nothing is printed.
+/// Maximum size of a part in bytes of trace, if nothing is printed.
 const SILENT_PART: u64 = 4 << 20;
-/// The fewest bytes of trace in a part, but for the last one.
+/// Minimum size of a part in bytes of trace, except for the last one.
 const LEAST_PART: u64 = 64 << 10;
-/// The number of parts for each thread, at least, so that all have work to the end.
+/// Minimum number of parts for each thread, so that all threads have work until the end.
 const PARTS: u64 = 8;
-/// Bytes of text that may wait for that of earlier parts.
+/// Bytes of text that may wait for the text of earlier parts.
 const WAITING: usize = 32 << 20;
-/// The most written texts whose memory is kept for others.
+/// Maximum number of written texts whose memory is kept for reuse.
 const KEPT: usize = 32;
 
 impl From<PartError> for Stopped {
@@ -63,7 +64,7 @@ impl Waiting {
     }
 }
 
-/// Empty texts, whose memory is used again.
+/// Empty texts, kept to reuse their memory.
 #[derive(Default)]
 struct Texts(Mutex<Vec<Vec<u8>>>);
 
@@ -82,7 +83,7 @@ impl Texts {
 }
 
 impl Job<'_> {
-    /// Decodes a buffer in parts; `None` if that is not worth while.
+    /// Decodes a buffer in parts; `None` if that is not worthwhile.
     pub(super) fn in_parts<'b>(
         &'b self,
         buffer: &'b CaptureBuffer,

@@ -1,6 +1,6 @@
 //! Decodes a buffer with one decoder per source, on one or several threads.
 //!
-//! With several threads, parts of the buffer are decoded on their own ([`super::in_parts`]). Where its
+//! With several threads, parts of the buffer are decoded independently ([`super::in_parts`]). If the
 //! trace cannot be split, each thread deformats the whole buffer and decodes a group of sources. The
 //! pages of text return through bounded channels, in the order in which a single thread would have
 //! written them.
@@ -166,8 +166,8 @@ impl Job<'_> {
         })
     }
 
-    /// Decodes a group of sources. `send` receives the index of each source, with its text if that
-    /// fills a page, after every piece; and with the rest of its text at the end.
+    /// Decodes a group of sources. After every piece, `send` receives the index of each source,
+    /// with its text if that fills a page; at the end it receives the rest of each source's text.
     fn group(
         &self,
         buffer: &CaptureBuffer,
@@ -216,7 +216,7 @@ impl Job<'_> {
             let mut pages = Vec::new();
             let mut workers = Vec::new();
             for group in buffer.sources.chunks(size) {
-                // Written pages are returned to reuse their memory.
+                // Written pages are returned, to reuse their memory.
                 let (written, empty) = channel();
                 let (senders, receivers): (Vec<SyncSender<_>>, Vec<_>) =
                     group.iter().map(|_| sync_channel(WAITING)).unzip();
@@ -308,8 +308,8 @@ impl Job<'_> {
         buffer: &CaptureBuffer,
         source: &CaptureSource,
     ) -> Result<Decoder<'b>, String> {
-        // An unformatted buffer has no IDs. Its elements carry the one that the trace unit was
-        // given, as the reference does.
+        // An unformatted buffer has no IDs. Its elements carry the ID that was assigned to the
+        // trace unit, as those of the reference decoder do.
         let shown = match (buffer.frames, self.level) {
             (None, Level::Packets) => TraceId(0),
             _ => source.trace_id,
@@ -357,7 +357,7 @@ struct Pages {
     written: Sender<Vec<u8>>,
 }
 
-/// Writes the pages of all sources: a page or none from each in turn, until no source has more.
+/// Writes the pages of all sources: a page or none from each in turn, until no source has any more.
 /// `piece` receives the number of finished rounds.
 fn write_in_order(
     pages: &[Pages],

@@ -1,4 +1,4 @@
-//! The connection of GDB where its pipes depend on the shell, as on Windows: a socket of this process.
+//! The connection to GDB where its pipes depend on the shell, as on Windows: a socket of this process.
 
 use super::{Arguments, Failure};
 use armsnap::server::Endpoint;
@@ -11,9 +11,9 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread;
 
-/// Runs GDB to its end.
+/// Runs GDB until it exits.
 pub fn run(gdb: &mut Command) -> io::Result<ExitCode> {
-    // Ctrl-C is GDB's.
+    // Ctrl-C belongs to GDB.
     let _waits = crate::cli::signals::stay_alive()?;
     let code = gdb.status()?.code();
     let code = code.and_then(|code| u8::try_from(code).ok());

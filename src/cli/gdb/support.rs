@@ -24,7 +24,7 @@ pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
     )))
 }
 
-/// Returns whether a GDB has Python; a toolchain's may not.
+/// Returns whether a GDB has Python; the GDB of a toolchain may not.
 pub fn has_python(gdb: &OsStr) -> bool {
     let answer = run_command(gdb, "python print(6 * 7)");
     answer.is_some_and(|answer| answer.starts_with("42"))

@@ -1,4 +1,5 @@
-//! What only Unix has: sockets with names, standard error as a pipe that a debugger polls.
+//! Parts that exist only on Unix: sockets with names, standard error as a pipe that a debugger
+//! polls.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +13,7 @@ use armsnap::server::Endpoint;
 use armsnap::server::listen::Listener;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Listens on the Unix sockets that the user asks for.
+/// Listens on the Unix sockets that the user requested.
 pub fn unix_listeners(
     arguments: &Arguments,
     endpoints: &[Endpoint],
@@ -37,8 +38,8 @@ fn with_suffix(path: &Path, endpoint: &Endpoint) -> PathBuf {
 
 /// Closes standard error, to signal the end of messages to a debugger that started this process.
 ///
-/// Until the end of the pipe GDB polls it with a system call for each character that it receives,
-/// which doubles the time of a step.
+/// Until the pipe ends, GDB polls it with a system call for each character that it receives, which
+/// doubles the time of a step.
 pub fn end_messages() -> io::Result<()> {
     let messages = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let kind = messages.metadata()?.file_type();
