@@ -13,7 +13,7 @@ use std::fmt;
 pub enum Reason {
     /// The program was about to exit with this status.
     Exit(u64),
-    /// It reached the place named by `--until`.
+    /// It reached the location named by `--until`.
     Until(String),
     /// A signal (Linux number) was about to end it.
     Signal(u32),

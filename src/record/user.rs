@@ -71,7 +71,7 @@ struct Session {
 ///
 /// # Errors
 ///
-/// If the program or a requested place cannot be used, or the emulator fails.
+/// If the program or a requested location cannot be used, or the emulator fails.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
     let mut run = run::Run::new(&mut session, &mut request)?;

@@ -1,4 +1,4 @@
-//! The connection to a client, besides its bytes.
+//! The connection to a client, apart from its bytes.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};

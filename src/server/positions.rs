@@ -43,7 +43,7 @@ pub(super) struct Positions {
     timeline: Option<Timeline>,
     /// By core; `None` is the halted state.
     past: Vec<Option<Past>>,
-    /// By core: the end of the trace and its instruction set, if the core rests there.
+    /// By core: the end of the trace and its instruction set, if the core stays there.
     ends: Vec<Option<(Address, Option<Isa>)>>,
     /// Whether all of `ends` are known.
     rested: bool,
@@ -89,7 +89,7 @@ impl Positions {
         self.timeline = None;
     }
 
-    /// Finds the end of the trace for cores that rest there. If decoding takes long, it is
+    /// Finds the end of the trace for cores that stay there. If decoding takes long, it is
     /// continued at the next call.
     pub fn rest(&mut self) {
         if self.rested {

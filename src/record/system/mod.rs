@@ -79,7 +79,7 @@ struct Session {
 ///
 /// # Errors
 ///
-/// If the image or a requested place cannot be used, or the emulator fails.
+/// If the image or a requested location cannot be used, or the emulator fails.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let image = Image::read(&request.image)?;
     let mut session = start(&mut request, &image)?;

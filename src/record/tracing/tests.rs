@@ -231,7 +231,7 @@ fn programs() -> impl Strategy<Value = Program> {
                     5 => End::IndirectCall,
                     _ => End::Conditional(target),
                 };
-                // Blocks of one instruction, too.
+                // This allows blocks of one instruction.
                 (before - 1, end)
             })
             .collect(),

@@ -23,8 +23,8 @@ use armsnap_snapshot::text::one_line;
 const RECORDS: u64 = 10_000;
 /// Maximum size of the log text shown at once, in bytes.
 const MAX_TEXT: usize = 16 << 20;
-/// Maximum number of addresses tried to find something in memory, and the total size of the types
-/// there.
+/// Maximum number of addresses tried to find something in memory, and maximum total size of the
+/// type tables tried.
 const TRIED: usize = 4096;
 const TRIED_TYPES: usize = 256 << 20;
 
