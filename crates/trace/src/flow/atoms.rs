@@ -1,9 +1,9 @@
 //! Follows atoms from block to block: the hot path, and one atom in any state.
 //!
 //! The hot path takes the link of a single atom, and recalls where the same sequence of atoms led
-//! before ([`super::memo`]). A new sequence is followed as long as each link leads directly to the next
-//! block;
-//! [`Flow::atom`] handles everything else. Instruction atoms are in [`super::instructions`].
+//! before ([`super::memo`]). A new sequence is followed as long as each link leads directly to the
+//! next block; [`Flow::atom`] handles everything else. Instruction atoms are in
+//! [`super::instructions`].
 
 use super::blocks::{
     AWAIT, AWAIT_AND_PUSH, BlockId, End, NOWHERE, PUSH, SLOW, WATCHED, leads_on, target_of,
@@ -181,8 +181,8 @@ impl<C: CodeImage> Flow<C> {
         target_of(entry.next)
     }
 
-    /// Follows waypoint atoms that lead through links that are not resolved yet or paths that the
-    /// memo does not contain.
+    /// Follows waypoint atoms through links that are not resolved yet, or along paths that the memo
+    /// does not contain.
     #[inline(never)]
     fn follow(&mut self, at: BufferOffset, mut atoms: Atoms, sink: &mut impl FlowSink) {
         while atoms.count > 0 && self.current != NOWHERE {
@@ -221,8 +221,9 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Follows atoms from link to link up to a return, a watched step or a link that is not resolved.
-    /// Remembers the path if the atoms come the second time. Returns the number of atoms consumed.
+    /// Follows atoms from link to link up to a return, a watched step or a link that is not
+    /// resolved. Remembers the path the second time the atoms occur. Returns the number of atoms
+    /// consumed.
     fn learn(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) -> u8 {
         self.make_room(sink);
         let mut draft = self.memo.begin(self.current, atoms);

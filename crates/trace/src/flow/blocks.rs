@@ -1,7 +1,8 @@
 //! The cache of blocks: each straight run up to a waypoint is decoded once.
 //!
 //! The data of a block are split. [`Hot`], of 16 bytes, is read each time the block is executed;
-//! [`Cold`] only the first time, and for listings. Independent of atoms and the return stack.
+//! [`Cold`] only the first time, and for listings. The cache is independent of atoms and the return
+//! stack.
 
 use super::code::{CodeImage, View};
 use super::range::{InstructionKind, LastInstruction, Range};
@@ -37,7 +38,7 @@ pub(super) const AWAIT_AND_PUSH: u32 = PUSH | AWAIT;
 /// Bit of a link, for images that [watch](CodeImage::WATCHES) steps: this one is watched.
 pub(super) const WATCHED: u32 = 1 << 30;
 
-/// Returns whether a link only leads to a block.
+/// Returns whether a link does nothing but continue at a block.
 #[inline]
 pub(super) fn leads_on(link: u32) -> bool {
     link.wrapping_sub(1) < WATCHED - 1

@@ -53,24 +53,25 @@ pub trait CodeImage {
     /// Returns the view that the core has in this context. Called when the context changes.
     fn view(&self, context: &ContextKey) -> View;
 
-    /// Returns the contiguous bytes from `address` on; empty if there is no code. Called once for a
+    /// Returns the contiguous bytes from `address` on; empty if there is no code. Called once per
     /// block, not each time it is executed.
     fn slice(&self, view: View, address: Address) -> &[u8];
 
     /// Whether some steps from one block to another are [watched](Self::watches).
     const WATCHES: bool = false;
 
-    /// Whether a step is watched: from a block that starts at `from` and ends with `last`, to one that
-    /// starts at `to`. A sink that counts blocks gets it ([`FlowSink::arrives`]). Steps behind indirect
-    /// branches always are. Called once for a step, not each time it is made.
+    /// Whether the step from a block that starts at `from` and ends with `last` to one that starts
+    /// at `to` is watched. A sink that counts blocks is told of watched steps
+    /// ([`FlowSink::arrives`]). Steps after indirect branches are always watched. Called once per
+    /// step, not each time it is taken.
     ///
     /// [`FlowSink::arrives`]: super::FlowSink::arrives
     fn watches(&self, _from: Address, _last: &LastInstruction, _to: Address) -> bool {
         false
     }
 
-    /// Whether the instruction of A64 or A32 at `address`, whose bytes are not known, is known not to
-    /// change the flow: it is no waypoint, and execution continues behind it.
+    /// Whether the A64 or A32 instruction at `address`, whose bytes are unknown, is known not to
+    /// change the flow: it is not a waypoint, and execution continues after it.
     fn is_straight(&self, _view: View, _address: Address) -> bool {
         false
     }

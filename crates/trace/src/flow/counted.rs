@@ -1,7 +1,7 @@
-//! Follows atoms for sinks that only count what is executed. The sums are passed on once.
+//! Follows atoms for sinks that only count what is executed: they receive sums, not single blocks.
 //!
-//! Instruction atoms (ETMv3) of several packets are looked up in the memo at once. Waypoint atoms are
-//! not: paths that differ behind the first packet would be remembered apart.
+//! Instruction atoms (ETMv3) of several packets are looked up in the memo together. Waypoint atoms
+//! are not: paths that differ only after the first packet would need separate entries.
 
 use super::blocks::{
     AWAIT, AWAIT_AND_PUSH, BlockId, NOWHERE, PUSH, SLOW, WATCHED, leads_on, target_of,
@@ -15,7 +15,7 @@ use super::sink::{Executed, FlowSink};
 use crate::element::{AtomPacket, Atoms};
 use armsnap_arch::quantity::BufferOffset;
 
-/// The atoms of a packet, and the cycles of the first one and of each other.
+/// The atoms of a packet, and the cycles of the first one and of each later one.
 type Content = (Atoms, Option<[u8; 2]>);
 
 /// The atoms of several packets.
@@ -28,8 +28,8 @@ struct Path {
 }
 
 impl Path {
-    /// Joins the atoms of packets from index `first` on, as many as the memo takes. `atoms` returns those
-    /// of a packet.
+    /// Joins the atoms of packets from index `first` on, as many as a memo entry can hold. `atoms`
+    /// returns the atoms of a packet.
     #[inline(always)]
     fn new(first: usize, atoms: impl Fn(usize) -> Option<Atoms>) -> Self {
         let mut path = Self {
@@ -48,8 +48,8 @@ impl Path {
         path
     }
 
-    /// Returns the path up to the packet with the atom after the first `consumed` ones, and the number of
-    /// atoms consumed in that packet.
+    /// Returns the path before the packet that contains the first atom not consumed, and the number
+    /// of atoms consumed in that packet.
     #[inline(never)]
     fn up_to(first: usize, consumed: u8, atoms: impl Fn(usize) -> Option<Atoms>) -> (Self, u8) {
         let mut path = Self::new(first, |_| None);
@@ -66,7 +66,7 @@ impl Path {
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// Same as [`packets_of_atoms`](Self::packets_of_atoms), but passes on numbers of blocks.
+    /// Same as [`packets_of_atoms`](Self::packets_of_atoms), but passes on only numbers of blocks.
     #[inline(always)]
     pub(super) fn counted_atoms(
         &mut self,
@@ -98,8 +98,9 @@ impl<C: CodeImage> Flow<C> {
         done
     }
 
-    /// Follows packets of waypoint atoms from index `done` on along links and as remembered. Returns the
-    /// rest of the first packet for which that does not suffice, or from which a path is to be remembered.
+    /// Follows packets of waypoint atoms from index `done` on, along links and remembered paths.
+    /// Returns the rest of the first packet for which these do not suffice, or from which a path is
+    /// to be remembered.
     #[inline(always)]
     fn follow_known<S: FlowSink>(
         &mut self,
@@ -111,12 +112,12 @@ impl<C: CodeImage> Flow<C> {
         let (mut current, mut left) = (self.current, self.left);
         let mut executed = Executed::default();
         let mut stuck = None;
-        // The current block was reached in a step that the sink is to get: after this atom.
+        // Set if the sink must be told of the step to the current block: the atom of that step.
         let mut arrives = None;
         let mut awaited_before = current == AWAIT;
         'packets: while let Some(packet) = content(*done) {
             let mut atoms = packet;
-            // The number of atoms to follow one by one: they come for the first time.
+            // The number of atoms to follow one by one, because they occur for the first time.
             let mut alone = 0;
             while atoms.count > 0 {
                 if current == AWAIT
@@ -202,7 +203,8 @@ impl<C: CodeImage> Flow<C> {
         stuck
     }
 
-    /// Same as [`packets_of_instructions`](Self::packets_of_instructions), but passes on no steps.
+    /// Same as [`packets_of_instructions`](Self::packets_of_instructions), but passes on only
+    /// numbers.
     #[inline(always)]
     pub(super) fn counted_instructions(
         &mut self,
@@ -266,7 +268,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Follows atoms as far as links lead; returns their number.
+    /// Follows atoms as long as links are resolved; returns the number of atoms followed.
     #[inline]
     fn follow_links(&mut self, path: Atoms) -> u8 {
         let mut done = 0;
@@ -287,11 +289,11 @@ impl<C: CodeImage> Flow<C> {
         done
     }
 
-    /// Follows atoms from link to link, and remembers the path if they come the second time. Returns the
-    /// number of atoms consumed.
+    /// Follows atoms from link to link, and remembers the path the second time the atoms occur.
+    /// Returns the number of atoms consumed.
     #[inline(never)]
     fn learn_links(&mut self, path: Atoms) -> u8 {
-        // Nobody gets these runs.
+        // These runs are not passed to any sink, so there is none to notify.
         if self.memo.is_full() {
             self.memo.clear();
         }
@@ -315,7 +317,7 @@ impl<C: CodeImage> Flow<C> {
         done
     }
 
-    /// Returns the last instruction, of atom `atom` of a packet at `at`, to hold back.
+    /// Returns the last instruction, that of atom `atom` in the packet at `at`, to be held back.
     fn held_back(&self, (atoms, cycles): Content, atom: u8, at: BufferOffset) -> Held {
         Held {
             at,
@@ -326,7 +328,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Emits the instructions followed, but for the one that is held back.
+    /// Emits the instructions followed, except the one held back.
     fn pass_on_counted(
         &mut self,
         followed: Executed,

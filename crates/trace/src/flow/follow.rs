@@ -24,12 +24,12 @@ pub struct FlowConfig {
     /// The trace unit omits the targets of returns that it predicts (TRCCONFIGR.RS; in PTM, ETMCR
     /// bit 29).
     pub return_stack: bool,
-    /// A taken ERET gives [`Mark::ExceptionReturn`], because ETE has no packet for it. Exception: an
-    /// ERET reported as taken by a source address, as in other decoders of ETE.
+    /// A taken ERET emits [`Mark::ExceptionReturn`], because ETE has no packet for it. Exception:
+    /// an ERET reported as taken by a source address, as in other decoders of ETE.
     pub exception_returns: bool,
-    /// An exception without a return address in the trace (ETMv3) gets the address that execution
-    /// had reached. If the instruction before it aborted and was not cancelled, the actual return
-    /// address is that of the instruction.
+    /// An exception without a return address in the trace (ETMv3) receives the address that
+    /// execution had reached. If the instruction before it aborted and was not cancelled, the
+    /// actual return address is that of the instruction.
     pub exceptions_here: bool,
     /// Number of blocks, of about 100 to 200 bytes each, at which the cache is emptied.
     pub most_blocks: usize,
@@ -137,7 +137,7 @@ impl<C: CodeImage> Flow<C> {
     /// Processes the next element.
     #[inline(always)]
     pub fn element(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
-        // The slow path gets a new copy of the element, so that the fast path keeps its own in
+        // The slow path receives a new copy of the element, so that the fast path keeps its own in
         // registers.
         match element {
             Element::WaypointAtoms(atoms) => {

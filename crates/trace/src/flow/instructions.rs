@@ -1,5 +1,5 @@
-//! Follows instruction atoms (ETMv3): each block is one instruction, held back until the next element other
-//! than an exception return, because it may still be cancelled.
+//! Follows instruction atoms (ETMv3): each block is one instruction, held back until the next
+//! element other than an exception return, because it may still be cancelled.
 
 use super::blocks::{AWAIT, BlockId, NOWHERE, PUSH, leads_on};
 use super::code::CodeImage;
@@ -11,12 +11,12 @@ use crate::element::{AtomPacket, Atoms, Mark};
 use armsnap_arch::quantity::BufferOffset;
 use std::hint::select_unpredictable as select;
 
-/// The most atoms in a packet.
+/// The maximum number of atoms in a packet.
 const MAX_ATOMS: usize = 16;
-/// The most packets followed at once: their indexes fit in 32 bits.
+/// The maximum number of packets followed at once: their indexes fit in 32 bits.
 pub(super) const MAX_PACKETS: usize = 1 << 20;
 
-/// Room for the steps of several packets, which are collected before they are passed on.
+/// Buffer for the steps of several packets, which are collected before they are passed on.
 #[derive(Debug)]
 pub(super) struct Steps([Step; 256]);
 
@@ -94,8 +94,8 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Follows instruction atoms with cycles: `cycles[0]` of the first atom, `cycles[1]` of each
-    /// other. Where they cannot be followed, emits the cycles alone.
+    /// Follows instruction atoms with cycles: `cycles[0]` for the first atom, `cycles[1]` for each
+    /// later one. Where they cannot be followed, emits the cycles alone.
     #[inline(never)]
     pub(super) fn timed_instructions(
         &mut self,
@@ -181,7 +181,8 @@ impl<C: CodeImage> Flow<C> {
                     continue;
                 }
                 if atoms.count <= 1 {
-                    // One atom and none alternate without a pattern: both are computed.
+                    // Packets of one atom and of none alternate without a pattern, so both cases
+                    // are computed.
                     let next = select(atoms.count == 1, link(current, passed(0)), current);
                     if leads_on(next) {
                         places[0] = step(select(atoms.count == 1, current, NOWHERE), 0);

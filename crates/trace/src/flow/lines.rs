@@ -22,17 +22,19 @@ pub(super) struct PendingQ {
     instructions: Option<u32>,
 }
 
-/// How a straight line ends, and what it may run over.
+/// How a straight line ends, and which instructions it may run over.
 ///
-/// What a trace unit traces with an atom has not run where there is no atom.
+/// An instruction that the trace unit would trace with an atom was not executed if there is no
+/// atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEnd {
-    /// Before the instruction at the end, over no waypoint (up to an exception).
+    /// Before the instruction at the end, without crossing a waypoint (up to an exception).
     Before,
-    /// With that instruction, as taken, over no waypoint before it (PTM waypoint update).
+    /// With that instruction, as taken, without crossing a waypoint before it (PTM waypoint
+    /// update).
     With,
-    /// With that instruction, as taken, over conditional waypoints before it: they were not taken, which a source
-    /// address implies (ETE).
+    /// With that instruction, as taken; may cross conditional waypoints before it, because a source
+    /// address implies that they were not taken (ETE).
     WithTaken,
 }
 
@@ -43,15 +45,15 @@ impl LineEnd {
     }
 }
 
-/// Straight lines to an address that were walked, so that each is walked once: a loop that waits for
-/// interrupts is interrupted in the same few places.
+/// Straight lines already walked to an address, so that each is walked once: a loop that waits for
+/// interrupts is interrupted at the same few addresses.
 #[derive(Debug)]
 pub(super) struct KnownLines(Box<[KnownLine; KNOWN_LINES]>);
 
 /// The number of lines kept: 14 KiB.
 const KNOWN_LINES: usize = 1 << 8;
 
-/// A line that led to its end.
+/// A line that reached its end.
 #[derive(Clone, Copy, Debug)]
 struct KnownLine {
     /// The block where it starts; [`NOWHERE`] if there is no line.
@@ -107,8 +109,8 @@ impl KnownLines {
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// Executes a straight line from the current address to `end`. Returns whether `end` was reached; if not,
-    /// no address is known afterwards.
+    /// Executes a straight line from the current address to `end`. Returns whether `end` was
+    /// reached; if not, no address is known afterwards.
     pub(super) fn run_to(
         &mut self,
         at: BufferOffset,
@@ -291,7 +293,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Returns the instructions of `q` if they lead in a straight line to `end` or to a branch.
+    /// Returns the instructions of `q` if they form a straight line to `end` or to a branch.
     fn straight(&self, q: &PendingQ, end: Address) -> Option<Range> {
         let count = q
             .instructions

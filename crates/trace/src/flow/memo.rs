@@ -76,7 +76,7 @@ pub(super) const MAX_PUSHES: usize = 2;
 /// The result of following a sequence of atoms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
-    /// The first block and the atoms; 0 if empty. With [`SEEN`], the atoms came once.
+    /// The first block and the atoms; 0 if empty. With [`SEEN`], the atoms occurred once.
     key: u64,
     /// The index of its first step.
     first: u32,
@@ -99,11 +99,11 @@ impl Entry {
     }
 }
 
-/// Bit of a key: the entry only records that its atoms came once. Most sequences do not come again, and
-/// remembering costs more than following.
+/// Bit of a key: the entry only records that its atoms occurred once. Most sequences do not recur,
+/// and remembering costs more than following.
 const SEEN: u64 = 1 << 63;
 
-/// Entries by first block and atoms; a new entry replaces an old one in its place.
+/// Entries by first block and atoms; a new entry replaces the old one in its slot.
 #[derive(Clone, Debug)]
 pub(super) struct Memo {
     entries: Box<[Entry; ENTRIES]>,
@@ -143,7 +143,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// Looks up what `atoms` lead to from `block`.
+    /// Looks up the entry for `atoms` from `block` on.
     #[inline(always)]
     pub fn find(&self, block: u32, atoms: Atoms) -> Option<&Entry> {
         let entry = &self.entries[place(block, atoms)];
@@ -162,12 +162,13 @@ impl Memo {
         }
     }
 
-    /// Whether it is to be emptied before a run is added.
+    /// Whether the memo must be emptied before a run is added.
     pub fn is_full(&self) -> bool {
         self.steps.len() >= MAX_STEPS
     }
 
-    /// Notes that `atoms`, which are not remembered, came from `block` on; returns whether they came before.
+    /// Records that `atoms`, which have no entry, occurred from `block` on; returns whether they
+    /// had occurred before.
     pub fn came(&mut self, block: u32, atoms: Atoms) -> bool {
         if atoms.count > MAX_ATOMS {
             return false;
@@ -177,7 +178,7 @@ impl Memo {
         std::mem::replace(&mut entry.key, seen) == seen
     }
 
-    /// Starts an entry for `atoms` from `block` on; `None` the first time.
+    /// Starts an entry for `atoms` from `block` on; `None` the first time they occur.
     pub fn begin(&mut self, block: u32, atoms: Atoms) -> Option<Draft> {
         if !self.came(block, atoms) {
             return None;

@@ -1,7 +1,7 @@
 //! Elements + code → blocks: which instructions were executed.
 //!
-//! Owns the code image, the return stack and the cache of blocks. Knows neither packets nor
-//! protocols: [`FlowConfig`] and the elements contain the differences between protocols.
+//! The flow owns the code image, the return stack and the cache of blocks. It knows neither packets
+//! nor protocols: [`FlowConfig`] and the elements contain the differences between protocols.
 //!
 //! ```
 //! use armsnap_trace::element::{Atoms, Element, Exception, Mark};

@@ -15,7 +15,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// Blocks that end in a branch with link. If full, it drops the oldest for a new one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReturnStack {
-    /// If there are callers below the known ones, [`UNKNOWN`] in the places that no known one has
+    /// If there are callers below the known ones: [`UNKNOWN`] in the slots that no known caller has
     /// taken yet.
     callers: [u32; DEPTH],
     top: usize,
@@ -37,7 +37,7 @@ impl ReturnStack {
         for &caller in callers {
             stack.push(caller);
         }
-        // The places below the oldest known one.
+        // The slots below the oldest known caller.
         for below in 0..room.min(DEPTH - stack.count) {
             let place = (stack.top + 2 * DEPTH - stack.count - below) % DEPTH;
             stack.callers[place] = UNKNOWN;
@@ -45,8 +45,8 @@ impl ReturnStack {
         stack
     }
 
-    /// Returns the maximum number of unknown callers below the known ones. A known caller that is pushed
-    /// into the place of an unknown one drops it.
+    /// Returns the maximum number of unknown callers below the known ones. A known caller pushed
+    /// into the slot of an unknown one replaces it.
     pub(super) fn room(&self) -> usize {
         if !self.open {
             return 0;
@@ -88,8 +88,8 @@ impl ReturnStack {
         Some(caller)
     }
 
-    /// Pops the newest caller if its next block is linked and in a space; returns that block. `linking`:
-    /// whether the branch pushes a caller itself.
+    /// Pops the newest caller if its next block is linked and lies in `space`; returns that block.
+    /// `linking`: whether the branch itself pushes a caller.
     #[inline]
     pub(super) fn pop_linked(&mut self, hot: &[Hot], space: Space, linking: bool) -> Option<u32> {
         let caller = hot[self.top()? as usize];
@@ -148,7 +148,7 @@ mod tests {
         assert!(stack.take_missed() && !stack.take_missed());
         assert_eq!(stack.room(), 11);
 
-        // Restored, the same places are left.
+        // Once restored, the same slots are left.
         let mut stack = ReturnStack::with_callers(&[1, 2], 3);
         for caller in 0..11 {
             assert_eq!(stack.room(), 3);

@@ -53,7 +53,7 @@ pub enum Gap {
     },
 }
 
-/// The number of what was executed.
+/// Numbers of executed blocks and instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Executed {
     /// Whole blocks. An instruction with an atom of its own (ETMv3) is a block.
@@ -66,8 +66,8 @@ pub struct Executed {
 
 /// Receives the output of the flow. `at` is the buffer offset of the packet that caused it.
 pub trait FlowSink {
-    /// Whether it only counts what is executed: if so, the numbers of blocks may come through
-    /// [`executed`](Self::executed), because passing on each takes time.
+    /// Whether the sink only counts what is executed: if so, blocks may be reported as numbers
+    /// through [`executed`](Self::executed), because passing on each one takes time.
     const COUNTS: bool = false;
 
     /// Whether a sink that [counts](Self::COUNTS) also counts each run and each block
@@ -94,7 +94,7 @@ pub trait FlowSink {
     }
 
     /// Whole blocks were executed one after another, without cycles. Override this for sinks that
-    /// need their sums only.
+    /// only need their sums.
     #[inline]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         for (id, taken) in run.blocks() {
@@ -103,7 +103,7 @@ pub trait FlowSink {
     }
 
     /// Instructions were executed one after another, each a block of its own. `locate` returns the
-    /// offset of a packet, in ascending order. Override this for sinks that need their number only.
+    /// offset of a packet, in ascending order. Override this for sinks that only need their number.
     #[inline]
     fn instructions(
         &mut self,
@@ -129,24 +129,25 @@ pub trait FlowSink {
     }
 
     /// A run was executed, which the next call of [`executed`](Self::executed) or
-    /// [`arrives`](Self::arrives) reports too. `number` is its [number](Run::number).
+    /// [`arrives`](Self::arrives) includes. `number` is its [number](Run::number).
     #[inline]
     fn count_run<'a>(&mut self, blocks: &Blocks, number: usize, run: impl FnOnce() -> Run<'a>) {
         let _ = (blocks, number, run);
     }
 
-    /// A block was executed, likewise.
+    /// A block was executed; it is reported like a run ([`count_run`](Self::count_run)).
     #[inline]
     fn count_block(&mut self, blocks: &Blocks, id: BlockId, taken: bool) {
         let _ = (blocks, id, taken);
     }
 
-    /// Runs are numbered anew from here on. So they are after [`forget`](Self::forget).
+    /// Runs are numbered anew from here on, as they are after [`forget`](Self::forget).
     fn forget_runs(&mut self) {}
 
-    /// Execution arrives at the block `to` from the one before it, which had an E atom or not, in a step that
-    /// is [watched](super::CodeImage::WATCHES) or after an indirect branch. `executed` is what was
-    /// executed since the last report. Returns whether what follows may be only counted.
+    /// Execution arrives at the block `to` from the block `from`, whose atom was E (`true`) or N,
+    /// in a step that is [watched](super::CodeImage::WATCHES) or after an indirect branch.
+    /// `executed` counts what was executed since the last report. Returns whether what follows may
+    /// be only counted.
     #[inline]
     fn arrives(
         &mut self,
@@ -159,14 +160,16 @@ pub trait FlowSink {
         true
     }
 
-    /// The block counted last, with an E atom, is followed by a step that [`arrives`](Self::arrives) does not
-    /// report: its target is not known yet, or the next block comes with its offset.
+    /// The block counted last, which had an E atom, is followed by a step that
+    /// [`arrives`](Self::arrives) does not report: its target is not known yet, or the next block
+    /// is passed on with its offset.
     fn leaves(&mut self, id: BlockId) {
         let _ = id;
     }
 
-    /// Returns whether what follows may be only counted. If not, the next block comes with its offset, through
-    /// [`block`](Self::block) or [`run`](Self::run). `next` is that block, if it is known yet.
+    /// Returns whether what follows may be only counted. If not, the next block is passed on with
+    /// its offset, through [`block`](Self::block) or [`run`](Self::run). `next` is that block, if
+    /// it is known yet.
     #[inline]
     fn only_counts(&mut self, blocks: &Blocks, next: Option<BlockId>) -> bool {
         let _ = (blocks, next);

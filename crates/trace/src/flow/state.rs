@@ -35,7 +35,7 @@ pub struct FlowState {
 pub struct Below(Box<[BlockKey]>);
 
 impl FlowState {
-    /// Returns the same state after callers that are not known.
+    /// Returns the same state, but above callers that are not known.
     #[must_use]
     pub fn with_unknown_callers(self) -> Self {
         Self {

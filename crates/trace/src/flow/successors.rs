@@ -58,7 +58,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Returns whether the block ends in an exception return that gives a mark.
+    /// Returns whether the block ends in an exception return that emits a mark.
     pub(super) fn is_marked(&self, block: u32) -> bool {
         self.config.exception_returns && self.blocks.cold[block as usize].exception_return
     }

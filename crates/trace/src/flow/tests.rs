@@ -13,7 +13,7 @@ use super::*;
 use crate::element::{Atoms, Element, Exception, Mark};
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 
-/// One output of the flow, blocks as ranges.
+/// One output of the flow, with blocks as ranges.
 #[derive(Clone, Debug, PartialEq)]
 enum Out {
     Range(Range, Option<u32>),

@@ -1,4 +1,4 @@
-//! Packets of instruction atoms at once: they lead where their elements lead one by one.
+//! Packets of instruction atoms followed at once give the same output as their elements one by one.
 
 use super::*;
 use crate::element::{AtomPacket, ElementSink};
@@ -24,7 +24,7 @@ fn packet(byte: u8, is_timed: bool) -> Option<AtomPacket> {
     (is_timed || count > 0).then_some(AtomPacket::Instructions(Atoms { bits, count }, cycles))
 }
 
-/// What lies between packets of atoms.
+/// An element between packets of atoms.
 fn other(byte: u8) -> Element {
     match byte % 7 {
         0 => Element::CancelInstruction,
@@ -73,7 +73,8 @@ fn output<S: FlowSink + Default>(
     (driver.sink, state)
 }
 
-/// Compares what is output at once, one by one and counted, with the output of single elements.
+/// Compares the output of packets followed at once, one by one and counted with that of single
+/// elements.
 fn compare(runs: &[(u8, Vec<u8>)], is_timed: bool) -> Result<(), TestCaseError> {
     let (single, state) = output::<Log>(runs, is_timed, false);
     let (at_once, after) = output::<Log>(runs, is_timed, true);

@@ -24,12 +24,12 @@ fn an_exception_runs_to_its_return_address() {
             "2000-2008 2 indirect E"
         ]
     );
-    // The exception comes first.
+    // The exception occurs first.
     let out = run(STACK, code(), &[address(0x1000), exception(0x1000)]);
     assert_eq!(out, ["exception 1000"]);
     let out = run(STACK, code(), &[address(0x1008), exception(0x1000)]);
     assert_eq!(out, ["exception 1000"]);
-    // It comes in missing code.
+    // It occurs in missing code.
     let code_ends = a64(&[(0x1000, &[NOP])]);
     let out = run(STACK, code_ends, &[address(0x1000), exception(0x1018)]);
     assert_eq!(
@@ -96,7 +96,7 @@ fn a_line_to_an_exception_runs_over_no_waypoint() {
         "exception 100c",
     ];
     assert_eq!(out, want);
-    // A return that is popped leads to such a line too.
+    // A popped return address can start such a line too.
     let code = a64(&[
         (0x1000, &[bl(0x1000, 0x2000), NOP, CBZ, NOP, NOP]),
         (0x2000, &[RET]),
@@ -182,7 +182,7 @@ fn a_line_is_walked_once() {
         counts.push(code.1.get());
     }
     assert_eq!(counts[1..], [counts[0]; 2]);
-    // The same line with its last instruction is another one.
+    // The same line including its last instruction is a different one.
     let mut log = Log::default();
     let inclusive = Element::RunTo {
         end: Address(0x1008),

@@ -1,4 +1,4 @@
-//! Repeated sequences of atoms: recalled, they lead where they led before.
+//! Repeated sequences of atoms: recalling them gives the same output as following them.
 
 use super::*;
 use crate::element::{AtomPacket, ElementSink};
