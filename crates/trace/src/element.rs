@@ -40,7 +40,8 @@ impl Atoms {
 /// One element of a trace source that follows a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// PTM, ETMv4, ETE: each atom leads to the next waypoint (P0 instruction), taken or not.
+    /// PTM, ETMv4, ETE: each atom stands for execution up to the next waypoint (P0 instruction),
+    /// taken or not.
     WaypointAtoms(Atoms),
     /// ETMv3: each atom is one instruction that passed (E) or failed (N) its condition.
     InstructionAtoms(Atoms),
@@ -52,13 +53,13 @@ pub enum Element {
         cycles: u32,
     },
     /// ETMv3, cycle-accurate: each atom is one instruction that passed (E) or failed (N) its
-    /// condition, with the cycles since the one before.
+    /// condition, with the cycles since the previous one.
     TimedInstructions {
         /// The atoms, at least one.
         atoms: Atoms,
         /// Cycles of the first one.
         first: u8,
-        /// Cycles of each other one.
+        /// Cycles of each later one.
         each: u8,
     },
     /// Execution continues here: the target of the indirect branch before it, or, after a
@@ -85,7 +86,7 @@ pub enum Element {
         /// Its instruction set.
         isa: Isa,
     },
-    /// ETMv4 Q element: `instructions` were executed from the current address, path unknown.
+    /// ETMv4 Q element: `instructions` were executed from the current address on an unknown path.
     Q {
         /// Their number, if the trace contains it.
         instructions: Option<u32>,
@@ -102,7 +103,8 @@ pub enum Element {
     Mark(Mark),
 }
 
-/// The name of an exception. (A reference would be taken for part of a text that is read.)
+/// The name of an exception. (An alias, because serde treats a field of type `&str` as borrowed
+/// from its input.)
 type ExceptionName = &'static str;
 
 /// An exception, with the contents of its packet.
@@ -123,10 +125,11 @@ mod names {
     use std::collections::BTreeSet;
     use std::sync::{Mutex, PoisonError};
 
-    /// More names, and longer ones, than all architectures have together.
+    /// Limits on the number of names and on their length, above those of all architectures
+    /// together.
     const MOST: (usize, usize) = (1024, 64);
 
-    /// Reads a name. The few that there are stay in memory.
+    /// Reads a name. Names are few, and stay in memory.
     pub fn read<'d, D: Deserializer<'d>>(from: D) -> Result<&'static str, D::Error> {
         static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
         let name = String::deserialize(from)?;
@@ -161,8 +164,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Returns the context with the identifiers of the one before, where it has none: they are traced
-    /// when they change.
+    /// Returns the context with missing identifiers taken from `before`: they are traced only when
+    /// they change.
     #[must_use]
     pub fn completed(mut self, before: Option<&Self>) -> Self {
         if let Some(before) = before {
@@ -390,8 +393,9 @@ pub enum Mark {
 pub enum AtomPacket {
     /// [`Element::WaypointAtoms`].
     Waypoints(Atoms),
-    /// [`Element::InstructionAtoms`], or [`Element::TimedInstructions`] if there are cycles: those of
-    /// the first atom and of each other one. Without atoms, the first number is [`Mark::Cycles`].
+    /// [`Element::InstructionAtoms`], or [`Element::TimedInstructions`] if cycles are given: those
+    /// of the first atom and of each later one. Without atoms, the first number is
+    /// [`Mark::Cycles`].
     Instructions(Atoms, Option<[u8; 2]>),
 }
 
@@ -414,15 +418,15 @@ impl AtomPacket {
 
 /// Receives elements. `at` is the offset of the packet that caused the element.
 pub trait ElementSink {
-    /// Whether it uses the offsets of elements: if not, any offset is passed, because locating packets
-    /// takes time.
+    /// Whether the sink uses the offsets of elements: if not, arbitrary offsets are passed, because
+    /// locating packets takes time.
     const LOCATES: bool = true;
 
     /// Receives the next element.
     fn element(&mut self, at: BufferOffset, element: Element);
 
-    /// Receives packets of atoms at the start of `bytes`, one byte each, as far as that is faster than
-    /// [`element`](Self::element), and returns their number. `atoms` decodes a byte; `locate`
+    /// Receives packets of atoms at the start of `bytes`, one byte each, as long as this is faster
+    /// than [`element`](Self::element), and returns their number. `atoms` decodes a byte; `locate`
     /// returns its offset, in ascending order.
     #[inline(always)]
     fn atoms(

@@ -2,19 +2,19 @@
 //!
 //! # Modules
 //!
-//! | module | what it is for |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`element`] | what packets mean: the elements that all protocols share |
-//! | [`protocol`] | what every trace protocol offers |
+//! | [`element`] | the meaning of packets: the elements that all protocols share |
+//! | [`protocol`] | the interface of every trace protocol |
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`flow`] | elements and code → blocks: return stack, cache of blocks |
 //! | [`encode`] | program flow → trace: what a trace unit decides to trace |
-//! | [`etm`] | what ETMv3 and PTM share: registers, addresses, timestamps, synchronisation |
-//! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
+//! | [`etm`] | shared by ETMv3 and PTM: registers, addresses, timestamps, synchronisation |
+//! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets and their meaning |
 //! | [`etmv4`] | ETMv4 and ETE: configuration, packets, elements |
 //! | [`itm`] | ITM and DWT of M-profile cores |
 //! | [`stm`] | STM: MIPI STPv2 |
-//! | [`data_addresses`] | the format of data addresses that a recording keeps beside its trace |
+//! | [`data_addresses`] | the format of data addresses that a recording stores beside its trace |
 
 // Unit tests share helpers with the tests of the library.
 #[cfg(test)]

@@ -12,9 +12,9 @@
 //! | `Packet` | one packet; it implements [`Describe`] |
 //! | `Elements::new(&Config)` | an [`ElementDecoder`]: packets → elements |
 //!
-//! The program flow protocols also have a `TraceUnit`, which traces a program, and an `Encoder`
-//! of packets. `Config` and [`Core`] are parameters even where nothing depends on them, so that
-//! `capture::Config` treats all protocols in the same way.
+//! The program flow protocols also have a `TraceUnit`, which traces a program, and an `Encoder` of
+//! packets. `Config` and [`Core`] are parameters even where nothing depends on them, so that
+//! `capture::Config` can treat all protocols alike.
 //!
 //! The differences follow from the protocols:
 //!
@@ -27,7 +27,7 @@
 //!   are read for one of the two.
 //! - [`crate::etm`] contains what ETMv3 and PTM share.
 //!
-//! Independent of memory, buffers and output formats.
+//! This module is independent of memory, buffers and output formats.
 
 use crate::element::{AtomPacket, Atoms, ElementSink};
 use armsnap_arch::quantity::BufferOffset;
@@ -43,17 +43,17 @@ pub use core::{Core, Profile};
 /// The caller owns the bytes and calls [`next`](Self::next) repeatedly, each time with all bytes
 /// that are not yet consumed.
 pub trait PacketDecoder {
-    /// One packet: the content of its bytes, and no more.
+    /// One packet, with only the content of its own bytes.
     type Packet: Describe;
 
     /// Returns the packet at the start of `bytes` and its length in bytes. The length is 0 if the
-    /// packet is completely in the last byte of the previous packet (STPv2 packets consist of
-    /// nibbles); never for two packets in a row.
+    /// packet lies completely in the last byte of the previous packet (STPv2 packets consist of
+    /// nibbles); it is never 0 for two packets in a row.
     ///
     /// Returns `None` if `bytes` ends inside the packet. Then call again with more bytes, or call
-    /// [`next_at_end`](Self::next_at_end) and [`finish`](Self::finish) at the end of the trace. The number of bytes needed for a packet is
-    /// bounded. Bytes before the first synchronisation, and bytes that no encoder writes, are
-    /// packets of their own kinds.
+    /// [`next_at_end`](Self::next_at_end) and [`finish`](Self::finish) at the end of the trace. The
+    /// number of bytes needed for a packet is bounded. Bytes before the first synchronisation, and
+    /// bytes that no encoder writes, are packets of their own kinds.
     fn next(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)>;
 
     /// Returns the packet of `byte` if it is a complete packet that does not change the decoder's
@@ -65,15 +65,16 @@ pub trait PacketDecoder {
     }
 
     /// Returns a function that returns the atoms of a byte if it is a complete packet that contains
-    /// nothing else but cycles and does not change the decoder's state. The function is valid as long
-    /// as that state is.
+    /// nothing else but cycles and does not change the decoder's state. The function is valid until
+    /// that state changes.
     #[inline(always)]
     fn atoms(&self) -> impl Fn(u8) -> Option<AtomPacket> + use<Self> {
         |_| None
     }
 
-    /// Decodes packets from index `at` of `bytes` on, as far as a fast path of [`next`](Self::next)
-    /// goes, and returns the index after them. The bytes before `at` are those that were decoded last.
+    /// Decodes packets from index `at` of `bytes` on, as long as a fast path of
+    /// [`next`](Self::next) applies, and returns the index after them. The bytes before `at` are
+    /// those decoded last.
     #[inline(always)]
     fn several(
         &mut self,
@@ -85,8 +86,8 @@ pub trait PacketDecoder {
         at
     }
 
-    /// Same as [`next`](Self::next), if no bytes follow: `bytes`, which are not empty, are all that there is. `None`
-    /// if they end inside a packet.
+    /// Same as [`next`](Self::next) at the end of the trace: nothing follows `bytes`, which must
+    /// not be empty. Returns `None` if they end inside a packet.
     fn next_at_end(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)> {
         self.next(bytes)
     }
@@ -141,8 +142,8 @@ pub trait ElementDecoder {
         false
     }
 
-    /// Returns whether the next packets of [atoms](PacketDecoder::atoms) are elements as they are, up
-    /// to a packet of another kind.
+    /// Returns whether packets of [atoms](PacketDecoder::atoms) translate directly into elements,
+    /// up to the next packet of another kind.
     fn passes_atoms(&self) -> bool;
 
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
@@ -177,14 +178,14 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
 
 /// Receives the packets of one source.
 pub trait PacketSink<P> {
-    /// Whether it uses the offsets of packets: if not, any offset is passed to
+    /// Whether the sink uses the offsets of packets: if not, arbitrary offsets are passed to
     /// [`packet`](Self::packet), because locating packets takes time.
     const LOCATES: bool = true;
 
     /// Receives the next packet, with its offset in the buffer and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]);
 
-    /// Receives packets of atoms at the start of `bytes`, one byte each, as far as that is faster
+    /// Receives packets of atoms at the start of `bytes`, one byte each, as long as this is faster
     /// than [`packet`](Self::packet), and returns their number. `atoms` is
     /// [`PacketDecoder::atoms`]; `locate` returns the offset of a byte, in ascending order.
     #[inline(always)]

@@ -112,7 +112,7 @@ pub(crate) fn require_aligned(address: u32, isa: Isa) -> Written {
     require(isa != Isa::A64 && address & ((1 << unused(isa)) - 1) == 0)
 }
 
-/// The state of a decoder of the trace so far.
+/// The state of a decoder after the trace so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DecoderState {
     /// The last address, with its instruction set.

@@ -35,7 +35,7 @@ pub(crate) fn traces(
 }
 
 /// Checks that any bytes are packets from end to end, that no packet needs many bytes, and that a
-/// packet gives at most `most` elements.
+/// packet yields at most `most` elements.
 pub(crate) fn any_bytes_are_packets<D, E>(
     mut decoder: D,
     mut elements: E,
@@ -158,7 +158,7 @@ impl<'a, C: Tracing> Choice<'a, C> {
     }
 }
 
-/// Checks that packets made of random numbers, written after an I-sync, are decoded again.
+/// Checks that packets made of random numbers, written after an I-sync, decode to the same packets.
 pub(crate) fn decoding_reverses_encoding<C, D>(
     config: C,
     mut decoder: D,

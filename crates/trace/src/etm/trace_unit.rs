@@ -1,5 +1,5 @@
 //! The part of a trace unit that ETMv3 and PTM share: synchronisation, the state of the core,
-//! identifiers, time. Independent of code and of the encoding of atoms and branches.
+//! identifiers, time. It is independent of code and of the encoding of atoms and branches.
 
 use super::config::TimestampEncoding;
 use super::encode::{Encoder, Protocol};

@@ -36,8 +36,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The value assumed if ETMIDR is missing: ETMv3.4 with the original encoding of branches; that of Cortex-M3 and
-    /// Cortex-M4 for a core of the M-profile: ETMv3.5 with the alternative one.
+    /// The value assumed if ETMIDR is missing: ETMv3.4 with the original encoding of branches; for
+    /// an M-profile core, that of Cortex-M3 and Cortex-M4: ETMv3.5 with the alternative encoding.
     pub const fn default_etmidr(core: Core) -> u32 {
         if core.is_microcontroller() {
             0x4114_f250

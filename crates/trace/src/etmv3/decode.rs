@@ -1,7 +1,7 @@
 //! Bytes → ETMv3 packets (ARM IHI 0014Q chapter 7).
 //!
-//! Keeps what packets omit: the last instruction and data address, the last instruction set, the
-//! upper bits of the timestamp.
+//! The decoder keeps what packets omit: the last instruction and data address, the last instruction
+//! set, the upper bits of the timestamp.
 
 use super::config::Config;
 use super::packet::{

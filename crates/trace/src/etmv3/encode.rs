@@ -1,8 +1,8 @@
 //! ETMv3 packets of the instruction trace → bytes.
 //!
-//! Written from the packet diagrams of ARM IHI 0014Q, chapter 7, and not from the decoder, so
-//! that the two cannot share a mistake. Keeps the state that a decoder has. Packets of the data
-//! trace are not written.
+//! Written from the packet diagrams of ARM IHI 0014Q, chapter 7, and not from the decoder, so that
+//! the two cannot share a mistake. The encoder keeps the same state as a decoder. Packets of the
+//! data trace are not written.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timing};

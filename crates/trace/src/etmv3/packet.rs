@@ -7,7 +7,8 @@ use crate::protocol::{Describe, Field};
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::quantity::Profile;
 
-/// One packet. Addresses are complete: bits that a packet omits are taken from the address before.
+/// One packet. Addresses are complete: bits that a packet omits are taken from the previous
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.
@@ -33,7 +34,7 @@ pub enum Packet {
     Vmid(u8),
     /// Data of the most recently traced data instruction (7.4.2).
     NormalData {
-        /// The address, if it is traced and does not follow the one before.
+        /// The address, if it is traced and does not follow the previous one.
         address: Option<DataAddress>,
         /// The value, if values are traced.
         value: Option<DataValue>,
@@ -54,7 +55,7 @@ pub enum Packet {
     },
     /// A transfer of a load or store multiple is not traced (7.4.5).
     ValueNotTraced {
-        /// Its address, if it does not follow the one before.
+        /// Its address, if it does not follow the previous one.
         address: Option<DataAddress>,
     },
     /// Data were suppressed to prevent an overflow (7.4.6).
@@ -119,7 +120,7 @@ pub struct SyncAddress {
     pub address: u32,
     /// Its instruction set.
     pub isa: Isa,
-    /// A load or store at `address` is in progress; the next instruction is here.
+    /// If a load or store at `address` is in progress: the address of the next instruction.
     pub next: Option<u32>,
 }
 

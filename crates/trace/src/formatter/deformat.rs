@@ -153,7 +153,7 @@ fn starts_with_only_id(frame: &[u8; FRAME_BYTES], header: u8) -> bool {
 }
 
 /// Returns whether one of the IDs of a frame looks like FSYNC or HSYNC: whether an even byte is ff,
-/// the only one that carries when 1 is added to it.
+/// the only value that carries when 1 is added.
 #[inline]
 fn may_hold_sync(frame: &[u8; FRAME_BYTES]) -> bool {
     let (low, high) = halves(frame);
@@ -174,8 +174,8 @@ fn frame_data(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
     (u128::from_le_bytes(*frame) | low_bits(aux)).to_le_bytes()
 }
 
-/// Returns the same with each ID, one bit each in `ids`, replaced by the byte after it: in case the ID
-/// takes effect after that byte, which then follows the data before.
+/// Returns [`frame_data`] with each ID (one bit each in `ids`) replaced by the byte after it: if
+/// the ID takes effect only after that byte, the byte continues the data before the ID.
 #[inline]
 fn data_without_ids(frame: &[u8; FRAME_BYTES], ids: u32) -> u128 {
     let data = u128::from_le_bytes(frame_data(frame));
@@ -218,7 +218,7 @@ impl Deformatter {
         })
     }
 
-    /// Returns whether both continue in the same way, whatever is fed.
+    /// Returns whether both continue in the same way, whatever is fed to them.
     pub fn continues_like(&self, other: &Self) -> bool {
         // The fourth FSYNC in a row matters.
         let of = |one: &Self| (one.kind, one.id, one.fsyncs.min(5));

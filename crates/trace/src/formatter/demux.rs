@@ -121,8 +121,8 @@ impl Stream {
             && self.places().eq(other.places())
     }
 
-    /// Returns the offsets of the last byte consumed, of the payload, and of what is appended next if
-    /// it follows.
+    /// Returns the offsets of the last byte consumed, of the payload, and of the next byte appended
+    /// if it follows the payload directly.
     fn places(&self) -> impl Iterator<Item = BufferOffset> {
         let mut locator = self.locator();
         let first = self.consumed.saturating_sub(1);
@@ -254,7 +254,7 @@ impl Stream {
     }
 
     /// Appends the first `length` bytes of `bytes`, at most 15, as a segment of their own: they
-    /// rarely follow the bytes before. Copying always 16 bytes is faster than copying `length`.
+    /// rarely follow the bytes before. Always copying 16 bytes is faster than copying `length`.
     #[inline]
     pub(super) fn append_apart(&mut self, offset: u64, bytes: &[u8; 16], length: usize) {
         self.total += length as u64;

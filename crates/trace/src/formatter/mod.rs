@@ -1,9 +1,9 @@
 //! The CoreSight trace formatter: frames of 16 bytes ⇄ bytes per trace ID.
 //!
 //! A formatter frame carries bytes of several trace sources (Arm CoreSight Architecture
-//! Specification, "Trace Formatter"). [`Deformatter`] reads a buffer in pieces and writes
-//! each source's bytes to a [`Demux`]; [`encode`] writes frames. Nothing here knows what the
-//! bytes mean.
+//! Specification, "Trace Formatter"). [`Deformatter`] reads a buffer in pieces and writes each
+//! source's bytes to a [`Demux`]; [`encode`] writes frames. This module does not interpret the
+//! bytes.
 //!
 //! A frame: bytes 0, 2 … 14 hold either a trace ID (bit 0 set, the ID in bits 7:1) or data
 //! whose bit 0 is in byte 15, the auxiliary byte (bit n for byte 2n). Bytes 1, 3 … 13 are

@@ -1,4 +1,4 @@
-//! The deformatter, compared with a simple one and with the encoder, and on frames made by hand.
+//! The deformatter: compared with a simple one and with the encoder, and on frames made by hand.
 
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ fn everything() -> Demux {
     Demux::only(&(0..128).map(TraceId).collect::<Vec<_>>())
 }
 
-/// Feeds `bytes` in pieces of the given sizes, over and over.
+/// Feeds `bytes` in pieces of the given sizes, which are repeated in a cycle.
 fn deformat(kind: FrameKind, bytes: &[u8], pieces: &[usize]) -> (Vec<Byte>, Counts, Demux) {
     let mut deformatter = Deformatter::new(kind);
     let mut demux = everything();

@@ -1,6 +1,6 @@
 //! Encodings of numbers that several protocols share.
 
-/// Appends a number, 7 bits a byte, the lowest first. Bit 7 is set if another byte follows.
+/// Appends a number, 7 bits per byte, the lowest first. Bit 7 is set if another byte follows.
 pub fn leb128(value: impl Into<u64>, out: &mut Vec<u8>) {
     let mut value = value.into();
     while value >= 0x80 {

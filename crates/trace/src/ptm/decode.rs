@@ -1,6 +1,7 @@
 //! Bytes → PFT packets (ARM IHI 0035B 4.5).
 //!
-//! Keeps what packets omit: the last address and instruction set, the upper bits of the timestamp.
+//! The decoder keeps what packets omit: the last address and instruction set, the upper bits of the
+//! timestamp.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
@@ -179,8 +180,8 @@ impl Decoder {
         Some((Packet::Timestamp(stamp), length))
     }
 
-    /// Returns the bits of a byte that are 0x80 if it is a packet of atoms without cycle count; none
-    /// where no byte is.
+    /// Returns a mask for bytes: a masked byte is 0x80 if it is a packet of atoms without cycle
+    /// count. The mask is 0 if no byte can be one.
     #[inline(always)]
     fn atom_bits(&self) -> u8 {
         match self.sync.is_reached() && !self.config.cycle_accurate {

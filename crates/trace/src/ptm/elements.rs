@@ -1,8 +1,8 @@
 //! PFT packets → elements.
 //!
-//! A branch address packet without an exception implies an E atom before it (ARM IHI 0035B
-//! 4.5.4, Branch address packet). An exception returns to the address after the waypoint before it,
-//! which only the flow knows.
+//! A branch address packet without an exception implies an E atom before it (ARM IHI 0035B 4.5.4,
+//! Branch address packet). An exception returns to where execution continues after the preceding
+//! waypoint, which only the flow knows.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Packet, exception_name};

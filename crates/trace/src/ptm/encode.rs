@@ -1,7 +1,7 @@
 //! PFT packets → bytes.
 //!
-//! Written from the packet diagrams of ARM IHI 0035B 4.5, and not from the decoder, so that the
-//! two cannot share a mistake. Keeps the state that a decoder has.
+//! Written from the packet diagrams of ARM IHI 0035B 4.5, and not from the decoder, so that the two
+//! cannot share a mistake. The encoder keeps the same state as a decoder.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};

@@ -6,7 +6,8 @@ use crate::etm::packet::{self, SyncPacket, cycles_field, i_sync_fields};
 use crate::protocol::{Describe, Field};
 use armsnap_arch::quantity::Isa;
 
-/// One packet. Addresses are complete: bits that a packet omits are taken from the address before.
+/// One packet. Addresses are complete: bits that a packet omits are taken from the previous
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.

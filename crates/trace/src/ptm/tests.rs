@@ -71,7 +71,7 @@ fn a_periodic_i_sync_gives_only_the_address() {
     );
 }
 
-/// So that parts of a trace, decoded on their own, continue like the whole.
+/// Parts of a trace that are decoded on their own must continue like the whole.
 #[test]
 fn the_state_does_not_depend_on_what_was_emitted_long_ago() {
     let after = |bytes: &[u8]| {

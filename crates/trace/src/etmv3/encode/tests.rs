@@ -16,7 +16,7 @@ fn config(etmcr: u32, etmccer: u32, etmidr: u32, core: Core) -> Config {
     Config::read(&registers, core)
 }
 
-/// A packet made of random numbers, if they give one.
+/// A packet made of random numbers, if they describe one.
 fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
     let config = encoder.config;
     let sets = [Isa::A32, Isa::T32, Isa::Jazelle, Isa::ThumbEe];
