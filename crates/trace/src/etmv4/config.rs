@@ -46,7 +46,7 @@ pub enum Conditional {
     All,
 }
 
-/// The registers that are read, each with the value used where it is missing: that of the trace
+/// The registers that are read, each with the value assumed if it is missing: that of the trace
 /// unit of a Cortex-A57.
 const REGISTERS: [(&str, u32); 12] = [
     ("TRCCONFIGR", 0x0000_00c1),
@@ -75,8 +75,8 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// Looks up the registers of a trace unit of `protocol` by name. A missing register gets the
-    /// value that it has in a Cortex-A57; see [`assumed`](Self::assumed).
+    /// Looks up the registers of a trace unit of `protocol` by name. A missing register takes
+    /// the value that it has in a Cortex-A57; see [`assumed`](Self::assumed).
     pub fn read(protocol: Protocol, mut find: impl FnMut(&str) -> Option<u64>) -> Self {
         let mut values = [0; REGISTERS.len()];
         let mut given = 0;
@@ -97,8 +97,8 @@ impl Registers {
         }
     }
 
-    /// Sets the version in the register that gives it (TRCIDR1; TRCDEVARCH of an ETE), if that is
-    /// missing.
+    /// Sets the version in the register that contains it (TRCIDR1; in an ETE, TRCDEVARCH), if that
+    /// register is missing.
     #[must_use]
     pub fn or_version(mut self, version: Version) -> Self {
         let (major, minor) = (
@@ -257,8 +257,8 @@ impl Config {
         self.version.major >= 5
     }
 
-    /// Whether exception returns are P0 elements: in M-profile, of every version (IHI 0064, "Exception
-    /// Return element").
+    /// Whether exception returns are P0 elements: in M-profile, whatever the version (IHI 0064,
+    /// "Exception Return element").
     pub fn exception_returns_are_p0(&self) -> bool {
         self.core.is_microcontroller()
     }

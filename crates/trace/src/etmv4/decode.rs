@@ -12,7 +12,7 @@ use crate::element::{AtomPacket, Atoms};
 use crate::protocol::{PacketDecoder, RangeSink};
 use armsnap_arch::quantity::ExceptionLevel;
 
-/// An alignment synchronisation is 11 bytes of zero and this one (IHI 0064, A-Sync packet).
+/// An alignment synchronisation is 11 zero bytes followed by this one (IHI 0064, A-Sync packet).
 const ASYNC_END: u8 = 0x80;
 const ASYNC_ZEROS: usize = 11;
 const ASYNC_LENGTH: usize = ASYNC_ZEROS + 1;
@@ -58,8 +58,8 @@ enum Sync {
     No,
     /// Synchronised.
     Yes,
-    /// A packet since the last alignment synchronisation was malformed. The boundaries of packets are
-    /// uncertain, so the next alignment synchronisation may start inside of one.
+    /// A packet since the last alignment synchronisation was malformed. The boundaries of packets
+    /// are uncertain, so the next alignment synchronisation may start inside a packet.
     Doubtful,
 }
 
@@ -82,8 +82,8 @@ fn atom_packet(header: u8) -> Packet {
 /// The length of the longest packet that holds an address alone.
 const LONGEST_ADDRESS: usize = 9;
 
-/// Decodes a short or long address packet from a window that holds the longest one; returns its
-/// length, too.
+/// Decodes a short or long address packet from a window that holds the longest one; also returns
+/// its length.
 #[inline(always)]
 fn address(header: u8, window: &[u8; LONGEST_ADDRESS]) -> Option<(AddressBits, usize)> {
     let (value, bits, is, length) = match header {
@@ -282,8 +282,8 @@ impl Decoder {
         })
     }
 
-    /// Decodes the most frequent packets besides atoms, from a window that holds the longest of them.
-    /// [`packet`](Self::packet) decodes them too, but slower.
+    /// Decodes the most frequent packets besides atoms, from a window that holds the longest of
+    /// them. [`packet`](Self::packet) decodes them too, but more slowly.
     #[inline]
     fn frequent(&self, header: u8, window: &[u8; LONGEST_ADDRESS]) -> Option<(Packet, usize)> {
         if let Some((bits, length)) = address(header, window) {

@@ -1,7 +1,7 @@
 //! ETMv4 and ETE packets → elements.
 //!
-//! Resolves addresses, timestamps, cycle counts and speculation: elements are emitted only after
-//! they were executed. Reads no memory: the flow follows the code.
+//! Addresses, timestamps, cycle counts and speculation are resolved here: elements are emitted only
+//! once it is certain that they were executed. No memory is read: the flow follows the code.
 
 use super::address::AddressHistory;
 use super::config::Config;
@@ -56,8 +56,8 @@ pub struct Elements {
     marker_seen: bool,
 
     queue: Queue,
-    /// The number of speculative P0 elements. An exception or Q element counts once its address
-    /// was traced.
+    /// The number of speculative P0 elements. An exception or Q element counts only once its
+    /// address has been traced.
     speculation: i64,
     /// An exception or Q element waits for its address.
     awaits_address: bool,
@@ -393,8 +393,8 @@ impl Elements {
         out.mark(at, Mark::NoSync(reason));
     }
 
-    /// Emits everything that cannot be cancelled: all before the oldest P0 element, and the marks
-    /// after it that are never speculative.
+    /// Emits everything that cannot be cancelled: everything before the oldest P0 element, and the
+    /// marks after it that are never speculative.
     fn emit_certain(&mut self, out: &mut impl ElementSink) {
         let mut speculative = false;
         while let Some(entry) = self.queue.pop() {

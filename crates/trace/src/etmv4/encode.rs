@@ -155,7 +155,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// A number with 7 bits a byte; the ninth byte has 8.
+    /// A number with 7 bits per byte; the ninth byte has 8.
     fn timestamp(&self, value: u64, bits: u8, cycles: Option<u32>, out: &mut Vec<u8>) -> Written {
         out.push(0b0000_0010 | u8::from(cycles.is_some()));
         if bits == 64 {
@@ -206,7 +206,7 @@ impl Encoder {
                 let deepest = self.config.max_speculation;
                 let (from_deepest, field) = match commit {
                     1..=16 => (0, commit - 1),
-                    // F: 15 less the difference between the maximum and the commits.
+                    // F: 15 minus the difference between the maximum and the commits.
                     _ if commit <= deepest && deepest - commit < 16 => (1, 15 + commit - deepest),
                     _ => return Err(Unencodable),
                 };
@@ -630,7 +630,7 @@ fn conditional_result(result: ConditionalResult, out: &mut Vec<u8>) -> Written {
     Ok(())
 }
 
-/// KEY[2:0] and RESULT[3:0], then 7 bits of the key a byte.
+/// KEY[2:0] and RESULT[3:0], then 7 bits of the key per byte.
 fn keyed_result(result: KeyedResult, out: &mut Vec<u8>) -> Written {
     require(result.result < 16)?;
     let more = if result.key > 7 { 0x80 } else { 0 };

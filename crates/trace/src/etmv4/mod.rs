@@ -1,7 +1,7 @@
 //! ETMv4 and ETE instruction trace: bytes → packets → elements; ETMv4 packets → bytes.
 //!
 //! One set of packets serves both protocols (ARM IHI 0064H; ARM DDI 0487, part D); where they
-//! differ, [`Config`] decides. Independent of memory, files and the formatter.
+//! differ, [`Config`] decides. This module is independent of memory, files and the formatter.
 //!
 //! ```
 //! use armsnap_trace::element::{Atoms, Element};

@@ -1,4 +1,4 @@
-//! The packets of ETMv4 and ETE instruction trace: the content of their bytes, and no more.
+//! The packets of ETMv4 and ETE instruction trace, with only the content of their own bytes.
 //!
 //! Packets do not depend on earlier ones: an address consists of the traced bits, and a cycle count
 //! lacks the threshold. The packets are described in ARM IHI 0064H, "Instruction trace
@@ -27,7 +27,7 @@ pub enum AddressBits {
     Match(u8),
     /// The low `bits` bits; the others are the same as in the last address.
     Low {
-        /// The bits, in their place.
+        /// The bits, in their positions in the address.
         value: u64,
         /// Their number: 9 or 17 (8 or 16 in IS1), 32, 64.
         bits: u8,
@@ -148,14 +148,14 @@ pub enum ConditionalInstruction {
     F2 {
         /// The number of elements: 1 or 2.
         elements: u8,
-        /// Whether the first takes a new key.
+        /// Whether the first has a new key.
         new_key: bool,
     },
     /// Format 3.
     F3 {
         /// The number of elements.
         elements: u8,
-        /// Whether the last one has the same key as the one before; all others have new keys.
+        /// Whether the last one has the same key as the previous one; all others have new keys.
         final_same_key: bool,
     },
 }
@@ -285,7 +285,7 @@ pub enum Packet {
     Cancel {
         /// Format, 1 to 3.
         format: u8,
-        /// Atoms before.
+        /// Atoms in the packet, which precede the cancellation.
         atoms: Option<Atoms>,
         /// The number of elements.
         count: u32,
@@ -294,7 +294,7 @@ pub enum Packet {
     },
     /// The newest atom is wrong (IHI 0064, Mispredict packet).
     Mispredict {
-        /// Atoms before.
+        /// Atoms in the packet, which precede the correction.
         atoms: Option<Atoms>,
     },
     /// Conditional instruction.
@@ -303,7 +303,7 @@ pub enum Packet {
     ConditionalFlush,
     /// Conditional result.
     ConditionalResult(ConditionalResult),
-    /// Nothing (ETMv4.3).
+    /// A packet without meaning (ETMv4.3).
     Ignore,
     /// Events 0 to 3, one bit each (IHI 0064, Event packet).
     Event(u8),

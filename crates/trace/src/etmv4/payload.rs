@@ -98,8 +98,8 @@ impl<'a> Payload<'a> {
         Ok(self.field()? & 0x1f_ffff)
     }
 
-    /// A timestamp and its number of bits: 7 bits a byte, 8 in the ninth byte (IHI 0064, Timestamp
-    /// packet).
+    /// A timestamp and its number of bits: 7 bits per byte, 8 in the ninth byte (IHI 0064,
+    /// Timestamp packet).
     #[inline]
     pub fn timestamp(&mut self) -> Result<(u64, u8), Stop> {
         let mut value = 0;
@@ -170,7 +170,7 @@ impl<'a> Payload<'a> {
     }
 
     /// A result with its key (IHI 0064, Conditional Result packet, format 1): 4 bits of result and
-    /// 3 of the key, then 7 bits of the key a byte, at most 6 bytes.
+    /// 3 of the key, then 7 bits of the key per byte, at most 6 bytes.
     pub fn keyed_result(&mut self, cancelled: bool) -> Result<KeyedResult, Stop> {
         let first = self.byte()?;
         let mut key = u32::from(first >> 4 & 7);

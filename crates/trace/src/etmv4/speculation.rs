@@ -1,8 +1,8 @@
 //! Entries that were traced and are not yet committed.
 //!
-//! A queue in the order of the trace. Commits take the oldest P0 elements, cancels remove the
-//! newest, mispredicts correct the newest atom (IHI 0064, Commit, Cancel and Mispredict packets).
-//! Emits nothing itself.
+//! They form a queue in the order of the trace. Commits take the oldest P0 elements, cancels remove
+//! the newest, mispredicts correct the newest atom (IHI 0064, Commit, Cancel and Mispredict
+//! packets). The queue itself emits nothing.
 
 use std::collections::VecDeque;
 

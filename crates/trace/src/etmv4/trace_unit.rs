@@ -1,7 +1,8 @@
 //! The packets that an ETMv4 writes for a program: addresses compressed against earlier ones,
 //! atoms held back until a packet is full, and synchronisation for decoders to start at.
 //!
-//! Everything is traced after it was executed, so nothing is speculative. Reads no code.
+//! Everything is traced after it was executed, so nothing is speculative. The trace unit reads no
+//! code.
 
 use super::config::{Config, Protocol, Registers};
 use super::encode::{Encoder, Packed};
@@ -55,7 +56,7 @@ impl Default for TraceUnitOptions {
 }
 
 impl TraceUnitOptions {
-    /// The registers of such a trace unit, an ETMv4.2 (IHI 0064H, chapter 7), by name.
+    /// The registers of this trace unit, an ETMv4.2 (IHI 0064H, chapter 7), by name.
     pub fn registers(&self) -> [(&'static str, u32); 13] {
         let flag = |set: bool, bit: u32| u32::from(set) << bit;
         let configr = 1
@@ -155,7 +156,7 @@ pub struct TraceUnit {
     context: Context,
     /// The last context written.
     sent: Option<ContextInfo>,
-    /// The kind of state, AArch64 or not, in which it is known that `sent` is the context.
+    /// The execution state, AArch64 or not, in which `sent` is known to be the context.
     sent_in: Option<bool>,
     timestamp: u64,
     cycles: u64,
@@ -257,7 +258,8 @@ impl TraceUnit {
     }
 
     /// Writes the context, if it changed, after a waypoint that leads to `place`. A context packet
-    /// keeps the instruction set of the last address, so if it changed, the address is written too.
+    /// keeps the instruction set of the last address, so if the instruction set changed, the
+    /// address is written too.
     #[inline]
     fn write_context(&mut self, place: CodeAddress) {
         if self.sent_in != Some(place.isa == Isa::A64) {
@@ -410,7 +412,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         let known = self
             .sent
             .is_some_and(|sent| sent.is_64bit() == (taken.return_to.isa == Isa::A64));
-        // With a return stack, OpenCSD 1.3 assumes that the branch before has no target.
+        // With a return stack, OpenCSD 1.3 assumes that the preceding branch has no traced target.
         let both = !self.options.return_stack
             && here == Some(taken.return_to)
             && taken.last.is_none()

@@ -10,8 +10,8 @@ use crate::element::{Context, Element, ElementSink, Exception, Mark, TraceOnReas
 use crate::protocol::Profile;
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 
-/// In place of the preferred return address of a tail-chained or late exception in M-profile (IHI 0064,
-/// "Exceptions in M-profile").
+/// The value traced in place of the preferred return address of a tail-chained or late exception in
+/// M-profile (IHI 0064, "Exceptions in M-profile").
 const M_TAIL_CHAIN: u64 = 0xffff_fffe;
 
 impl Elements {
@@ -95,7 +95,7 @@ impl Elements {
         match entry.held {
             Held::Event(events) => out.mark(at, Mark::Event(events)),
             Held::Cycles(cycles) => out.mark(at, Mark::Cycles(cycles)),
-            // With markers, a timestamp before the first marker has no place in the trace.
+            // With markers, a timestamp before the first marker has no position in the trace.
             Held::Timestamp { .. } if self.config.timestamp_markers && !self.marker_seen => {}
             Held::Timestamp { value, cycles } => {
                 out.mark(at, Mark::Timestamp(value));
@@ -144,7 +144,7 @@ impl Elements {
     }
 
     /// Takes the address that follows an exception or Q element, and the context before it, if any.
-    /// Without an address, the entries that follow stay.
+    /// If there is no address, the entries that follow stay in the queue.
     fn address_of(&mut self) -> Result<(Option<Entry>, u64, InstructionSet), Contradiction> {
         let context = self.queue.peek(0).copied().filter(|entry| {
             let held = entry.held;

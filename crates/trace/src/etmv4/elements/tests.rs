@@ -111,7 +111,7 @@ fn the_context_in_full() {
         &ASYNC[..],
         &INFO,
         &[0x81, 0xf2, 5, 0, 0, 0, 6, 0, 0, 0, 0x9a, 0, 8, 0, 0, 0xf7],
-        // Without identifiers the last ones stay.
+        // Without identifiers, the last ones remain in effect.
         &[0x81, 0x08, 0x9b, 0, 8, 0, 0, 0xf7],
     ];
     let contexts: Vec<Context> = decode(&config(words), &trace.concat())
@@ -494,7 +494,7 @@ fn exception_returns_of_m_profile_are_committed_and_cancelled() {
             0x9b, 0x00, 0x20, 0, 0, // 0x2000
             0xf7, 0x07, // E, exception return
             0x2d, 0x02, // commit 2
-            0x91, 0xf6, 0x2d, 0x01, // the address before, N, commit 1
+            0x91, 0xf6, 0x2d, 0x01, // the previous address, N, commit 1
         ];
         let want = [
             "SysTick 0x1008",

@@ -85,7 +85,7 @@ fn atom_packets() -> impl Strategy<Value = Packet> {
     })
 }
 
-/// Packets of [`ALL`].
+/// Packets of the configuration [`ALL`].
 fn packets() -> impl Strategy<Value = Packet> {
     let simple = prop::sample::select(vec![
         Packet::Async,
