@@ -26,7 +26,7 @@ impl Config {
         Self {
             // TraceBusID, bits 22:16.
             trace_id: TraceId((tcr >> 16 & 0x7f) as u8),
-            // TSPrescale, bits 9:8, where the clock is that of the trace port (SWOENA, bit 4).
+            // TSPrescale, bits 9:8, if timestamps count the trace port's clock (SWOENA, bit 4).
             prescaler: match (tcr >> 4 & 1, tcr >> 8 & 3) {
                 (0, _) | (_, 0) => 1,
                 (_, 1) => 4,

@@ -16,9 +16,9 @@ enum Sync {
     /// At the start of a trace, which may be anywhere in a packet.
     #[default]
     Start,
-    /// Looking for a synchronization packet, or for others that are likely.
+    /// Looking for a synchronization packet, or for other packets that are likely.
     No,
-    /// At a packet.
+    /// At the start of a packet.
     Yes,
     /// After zeros of a synchronization packet that continues.
     Zeros,
@@ -36,8 +36,8 @@ impl Decoder {
         Self { sync: Sync::Start }
     }
 
-    /// Looks for the next synchronization packet, or others that are likely. There are no more bytes if they are
-    /// the `last` ones.
+    /// Looks for the next synchronization packet, or for other packets that are likely. `last`: no
+    /// more bytes follow.
     fn search(&mut self, bytes: &[u8], last: bool) -> Option<(Packet, usize)> {
         if bytes.first() == Some(&0) {
             return self.search_zeros(bytes, last);

@@ -9,8 +9,8 @@ use armsnap_arch::quantity::BufferOffset;
 /// The number of low bits of the system time that a format 1 packet can carry.
 const LOW_TIME_BITS: u32 = 26;
 
-/// Turns the packets of one ITM into elements. Keeps what packets omit: the page of stimulus ports,
-/// running times.
+/// Turns the packets of one ITM into elements. It keeps what packets omit: the page of stimulus
+/// ports and the running times.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     prescaler: u32,

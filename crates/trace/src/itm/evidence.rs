@@ -1,18 +1,18 @@
-//! Whether bytes are trace of an ITM, if no synchronization packet says so.
+//! Decides whether bytes are trace of an ITM when no synchronization packet proves it.
 
 use super::likely::{UNLIKELY, novelty};
 use super::packet::Packet;
 
-/// The bits of a place at which no packet begins.
+/// The cost in bits of a run of bytes that are not packets.
 const DAMAGE: f64 = 16.0;
-/// The bits that packets save if bytes are trace: at least, and of each byte.
+/// The number of bits that packets must save for bytes to count as trace: in total, and per byte.
 const LEAST: f64 = 4.0;
 const EACH: f64 = 0.15;
-/// The same of bytes that may be text.
+/// The same for bytes that may be text.
 const LEAST_OF_TEXT: f64 = 32.0;
 const EACH_OF_TEXT: f64 = 0.75;
 
-/// How often bytes came, which says how many bits the next one takes.
+/// How often each byte occurred, which determines the cost of the next one in bits.
 #[derive(Clone, Debug)]
 struct Counts {
     all: u64,
@@ -47,19 +47,19 @@ impl Counts {
     }
 }
 
-/// Compares two descriptions of bytes: as packets, whose headers repeat, and as bytes that depend on nothing. Only
-/// those of a trace are shorter as packets.
+/// Compares two encodings of the bytes: as packets, whose headers repeat, and as independent bytes.
+/// Only a trace is shorter as packets.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     bytes: Counts,
     headers: Counts,
     payload: Counts,
-    /// The bits that packets save.
+    /// The number of bits that the encoding as packets saves.
     saved: f64,
     is_damaged: bool,
-    /// Bytes that are in no text.
+    /// Bytes that do not occur in text.
     controls: u64,
-    /// Bytes in no packet.
+    /// Bytes outside packets.
     skipped: u64,
 }
 
@@ -86,7 +86,7 @@ impl Evidence {
                 let is_new = !std::mem::replace(&mut self.is_damaged, true);
                 (if is_new { DAMAGE } else { 0.0 }, bytes)
             }
-            // As likely as ever.
+            // No header: all bytes count as payload.
             (None, bytes) => (0.0, bytes),
         };
         self.saved -= first;
@@ -95,26 +95,26 @@ impl Evidence {
         }
     }
 
-    /// The bits that the packets save, if bytes are almost certainly trace.
+    /// The number of bits that packets save, if the bytes are almost certainly trace.
     pub fn sound(&self) -> Option<u64> {
         let all = self.bytes.all as f64;
         let required = match self.controls {
             0 => LEAST_OF_TEXT.max(EACH_OF_TEXT * all),
             _ => LEAST.max(EACH * all),
         };
-        // Other bytes seldom have the same headers again.
+        // Headers seldom repeat in bytes that are not trace.
         let repeats = 2 * self.headers.all >= 3 * self.headers.kinds;
         let is_sound = repeats && self.saved >= required && 2 * self.skipped <= self.bytes.all;
         is_sound.then_some(self.saved as u64)
     }
 
-    /// Whether the bytes may be trace, if they are said to be.
+    /// Whether the bytes may be trace, provided that they are declared as trace.
     pub fn is_possible(&self) -> bool {
         self.saved > 0.0 && 2 * self.skipped <= self.bytes.all
     }
 }
 
-/// Whether a byte is in no text, whatever its encoding.
+/// Whether a byte never occurs in text, whatever the encoding of the text.
 const fn is_control(byte: u8) -> bool {
     matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f)
 }

@@ -1,21 +1,22 @@
-//! How likely packets are, in bits: what headers cost that are or are not known from packets around them.
+//! The likelihood of packets as a cost in bits, which depends on the headers of the packets around
+//! them.
 //!
-//! Nearly every byte may be a header, so that bytes which are read at the wrong place are packets as well. But a
-//! trace has few kinds of packets, again and again; and some payloads no DWT writes.
+//! Nearly every byte can be a header, so bytes that are read from a wrong position also parse as
+//! packets. But a trace repeats a few kinds of packets, and no DWT writes certain payloads.
 
 use super::packet::Packet;
 
-/// The bits of a byte of which nothing is known.
+/// The cost in bits of a byte about which nothing is known.
 pub const BYTE: u32 = 8;
-/// The bits of a byte that was there before.
+/// The cost in bits of a byte that occurred before.
 pub const REPEATED: u32 = 5;
-/// The bits of a header that a trace had before.
+/// The cost in bits of a header that occurred before in the trace.
 pub const KNOWN: u32 = 2;
-/// The bits of a header that no trace unit is known to write, or not with this payload.
+/// The cost in bits of a header that no trace unit is known to write, or not with this payload.
 pub const UNLIKELY: u32 = 14;
 
-/// Returns the cost in bits of a header not seen before; [`UNLIKELY`] means each time. `None` if it is no
-/// packet.
+/// Returns the cost in bits of a header that has not occurred before; [`UNLIKELY`] applies each
+/// time it occurs. `None` if it is not a packet.
 pub const fn novelty(packet: &Packet) -> Option<u32> {
     Some(match *packet {
         Packet::NotSync | Packet::Reserved | Packet::BadSequence => return None,
@@ -45,14 +46,14 @@ const fn hardware(discriminator: u8, bytes: u8, value: u32) -> u32 {
     match (discriminator, bytes) {
         // Event counters: at least one, bits 7:6 are reserved.
         (0, 1) if value & 0xc0 == 0 && value != 0 => 5,
-        // Exceptions: a number of 9 bits, and what happened, which is not 0.
+        // Exceptions: a number of 9 bits, and the event, which is not 0.
         (1, 2) if value & 0xce00 == 0 && value >> 12 != 0 => 3,
-        // PC samples: asleep, sampling not allowed, an address of T32.
+        // PC samples: asleep, sampling not allowed, a T32 address.
         (2, 1) if value == 0 || value == 0xff => 5,
         (2, 4) if value & 1 == 0 || value == u32::MAX => 5,
         // Counters of the PMU that overflowed.
         (3, 1) if value != 0 => 8,
-        // Data trace: the PC, or a match alone; the address; the value.
+        // Data trace: the PC, or only a match; the address; the value.
         (8 | 10 | 12 | 14, 4) if value & 1 == 0 => 6,
         (8 | 10 | 12 | 14, 1) if value == 1 => 6,
         (9 | 11 | 13 | 15, 2 | 4) => 6,

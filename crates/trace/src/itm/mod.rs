@@ -2,7 +2,8 @@
 //! cores (ITM, DWT).
 //!
 //! Packets have the names of the Armv7-M Architecture Reference Manual (ARM DDI 0403E), appendix D4
-//! "Debug ITM and DWT Packet Protocol". Independent of frames, buffers and output formats.
+//! "Debug ITM and DWT Packet Protocol". This module is independent of frames, buffers and output
+//! formats.
 //!
 //! ```
 //! use armsnap_trace::element::{Element, Mark};

@@ -33,7 +33,7 @@ pub enum Packet {
         value: u32,
         /// Wrap: bits above 25 changed, a format 2 packet follows.
         wrapped: bool,
-        /// ClkCh: the frequency of the time changed.
+        /// ClkCh: the clock frequency of the system time changed.
         clock_changed: bool,
     },
     /// Global timestamp (D4.2.5), format 2: bits 26 and up of the system time, which has 48 or 64 bits.

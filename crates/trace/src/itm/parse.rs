@@ -1,4 +1,4 @@
-//! The bytes of one packet, apart from synchronization packets.
+//! Decodes single packets other than synchronization packets.
 
 use super::packet::Packet;
 use crate::element::TimestampRelation;
@@ -30,7 +30,8 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
     }
 }
 
-/// Decodes the packet at the start of `bytes`, other than a synchronization packet; `None` if they end in it.
+/// Decodes the packet at the start of `bytes`, other than a synchronization packet; `None` if they
+/// end inside it.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Option<(Packet, usize)> {
     let header = *bytes.first()?;

@@ -1,41 +1,43 @@
-//! Where packets begin, if no synchronization packet says so: at the start of a trace, and after damage.
+//! Finds where packets begin without a synchronization packet: at the start of a trace, and after
+//! damage.
 //!
-//! Many trace ports have no synchronization packets (`ITM_TCR.SYNCENA` is 0). Of all ways to divide the next bytes
-//! into packets and bytes to be skipped, the one is taken that costs the fewest bits ([`likely`]), if it is
-//! worth more than to skip them all.
+//! Many trace ports have no synchronization packets (`ITM_TCR.SYNCENA` is 0). Of all ways to divide
+//! the next bytes into packets and skipped bytes, the one with the lowest cost in bits ([`likely`])
+//! is chosen, if it is sufficiently cheaper than skipping them all.
 //!
 //! [`likely`]: super::likely
 
 use super::likely::{BYTE, KNOWN, REPEATED, UNLIKELY, novelty};
 use super::parse::parse;
 
-/// The number of bytes that are compared.
+/// The number of bytes over which costs are compared.
 const WINDOW: usize = 128;
-/// The bytes that are looked at: a packet may begin with the last one of the window, and zeros there are those of
-/// a synchronization packet if there are more than any other one has.
+/// The number of bytes that are examined: a packet may begin with the last byte of the window, and
+/// a run of zeros there belongs to a synchronization packet if it is longer than in any other
+/// packet.
 const LOOKED_AT: usize = WINDOW + 8;
 /// The minimum number of zero bytes before the last byte of a synchronization packet.
 pub const SYNC_ZEROS: usize = 5;
 /// The last byte of a synchronization packet.
 pub const SYNC_END: u8 = 0x80;
 
-/// The bits of a place between packets, and of another one.
+/// The cost of skipped bytes after a packet, and of a packet after skipped bytes.
 const LEAVE: u32 = 4;
 const ENTER: u32 = 12;
-/// The bits of packets that run into a synchronization packet.
+/// The cost of packets that run into a synchronization packet.
 const BROKEN: u32 = 20;
 
-/// How the bytes before are known to end.
+/// What is known about the bytes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// There are none: the first one is likely to start a packet.
+    /// There are none: the first byte is likely to start a packet.
     Nothing,
-    /// There was damage, or something unlike trace.
+    /// They were damaged, or unlike trace.
     Damage,
 }
 
 impl Before {
-    /// The bits by which packets must be more likely than other bytes.
+    /// The number of bits by which packets must be cheaper than skipped bytes.
     const fn required(self) -> u32 {
         match self {
             Self::Nothing => 3,
@@ -43,7 +45,7 @@ impl Before {
         }
     }
 
-    /// The bits of packets that do not begin with the first byte.
+    /// The additional cost of packets that do not begin with the first byte.
     const fn cut(self) -> u32 {
         match self {
             Self::Nothing => 2,
@@ -52,7 +54,7 @@ impl Before {
     }
 }
 
-/// What is found.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Packets begin after this number of bytes.
@@ -68,7 +70,7 @@ pub enum Found {
 struct Bytes([u64; 4]);
 
 impl Bytes {
-    /// Adds a byte; returns whether it was there.
+    /// Adds a byte; returns whether it was already present.
     const fn add(&mut self, byte: u8) -> bool {
         let (word, bit) = ((byte >> 6) as usize, 1 << (byte & 63));
         let had = self.0[word] & bit != 0;
@@ -76,13 +78,13 @@ impl Bytes {
         had
     }
 
-    /// Adds a byte that is no header; returns its bits.
+    /// Adds a byte that is not a header; returns its cost.
     const fn other(&mut self, byte: u8) -> u32 {
         if self.add(byte) { REPEATED } else { BYTE }
     }
 }
 
-/// The costs from a place to the end of the window, at best.
+/// The lowest cost from a position to the end of the window.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     /// In bits.
@@ -105,18 +107,18 @@ impl Cost {
         if other.bits < self.bits { other } else { self }
     }
 
-    /// With a byte before that is skipped.
+    /// Returns the cost with a skipped byte in front.
     const fn skipping(mut self, byte: u8) -> Self {
         self.bits += self.others.other(byte);
         self
     }
 
-    /// With a packet before.
+    /// Returns the cost with a packet in front.
     fn after(mut self, header: u8, novelty: u32, payload: &[u8]) -> Self {
         let is_known = self.headers.add(header);
         self.bits += match is_known && novelty < UNLIKELY {
             true => KNOWN,
-            // The more packets without another kind, the less likely is one.
+            // The more packets per kind of header, the less likely is a new kind.
             false => novelty + (self.packets / self.kinds.max(1)).clamp(1, 16).ilog2(),
         };
         self.packets += 1;
@@ -128,7 +130,7 @@ impl Cost {
     }
 }
 
-/// The place of a synchronization packet in the window, and the number of its zeros that are seen.
+/// The position of a synchronization packet in the window, and the number of its zeros in view.
 fn synchronization(bytes: &[u8], is_all: bool) -> Option<(usize, usize)> {
     let mut zeros = 0;
     for (at, &byte) in bytes.iter().enumerate() {
@@ -145,14 +147,13 @@ fn synchronization(bytes: &[u8], is_all: bool) -> Option<(usize, usize)> {
         }
         zeros = 0;
     }
-    // Where it ends is not seen.
+    // Its end is not in view.
     let begin = bytes.len() - zeros;
     let is_one = is_all && begin < WINDOW && zeros >= LOOKED_AT - WINDOW;
     is_one.then_some((begin, zeros))
 }
 
-/// Finds out where packets begin. `bytes` do not start with zero; they are followed by others unless they are the
-/// `last` ones.
+/// Finds out where packets begin. `bytes` do not start with zero; `last`: no more bytes follow.
 pub fn search(bytes: &[u8], before: Before, last: bool) -> Found {
     let is_all = bytes.len() >= LOOKED_AT;
     let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
@@ -164,7 +165,7 @@ pub fn search(bytes: &[u8], before: Before, last: bool) -> Found {
     let furthest = if end < WINDOW { end } else { WINDOW / 2 };
     let nothing = Found::Nothing(furthest.max(1));
     if before == Before::Damage && sync.is_some() {
-        // What is certain is near.
+        // The synchronization packet is near, and certain.
         return nothing;
     }
     let (cost, start, all) = cheapest(bytes, end, sync, before.cut());
@@ -174,8 +175,9 @@ pub fn search(bytes: &[u8], before: Before, last: bool) -> Found {
     }
 }
 
-/// The cost of the bytes up to `end` if packets begin at the cheapest place; that place; and the cost of all bytes
-/// if none of them is a packet. `cut` is that of a place other than the first one.
+/// The cost of the bytes up to `end` if packets begin at the cheapest position; that position; and
+/// the cost of all bytes if none of them is a packet. `cut` is the additional cost of a position
+/// other than the first.
 fn cheapest(bytes: &[u8], end: usize, sync: Option<(usize, usize)>, cut: u32) -> (u32, usize, u32) {
     let mut packets = [Cost::default(); LOOKED_AT + 8];
     if let Some((begin, zeros)) = sync {
@@ -189,7 +191,7 @@ fn cheapest(bytes: &[u8], end: usize, sync: Option<(usize, usize)>, cut: u32) ->
     let (mut first, mut start) = (Cost::default(), end);
     for at in (0..end).rev() {
         none = none.skipping(bytes[at]);
-        // Packets after this byte, or later.
+        // Packets start after this byte, or later.
         skipped = skipped.or(packets[at + 1].plus(ENTER)).skipping(bytes[at]);
         packets[at] = skipped.plus(LEAVE);
         let (novelty, length) = match parse(&bytes[at..]) {

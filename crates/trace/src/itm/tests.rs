@@ -179,7 +179,7 @@ fn a_synchronization_packet_may_have_any_number_of_zeros() {
     assert_eq!(names, ["sync", "sync", "bad_sequence"]);
 }
 
-/// What a system traces: text, timestamps, exceptions, samples and words, in any order.
+/// The trace of a system: text, timestamps, exceptions, samples and words, in any order.
 fn traced() -> impl Strategy<Value = Vec<Vec<u8>>> {
     // D4.2.8, D4.2.4, D4.3.
     let packet = prop_oneof![
@@ -194,7 +194,7 @@ fn traced() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(packet, 60..200)
 }
 
-/// The offsets and packets of `bytes`, other than those of damage.
+/// The offsets and packets of `bytes`, except those that stand for damage.
 fn valid(bytes: &[u8]) -> Vec<(usize, Packet)> {
     let found = packets(&mut Decoder::new(&config(0)), bytes);
     end_to_end(&found, bytes);
@@ -219,7 +219,7 @@ fn packets_need_no_synchronization() {
     };
     let bytes = [0x01, 0x68, 0x01, 0x69];
     assert_eq!(marks(config(0), &bytes), [byte(0x68), byte(0x69)]);
-    // From the middle of a word on: what is left of it is skipped.
+    // From the middle of a word on: the rest of the word is skipped.
     let word = |value: u8| [0x03, value, 0, 0, 0];
     let bytes = [&[0, 0][..], &word(1), &word(2), &word(3)].concat();
     let found = packets(&mut Decoder::new(&config(0)), &bytes);
@@ -229,7 +229,8 @@ fn packets_need_no_synchronization() {
         .collect();
     let instrumentation = [2, 7, 12].map(|at| (at, "instrumentation"));
     assert_eq!(places, [&[(0, "not_sync")][..], &instrumentation].concat());
-    // Bytes that no DWT writes are no start: a sample of one byte means that the core sleeps.
+    // Bytes that no DWT writes do not start the trace: a sample of one byte means that the core
+    // sleeps.
     let found = packets(&mut Decoder::new(&config(0)), &[0x15, 0xaa, 0x2e]);
     assert_eq!(found[0].1, Packet::NotSync);
 }
@@ -249,7 +250,7 @@ fn packets_after_damage_need_no_synchronization() {
             .count(),
         400
     );
-    // A synchronization packet that is near is certain.
+    // A synchronization packet is certain if it is near.
     let bytes = [&SYNC[..], &[0x04], &text[..100], &SYNC, &text].concat();
     let found = packets(&mut Decoder::new(&config(0)), &bytes);
     let places: Vec<_> = found
@@ -263,7 +264,7 @@ fn packets_after_damage_need_no_synchronization() {
 }
 
 proptest! {
-    /// A trace that was cut at both ends has its packets, but for a few bytes.
+    /// A trace whose start was cut off has all but a few of its packets.
     #[test]
     fn cut_traces_have_their_packets(traced in traced(), cut in 0_usize..100) {
         let bytes = traced.concat();
@@ -276,7 +277,7 @@ proptest! {
         prop_assert!(missing <= 4 && other <= 4, "{missing} {other}");
     }
 
-    /// A lost byte takes a few packets along.
+    /// A lost byte costs only a few packets.
     #[test]
     fn a_lost_byte_takes_few_packets_along(traced in traced(), lost in 0_usize..100) {
         let mut bytes = traced.concat();

@@ -6,11 +6,12 @@ use crate::protocol::{PacketDecoder, RangeSink};
 
 /// More bytes than the longest packet has, a power of two.
 const LONGEST: usize = 32;
-/// The number of bytes that holds the longest packet, with room to read 16 bytes from any place in it.
+/// The number of bytes that holds the longest packet, with room to read 16 bytes from any position
+/// in it.
 const WINDOW: usize = LONGEST + 16;
 /// The number of whole bytes ff in every ASYNC.
 const ASYNC_ONES: usize = 10;
-/// The same with the byte that contains its last nibble, zero.
+/// The same including the byte that contains its last nibble, zero.
 const ASYNC_BYTES: usize = ASYNC_ONES + 1;
 /// The minimum number of nibbles F in an ASYNC.
 const ASYNC_NIBBLES: usize = 21;
@@ -143,8 +144,8 @@ fn opcode(head: u16) -> Opcode {
     OPCODES[usize::from(index)]
 }
 
-/// What the first two nibbles of a packet start, the first one lowest: a packet that
-/// [`Decoder::several`] decodes, or [`Shape::Reserved`].
+/// The opcode by the first two nibbles of a packet, the first one lowest, if [`Decoder::several`]
+/// decodes that packet; otherwise one of [`Shape::Reserved`].
 static FREQUENT: [Opcode; 256] = {
     let mut table = [op(1, Shape::Reserved, 0, false); 256];
     let mut head = 0;
@@ -522,8 +523,8 @@ impl PacketDecoder for Decoder {
         Some((packet, length))
     }
 
-    /// Decodes packets with one or two nibbles of opcode. The position is a number of nibbles, which
-    /// has no branch on which half of a byte a packet starts in.
+    /// Decodes packets with one or two nibbles of opcode. Positions are counted in nibbles, which
+    /// avoids a branch on the half of a byte in which a packet starts.
     #[inline(always)]
     fn several(&mut self, bytes: &[u8], at: usize, sink: &mut impl RangeSink<Packet>) -> usize {
         // The first nibble of the next packet.
@@ -539,7 +540,7 @@ impl PacketDecoder for Decoder {
             let odd = next % 2;
             let head = (u16::from_le_bytes([window[0], window[1]]) >> (4 * odd)) as u8;
             let opcode = FREQUENT[usize::from(head)];
-            // No other packet may be the rest of an ASYNC: it has no nibble F before a 0.
+            // Other packets cannot be the rest of an ASYNC: they have no nibble F before a 0.
             if opcode.shape == Shape::Reserved {
                 break;
             }

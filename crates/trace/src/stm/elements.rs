@@ -7,8 +7,8 @@ use crate::protocol::ElementDecoder;
 use crate::protocol::number::{from_gray, to_gray};
 use armsnap_arch::quantity::BufferOffset;
 
-/// Turns the packets of one STM into elements. Keeps what packets omit: master, channel, the upper
-/// part of timestamps.
+/// Turns the packets of one STM into elements. It keeps what packets omit: master, channel, the
+/// upper part of timestamps.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     started: bool,

@@ -1,8 +1,8 @@
 //! The System Trace Macrocell (STM, STM-500): MIPI System Trace Protocol 2 (STPv2).
 //!
-//! Packets are made of nibbles, the low one of a byte first; numbers have their most
-//! significant nibble first. A packet may start in the middle of a byte, which belongs to the
-//! previous packet. Independent of frames, buffers and output formats.
+//! Packets are made of nibbles, the low one of a byte first; numbers have their most significant
+//! nibble first. A packet may start in the middle of a byte, which belongs to the previous packet.
+//! This module is independent of frames, buffers and output formats.
 //!
 //! ```
 //! use armsnap_trace::element::{Element, Mark};

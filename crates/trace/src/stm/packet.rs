@@ -55,7 +55,7 @@ impl TimestampType {
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The start of the packet, if it is the second half of the byte before, in bits 7:4.
+    /// The start of the packet, if it is the second half of the previous byte, in bits 7:4.
     pub shared: Option<u8>,
     /// Its kind and content.
     pub kind: PacketKind,
@@ -97,7 +97,7 @@ pub enum PacketKind {
     },
     /// FLAG, FLAG_TS.
     Flag(Option<Timestamp>),
-    /// USER, USER_TS: data whose meaning is the vendor's.
+    /// USER, USER_TS: data with a vendor-defined meaning.
     User {
         /// Nibbles of data, 1 to 16.
         nibbles: u8,

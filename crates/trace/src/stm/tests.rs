@@ -24,7 +24,7 @@ fn stream(version: u8, rest: &[u8]) -> Vec<u8> {
     bytes_of(&[&[0xf; 21][..], &[0, 0xf, 0, 0, version], rest].concat())
 }
 
-/// Packets with the places where they end, of bytes that come in pieces.
+/// The packets of bytes that are fed in pieces, each with its end position.
 fn in_pieces(bytes: &[u8], piece: usize) -> Vec<(Packet, usize)> {
     let mut decoder = Decoder::new(&config());
     let (mut at, mut end, mut found) = (0, 0, Vec::new());
