@@ -9,8 +9,8 @@
 //!
 //! | kind | fields | meaning |
 //! | --- | --- | --- |
-//! | 0 | address, instructions, accesses; for each access: instruction, offset, size | the next run of instructions, numbered from 0 in each piece. The address of its first instruction is relative to that of the run defined before (signed). Each access has the index of its instruction in the run and its offset in bytes from the run's address, both relative to the access before; size is twice the number of bytes, plus 1 for a store |
-//! | 1 | count | the run executed before was executed `count` more times, each access at the predicted address |
+//! | 0 | address, instructions, accesses; for each access: instruction, offset, size | defines the next run of instructions, numbered from 0 in each piece. The address of its first instruction is relative to that of the previously defined run (signed). Each access has the index of its instruction in the run and its offset in bytes from the run's address, both relative to the previous access; size is twice the number of bytes, plus 1 for a store |
+//! | 1 | count | the last executed run was executed `count` more times, each access at the predicted address |
 //! | 2 | count | `count` instructions without accesses were executed |
 //! | 3 + n | for each access: difference (signed) | run n was executed; the difference is from the predicted address |
 //!

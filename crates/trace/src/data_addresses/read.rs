@@ -12,7 +12,7 @@ use std::ops::{Deref, Range};
 pub struct Error {
     /// The offset in the file.
     pub offset: u64,
-    /// What is wrong there.
+    /// The description of the error.
     pub text: String,
 }
 
@@ -143,8 +143,8 @@ impl<B: Deref<Target = [u8]>> Addresses<B> {
         self.pieces.last().map_or(0, |last| last.instructions.end)
     }
 
-    /// The instructions of each piece. A piece is always read from its start, so read backward piece by
-    /// piece.
+    /// The instructions of each piece. A piece is always read from its start, so to read backwards,
+    /// go piece by piece.
     pub fn pieces(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + ExactSizeIterator + '_ {
         self.pieces.iter().map(|piece| piece.instructions.clone())
     }
@@ -312,7 +312,7 @@ impl<'a> PieceReader<'a> {
             .numbers
             .at_most(MAX_INSTRUCTIONS, "a run with too many instructions")?;
         if instructions == 0 {
-            // A repetition of it would take time without limit.
+            // Repeating it would take unlimited time.
             return Err(self.numbers.bad("a run without instructions"));
         }
         // Each access has at least three bytes.

@@ -41,7 +41,8 @@ pub struct Writer<W> {
     instructions: u64,
     accesses: usize,
     runs: Vec<Run>,
-    /// For each key, the number of the piece and of the run that was defined last, from 1 and from 0.
+    /// For each key, the run defined last: the number of its piece, from 1, and its number in the
+    /// piece, from 0.
     by_key: Vec<(u64, u32)>,
     /// The address of the run that was defined last.
     address: u64,
@@ -49,7 +50,7 @@ pub struct Writer<W> {
     last: u64,
     /// Instructions without accesses that are not written yet.
     passed: u64,
-    /// The run executed last, and how often it was executed again.
+    /// The run executed last, and how many more times it was executed.
     executed: Option<u32>,
     again: u64,
 }
@@ -202,7 +203,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes how often the last run was executed again. The next execution of it is written anew.
+    /// Writes how many more times the last run was executed. Its next execution is written in full.
     fn repeat(&mut self) {
         if self.again > 0 {
             leb128(AGAIN, &mut self.piece);

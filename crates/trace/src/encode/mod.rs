@@ -1,8 +1,8 @@
 //! Program flow → trace: the part of a trace unit that decides what to trace, given the code.
 //!
 //! [`Tracer`] walks the executed instructions, finds the waypoints among them and determines which
-//! targets a decoder infers by itself. A [`TraceUnit`] of a protocol writes the packets. Independent
-//! of packets and of the origin of the instructions.
+//! targets a decoder infers by itself. A [`TraceUnit`] of a protocol writes the packets. The tracer
+//! is independent of packets and of the origin of the instructions.
 //!
 //! ```
 //! use armsnap_trace::encode::{CodeAddress, Tracer};

@@ -98,7 +98,7 @@ where
         match packet.name() {
             "async" => {
                 syncs += 1;
-                // Decoding from each point would take long.
+                // Decoding from each point would take too long.
                 if syncs % 7 == 1 {
                     let (executed, _) = decode(&bytes[at..]);
                     let from = program.executed.len() - executed.len();

@@ -103,8 +103,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// Returns the number of unreported gaps: instructions that do not lead to the next one, or
-    /// missing code.
+    /// Returns the number of unreported gaps: instructions from which execution cannot reach the
+    /// next one, or missing code.
     pub fn gaps(&self) -> u64 {
         self.gaps
     }

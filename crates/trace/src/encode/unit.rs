@@ -65,8 +65,8 @@ pub struct TakenException {
     pub handler: Option<CodeAddress>,
 }
 
-/// In place of the return address of a tail-chained exception (ARM IHI 0064H, "Exceptions in
-/// M-profile").
+/// The value in place of the return address of a tail-chained exception (ARM IHI 0064H, "Exceptions
+/// in M-profile").
 pub const TAIL_CHAIN: CodeAddress = CodeAddress {
     address: Address(0xffff_fffe),
     isa: Isa::T32,

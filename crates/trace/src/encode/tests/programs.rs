@@ -427,7 +427,7 @@ impl Program {
         timestamps.collect()
     }
 
-    /// Traces it.
+    /// Traces the program.
     pub fn trace<U: TraceUnit>(&self, unit: U, sync_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let halt = unit.debug_halt();

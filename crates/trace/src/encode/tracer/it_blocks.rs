@@ -21,7 +21,7 @@ impl ItBlocks {
         self.here.step(instruction);
     }
 
-    /// Returns whether the next instruction is in no block.
+    /// Returns whether the next instruction is outside IT blocks.
     pub fn is_outside(&self) -> bool {
         self.here == ItBlock::default()
     }

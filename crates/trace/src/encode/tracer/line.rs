@@ -1,5 +1,5 @@
-//! Straight lines that execution goes through again and again: where each leads is found out once,
-//! by the same rules as in `outcome.rs`, and its instructions are not looked at again.
+//! Straight lines that are executed repeatedly: how each continues is determined once, by the same
+//! rules as in `outcome.rs`, and its instructions are not examined again.
 
 use super::{Pending, Tracer};
 use crate::encode::{CodeAddress, Options, TraceUnit, Waypoint};
@@ -16,7 +16,7 @@ pub enum Edge {
     NotTaken,
     /// The waypoint was taken.
     Taken,
-    /// The waypoint was taken, and the trace contains where it led.
+    /// The waypoint was taken, and the trace contains its target.
     Traced,
 }
 
@@ -32,7 +32,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Returns the line of these instructions, if it is one.
+    /// Returns the line of these instructions, if they form one.
     pub fn new(options: &Options, start: CodeAddress, line: &[Instruction]) -> Option<Self> {
         let (last, before) = line.split_last()?;
         let is_other = |i: &Instruction| !options.waypoints.contain(i.kind) && i.it_block == 0;
@@ -54,9 +54,9 @@ impl Line {
 }
 
 impl Edge {
-    /// Returns how the last instruction of a line leads to `next`; `after` is the address after it.
-    /// `None` if [`Tracer::follow`] cannot trace it: the return stack changes, an exception returns,
-    /// or the two are not connected.
+    /// Returns the edge from the last instruction of a line to `next`; `after` is the address after
+    /// the instruction. `None` if [`Tracer::follow`] cannot trace it: the return stack changes, an
+    /// exception returns, or the two are not connected.
     pub fn of(
         options: &Options,
         last: &Instruction,
@@ -100,8 +100,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             && self.it_blocks.is_outside()
     }
 
-    /// Traces a line that `edge` leads to. Until [`stand_after`](Self::stand_after) is called, only
-    /// this method may be.
+    /// Traces a line that is reached through `edge`. Until [`stand_after`](Self::stand_after) is
+    /// called, no other method may be called.
     #[inline]
     pub fn follow(&mut self, edge: Edge, line: &Line) {
         if edge != Edge::Onward {
