@@ -14,7 +14,7 @@
 //! | 2 | count | `count` instructions without accesses were executed |
 //! | 3 + n | for each access: difference (signed) | run n was executed; the difference is from the predicted address |
 //!
-//! The predicted address of an access of a run is the last one plus the difference of the last two.
+//! The predicted address of an access of a run is its last one plus the difference of its last two.
 //! Before the first execution, the last address is the one of the access executed last in the piece,
 //! or 0, and the difference is 0. Addresses are computed modulo 2⁶⁴.
 //!

@@ -5,8 +5,8 @@
 
 use armsnap_arch::quantity::TraceId;
 
-/// How the address bytes of a branch end (ARM IHI 0014Q 7.3.5); PTM has the alternative encoding
-/// only.
+/// How the address bytes of a branch end (ARM IHI 0014Q 7.3.5); PTM has only the alternative
+/// encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressEncoding {
     /// Seven bits in the last of two to four bytes; exception information follows only a fifth

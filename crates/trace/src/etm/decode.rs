@@ -20,7 +20,7 @@ pub(crate) fn little_endian(bytes: &[u8]) -> u32 {
         .fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// Returns the context ID of `size` bytes at `at`, which is `None` if it is not traced, and its end.
+/// Returns the context ID of `size` bytes at `at`, or `None` if it is not traced, and its end.
 #[inline]
 pub(crate) fn context_id(bytes: &[u8], at: usize, size: u8) -> Option<(Option<u32>, usize)> {
     if size == 0 {

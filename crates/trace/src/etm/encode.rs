@@ -64,7 +64,7 @@ impl<C: Protocol> Encoder<C> {
         written
     }
 
-    /// Returns `address` in its shortest form after the packets written so far. `information` is whether
+    /// Returns `address` in its shortest form after the packets written so far. `information` tells whether
     /// exception information follows.
     pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
         PartAddress {
@@ -204,7 +204,7 @@ const fn thumb(isa: Isa) -> Isa {
     }
 }
 
-/// Writes the traced bits of an address; `information` is whether exception information follows.
+/// Writes the traced bits of an address; `information` tells whether exception information follows.
 pub(crate) fn address(
     address: PartAddress,
     encoding: AddressEncoding,
@@ -254,7 +254,7 @@ pub(crate) fn address(
     Ok(())
 }
 
-/// The first byte of exception information: C, AltISA, Can, Exc\[3:0\], NS. `more` is whether another
+/// The first byte of exception information: C, AltISA, Can, Exc\[3:0\], NS. `more` tells whether another
 /// byte follows.
 pub(crate) fn information(
     more: bool,

@@ -137,12 +137,12 @@ impl<'a, C: Tracing> Choice<'a, C> {
         ][(self.bits(4) & 3) as usize]
     }
 
-    /// Addresses can be written: there was one before.
+    /// Returns whether addresses can be written: only after an earlier one.
     pub fn is_placed(&self) -> bool {
         self.encoder.decoder.place.is_some()
     }
 
-    /// Only exception information determines the instruction set.
+    /// Returns whether only exception information determines the instruction set.
     pub fn needs_information(&self) -> bool {
         self.encoder.decoder.needs_information(self.isa)
     }

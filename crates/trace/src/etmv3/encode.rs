@@ -71,7 +71,7 @@ impl Encoder<Config> {
 
     fn branch(&mut self, branch: &Branch, out: &mut Vec<u8>) -> Written {
         let PartAddress { value, bits, isa } = branch.address;
-        // An I-sync comes first.
+        // An I-sync must come first.
         require(self.decoder.place.is_some())?;
         let info = branch.information.filter(|info| !info.deprecated);
         let encoding = self.config.address_encoding();

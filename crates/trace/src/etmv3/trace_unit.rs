@@ -115,7 +115,7 @@ impl TraceUnit<Config> {
         }
     }
 
-    /// Traces a branch or an exception to `to`. `cancel` is whether it cancels an exception return.
+    /// Traces a branch or an exception to `to`. `cancel` tells whether it cancels an exception return.
     fn branch(&mut self, to: CodeAddress, exception: Option<u16>, cancel: bool) {
         Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {

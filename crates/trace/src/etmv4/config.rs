@@ -247,7 +247,7 @@ impl Config {
         }
     }
 
-    /// The CoreSight trace ID of its bytes (TRCTRACEIDR.TRACEID).
+    /// The CoreSight trace ID that marks its bytes (TRCTRACEIDR.TRACEID).
     pub const fn trace_id(&self) -> TraceId {
         self.trace_id
     }

@@ -1,5 +1,5 @@
 //! The packets that an ETMv4 writes for a program: addresses compressed against earlier ones,
-//! atoms held back until a packet is full, and synchronisation for decoders to start at.
+//! atoms held back until a packet is full, and points at which decoders can synchronise.
 //!
 //! Everything is traced after it was executed, so nothing is speculative. The trace unit reads no
 //! code.

@@ -22,10 +22,10 @@ impl BlockId {
     }
 }
 
-/// In place of a block: no address is known, and atoms are dropped.
+/// Block number with the meaning: no address is known, and atoms are dropped.
 pub(super) const NOWHERE: u32 = 0;
-/// In place of a block: an indirect branch was taken, and its target is needed, from the trace or
-/// from the return stack.
+/// Block number with the meaning: an indirect branch was taken, and its target is needed, from the
+/// trace or from the return stack.
 pub(super) const AWAIT: u32 = 1;
 /// A link for the slow path: it is not resolved yet, or does more than continue at a block.
 pub(super) const SLOW: u32 = 0;

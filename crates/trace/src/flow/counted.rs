@@ -268,7 +268,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Follows atoms as long as links are resolved; returns the number of atoms followed.
+    /// Follows atoms as long as each link leads directly to a block; returns the number followed.
     #[inline]
     fn follow_links(&mut self, path: Atoms) -> u8 {
         let mut done = 0;

@@ -9,7 +9,7 @@ use super::blocks::{Hot, SLOW, Space, target_of};
 /// More entries than any trace unit has.
 pub(super) const DEPTH: usize = 16;
 
-/// In place of a caller that was stacked before the part of the trace that is decoded here.
+/// Stands for a caller that was stacked before the part of the trace that is decoded here.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Blocks that end in a branch with link. If full, it drops the oldest for a new one.

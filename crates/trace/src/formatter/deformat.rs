@@ -375,8 +375,8 @@ impl Deformatter {
         self.id == Some(id) || frame[FRAME_BYTES - 1] & 1 == 0
     }
 
-    /// Processes the frames at the start of `bytes` that start with the same only ID, as most frames of
-    /// one source among others do; returns their size in bytes.
+    /// Processes the frames at the start of `bytes` that each start with the same ID and contain no
+    /// other, as is usual where one source of several writes; returns their size in bytes.
     #[inline]
     fn one_source_frames(&mut self, offset: u64, bytes: &[u8], out: &mut Demux) -> usize {
         let (frames, _) = bytes.as_chunks::<FRAME_BYTES>();

@@ -108,7 +108,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether both streams decode in the same way, whatever is appended, wherever each of
+    /// Returns whether both streams decode in the same way, whatever is appended and wherever each of
     /// them started.
     pub fn continues_like(&self, other: &Self) -> bool {
         let lost = |stream: &Self| -> Vec<u64> {

@@ -42,7 +42,7 @@ where
 }
 
 /// Checks that a stream, which uses the decoder's fast paths, has the packets that
-/// [`PacketDecoder::next`] returns one by one. `bytes` come in pieces.
+/// [`PacketDecoder::next`] returns one by one. `bytes` are fed in pieces.
 pub(crate) fn fast_paths_agree<D>(new: impl Fn() -> D, bytes: &[u8], piece: usize)
 where
     D: PacketDecoder<Packet: Debug + Clone + PartialEq>,

@@ -68,7 +68,7 @@ impl Encoder<Config> {
 
     fn address(&mut self, address: PartAddress, information: bool, out: &mut Vec<u8>) -> Written {
         let PartAddress { value, isa, .. } = address;
-        // An I-sync comes first.
+        // An I-sync must come first.
         require(isa != Isa::Jazelle && self.decoder.place.is_some())?;
         encode::address(address, AddressEncoding::Alternative, information, out)?;
         self.decoder.set(value, isa, information);

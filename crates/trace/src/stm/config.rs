@@ -26,7 +26,7 @@ impl Config {
         }
     }
 
-    /// The CoreSight trace ID of its bytes.
+    /// The CoreSight trace ID that marks its bytes.
     pub const fn trace_id(&self) -> TraceId {
         self.trace_id
     }

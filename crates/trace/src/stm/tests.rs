@@ -168,7 +168,7 @@ fn an_async_may_have_more_nibbles_than_it_needs() {
     assert!(found[2..].iter().all(|&kind| kind != PacketKind::Async));
 }
 
-/// Some nibble, or a part of an ASYNC or more than one.
+/// Some nibble, or part of an ASYNC, or more than a whole one.
 fn nibbles() -> impl Strategy<Value = Vec<u8>> {
     let ones = (15usize..25).prop_map(|ones| [&vec![0xf; ones][..], &[0]].concat());
     prop_oneof![40 => (0u8..15).prop_map(|nibble| vec![nibble]), 4 => Just(vec![0xf]), 1 => ones]

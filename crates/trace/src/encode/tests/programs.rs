@@ -265,7 +265,7 @@ impl Machine {
                 self.cut();
                 self.context();
             }
-            // An ETMv3 of Armv7-M has no exception for it.
+            // An ETMv3 of Armv7-M has no exception number for it.
             4 if sets != Sets::Microcontroller => {
                 self.cut();
                 self.program.steps.push(Step::Halt(self.here));

@@ -43,7 +43,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.here = Some(place);
     }
 
-    /// Traces a waypoint that led to `next`. `new_context` is whether the state of the core changed.
+    /// Traces a waypoint that led to `next`. `new_context` tells whether the state of the core changed.
     pub(super) fn resolve(&mut self, waypoint: Pending, next: CodeAddress, new_context: bool) {
         let Pending {
             instruction, after, ..

@@ -7,7 +7,7 @@ use crate::etm::packet::SyncPacket;
 
 /// The minimum number of zeros in an A-sync.
 const ZEROS: usize = 5;
-/// The length from which a run of zeros is long, and classified by `many_zeros` only.
+/// The length from which a run of zeros is [`Zeros::Many`], whatever its end.
 const LONG_RUN: usize = 16;
 /// The maximum number of zeros in an A-sync, which bounds memory.
 const MAX_ZEROS: usize = 1 << 16;
