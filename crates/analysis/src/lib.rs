@@ -4,7 +4,7 @@
 //!
 //! | module | what it is for |
 //! | --- | --- |
-//! | [`profile`] | how often code was executed, and the course of calls |
+//! | [`profile`] | how often code was executed, and the sequence of calls |
 //! | [`export`] | coverage, profiles and time lines in the formats of other tools |
 //! | [`report`] | listings and exports |
 //! | [`page`] | a report as one HTML page |

@@ -23,11 +23,11 @@ impl Clock {
         }
     }
 
-    /// Why tracks cannot be drawn by it; `None` if they can.
+    /// Why tracks cannot be drawn with it; `None` if they can.
     pub fn lacks(self, tracks: &[(Track, Profile)]) -> Option<String> {
         let lacking = |(track, profile): &&(Track, Profile)| {
             let totals = &profile.totals;
-            // A track without anything fits on each axis.
+            // An empty track fits on any axis.
             let lacks = match self {
                 Self::Instructions => false,
                 Self::Cycles => track.follows && totals.cycles.is_none(),
@@ -40,7 +40,7 @@ impl Clock {
     }
 }
 
-/// Turns moments of one track into times that never go back.
+/// Converts the moments of one track to times that never go backwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     clock: Clock,
@@ -61,13 +61,13 @@ impl Axis {
         }
     }
 
-    /// The time of a moment now.
+    /// Advances to a moment and returns its time.
     pub fn now(&mut self, moment: &Moment) -> u64 {
         self.last = self.last.max(self.of(moment));
         self.last
     }
 
-    /// The last time so far.
+    /// The latest time so far.
     pub fn last(&self) -> u64 {
         self.last
     }

@@ -1,5 +1,5 @@
-//! Instructions and calls as a profile of Callgrind ("Callgrind Format Specification" in the manual
-//! of Valgrind).
+//! Instructions and calls as a Callgrind profile ("Callgrind Format Specification" in the Valgrind
+//! manual).
 
 use super::{Analysed, ExportError, hidden};
 use crate::profile::{FunctionId, NodeId, Profile, Track};
@@ -8,15 +8,15 @@ use armsnap_snapshot::program::symbols::Symbols;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// A place of cost: address and line.
+/// The location of a cost: address and line.
 type Place = (u64, u32);
 
-/// What is written of a function.
+/// The costs of a function.
 #[derive(Default)]
 struct Costs {
-    /// Instructions by file and place.
+    /// Instructions by file and location.
     own: BTreeMap<(String, Place), u64>,
-    /// By file and place of the call, and function called: calls and their instructions.
+    /// Calls and their instructions, by file and location of the call and by the called function.
     calls: BTreeMap<(String, Place, FunctionId), (u64, u64)>,
 }
 
@@ -81,7 +81,7 @@ fn write_track(
         let enter = |file: &str, current: &mut String, out: &mut dyn Write| {
             if file != current {
                 file.clone_into(current);
-                // Code that was inlined from another file, or the function's own again.
+                // Code inlined from another file, or the function's own code again.
                 let place = if file == home { "fe" } else { "fi" };
                 writeln!(out, "{place}={file}")?;
             }
@@ -135,9 +135,9 @@ fn own_costs(
     }
 }
 
-/// The calls from each function. A call of a function that is open already has no cost of its own:
-/// the outer one has it. What was executed below a function without a call of it costs the function
-/// that it was executed for.
+/// The calls from each function. A recursive call has no cost of its own: the outer call includes
+/// it. Instructions executed below a function that has no recorded call are charged to the function
+/// they were executed for.
 fn call_costs(
     profile: &Profile,
     symbols: Option<&Symbols>,
@@ -158,7 +158,7 @@ fn call_costs(
         }
         let caller = profile.tree.nodes()[node.parent.index()].function;
         let start = profile.functions.get(caller).start;
-        // Of a jump, only the function is known.
+        // For a jump, only the function is known.
         let called_at = node
             .returns_to
             .and_then(|to| ends.get(&to.0).copied())
@@ -172,8 +172,8 @@ fn call_costs(
     }
 }
 
-/// A name without control characters. `(12)` at its start would be read as a number that stands for
-/// a name.
+/// A name without control characters. A leading `(12)` would be read as a number that stands for a
+/// name.
 fn clean(name: &str) -> String {
     let name = super::clean(name);
     let number = name.strip_prefix('(').and_then(|rest| rest.split_once(')'));

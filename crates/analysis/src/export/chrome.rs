@@ -1,4 +1,4 @@
-//! Time lines in the JSON of Chrome's tracing ("Trace Event Format"), which Perfetto and others read.
+//! Time lines in Chrome's tracing JSON ("Trace Event Format"), which Perfetto and others read.
 
 use super::axis::{Axis, Clock};
 use super::happenings::{Happenings, Joined, Taken, event_parts};
@@ -9,11 +9,11 @@ use armsnap_trace::element::Mark;
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// A call that is over.
+/// A finished call.
 #[derive(Debug)]
 struct Slice {
     extent: (u64, u64),
-    /// How many calls are around it.
+    /// The number of enclosing calls.
     depth: usize,
     event: Value,
 }
@@ -24,11 +24,11 @@ pub struct Events {
     axis: Axis,
     process: usize,
     spool: Spool,
-    /// Calls over the same time, each in the next: the outermost is written first.
+    /// Nested calls over the same time: the outermost is written first.
     held: Vec<Slice>,
     /// The times at which the open calls began.
     begun: Vec<u64>,
-    /// The earliest time at which an unseen caller may begin.
+    /// The earliest time at which an unseen caller can begin.
     since: u64,
 }
 
@@ -146,7 +146,7 @@ impl Happenings for Events {
     }
 
     fn exception(&mut self, taken: &Taken) {
-        // Handlers that were traced are calls.
+        // Traced handlers are calls.
         if !taken.traced {
             let exception = &taken.exception;
             let arguments = json!({ "number": exception.number });
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::profile::{FunctionId, Listener};
 
-    /// Readers take the first of two slices over the same time for the outer one.
+    /// Readers take the first of two slices over the same time as the outer one.
     #[test]
     fn the_outer_of_equal_slices_is_written_first() {
         let track = Track {

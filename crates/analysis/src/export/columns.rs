@@ -1,4 +1,4 @@
-//! The tables and their columns, the same in all forms; `docs/tables.md` describes them.
+//! The tables and their columns, the same in all formats; `docs/tables.md` describes them.
 
 /// What a column contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,15 +7,15 @@ pub enum Kind {
     Text,
     /// Yes or no.
     Flag,
-    /// A number of things, a small number, or an identifier.
+    /// A count of things, a small number, or an identifier.
     Count,
     /// A number that may be negative.
     Signed,
-    /// A number of 64 bits.
+    /// A 64-bit number.
     Number,
     /// An address.
     Address,
-    /// Instructions, cycles or bytes up to a place, mostly increasing.
+    /// Instructions, cycles or bytes up to a position; mostly increasing.
     Clock,
     /// A timestamp.
     Time,
@@ -51,7 +51,7 @@ pub enum Table {
     Blocks,
     /// Each execution of a block.
     Exec,
-    /// The same, of a shard: counted from the start of each page.
+    /// The executions of blocks in a shard, counted from the start of each page.
     ShardExec,
     /// The pages that shards decoded.
     Pages,
@@ -231,7 +231,7 @@ const BLOCKS: &[Column] = &[
     column("conditional", Kind::Flag),
 ];
 
-/// With the place that its rows are counted from at the end.
+/// The last two columns identify the page from whose start the rows are counted.
 const SHARD_EXEC: &[Column] = &[
     TRACK,
     column("sequence", Kind::Clock),
@@ -249,7 +249,7 @@ const SHARD_EXEC: &[Column] = &[
     PAGE,
 ];
 
-/// As [`SHARD_EXEC`], without that place.
+/// Like [`SHARD_EXEC`], without those two columns.
 const EXEC: &[Column] = SHARD_EXEC.split_at(SHARD_EXEC.len() - 2).0;
 
 const PAGES: &[Column] = &[

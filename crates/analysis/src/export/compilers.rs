@@ -1,8 +1,9 @@
-//! Profiles for compilers and linkers: the text input of AutoFDO's `create_llvm_prof`, as simpleperf
-//! writes it; unsymbolised profiles of `llvm-profgen`; pre-aggregated profiles of `perf2bolt`.
+//! Profiles for compilers and linkers: the text input of AutoFDO's `create_llvm_prof`, as
+//! simpleperf writes it; unsymbolised profiles of `llvm-profgen`; pre-aggregated profiles of
+//! `perf2bolt`.
 //!
-//! Each describes one program, by the addresses in its file; `llvm-profgen` by their distance from
-//! its first executable segment.
+//! Each describes one program, by addresses in its file; `llvm-profgen` uses distances from the
+//! first executable segment instead.
 
 use super::images::hexadecimal;
 use super::{Analysed, ExportError, Note, clean, hidden};
@@ -16,25 +17,26 @@ use std::path::Path;
 /// The format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Of `create_llvm_prof --profiler=text`.
+    /// For `create_llvm_prof --profiler=text`.
     AutoFdo,
-    /// Of `llvm-profgen --unsymbolized-profile`.
+    /// For `llvm-profgen --unsymbolized-profile`.
     LlvmProfgen,
-    /// Of `perf2bolt -pa`.
+    /// For `perf2bolt -pa`.
     Bolt,
 }
 
 /// Straight lines and branches of one program, by addresses in its file.
 #[derive(Default)]
 struct Counts {
-    /// First and last instruction.
+    /// By first and last instruction.
     lines: BTreeMap<(u64, u64), u64>,
-    /// Taken branches; to `None` if they leave the program.
+    /// Taken branches; the target is `None` if they leave the program.
     branches: BTreeMap<(u64, Option<u64>), u64>,
 }
 
-/// Writes the counts of the program at `path`, by contents if it is elsewhere, or of the one in which most
-/// instructions were executed: a library only if no program was. Returns a note that names it.
+/// Writes the counts of the program at `path`, or of a copy of it that the cores have elsewhere.
+/// Without `path`, writes those of the program in which most instructions were executed; a library
+/// is chosen only if no program was executed. Returns a note that names it.
 ///
 /// # Errors
 ///
@@ -63,7 +65,7 @@ pub fn write(
     Ok(describes(analysed, image))
 }
 
-/// The program of the cores that a user names.
+/// The program of the cores that the user named.
 fn named<'a>(analysed: &Analysed<'a>, path: &Path) -> Result<&'a Elf, ExportError> {
     let shown = path.display();
     let unfit = |error: &dyn Display| ExportError::Unfit(format!("{shown}: {error}"));
@@ -127,7 +129,7 @@ fn most_executed<'a>(analysed: &Analysed<'a>) -> Option<&'a Elf> {
     most.map(|(_, image)| image)
 }
 
-/// The address in the file; `None` outside of the program.
+/// The address in the file; `None` outside the program.
 fn in_file(image: &Elf, address: u64) -> Option<u64> {
     let inside = image.slice(address).is_some();
     inside.then(|| address.wrapping_sub(image.offset))
@@ -191,7 +193,7 @@ fn llvm_profgen(counts: &Counts, base: u64) -> String {
         lines: lines
             .map(|((start, last), count)| ((less(*start), less(*last)), *count))
             .collect(),
-        // Those that leave the program have no place.
+        // Branches that leave the program have no address for their target.
         branches: branches
             .filter_map(|((from, to), count)| Some(((less(*from), Some(less((*to)?))), *count)))
             .collect(),
@@ -201,7 +203,7 @@ fn llvm_profgen(counts: &Counts, base: u64) -> String {
     text
 }
 
-/// The counts; between the two tables `between`.
+/// Writes the counts, with `between` between the two tables.
 fn lines_and_branches(text: &mut String, counts: &Counts, between: Option<&str>) {
     let _ = writeln!(text, "{}", counts.lines.len());
     for ((start, last), count) in &counts.lines {
@@ -214,8 +216,8 @@ fn lines_and_branches(text: &mut String, counts: &Counts, between: Option<&str>)
     }
 }
 
-/// Branches (B) and the straight lines between them (F), as last branch records give them. BOLT
-/// counts a line once for each branch that it ends with. Each place is `BUILD-ID:OFFSET`.
+/// Branches (B) and the straight lines between them (F), as in last branch records. BOLT counts a
+/// line once for each branch that ends it. Addresses are written as `BUILD-ID:OFFSET`.
 fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
     let mut branches: BTreeMap<(Option<u64>, Option<u64>), u64> = BTreeMap::new();
     for (from, to, count) in edges(analysed, image) {

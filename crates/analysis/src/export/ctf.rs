@@ -1,5 +1,5 @@
-//! Calls, exceptions, gaps and events in the Common Trace Format 1.8 (diamon.org/ctf), as babeltrace2
-//! reads it: a directory with the description `metadata` and a stream for each track.
+//! Calls, exceptions, gaps and events in the Common Trace Format 1.8 (diamon.org/ctf), for
+//! babeltrace2: a directory with the description `metadata` and a stream for each track.
 
 use super::axis::{Axis, Clock};
 use super::happenings::{Happenings, Joined, Taken, event_parts};
@@ -90,8 +90,8 @@ pub fn write(
         let mut out = std::io::BufWriter::new(file);
         out.write_all(&MAGIC.to_le_bytes())?;
         out.write_all(&0_u32.to_le_bytes())?;
-        // The context of the only packet: its size and that of its contents in bits, its first and
-        // last time, and the number of the track.
+        // The context of the only packet: the sizes of the packet and of its contents in bits, its
+        // first and last time, and the number of the track.
         let header = 8 + 5 * 8_u64;
         let bits = (header + stream.size) * 8;
         let (first, last) = (stream.first.unwrap_or(0), stream.axis.last());
@@ -104,7 +104,7 @@ pub fn write(
     Ok(())
 }
 
-/// A string of the description language.
+/// A string in the description language.
 fn quoted(text: &str) -> String {
     let clean = |c: char| match c {
         '"' | '\\' => '\'',
@@ -135,7 +135,7 @@ fn metadata(clock: Clock, analysed: &Analysed<'_>) -> String {
         }
     }
     text.push_str("};\n\n");
-    // A frequency is needed; one tick is shown as one nanosecond.
+    // A frequency is required; one tick is shown as one nanosecond.
     text.push_str(
         "clock { name = ticks; freq = 1000000000; };\n\
          typealias integer { size = 64; align = 8; signed = false; map = clock.ticks.value; } \
@@ -185,7 +185,7 @@ impl Happenings for Stream {
         let function = functions.get(call.function);
         self.begin_event(kind::CALL, at);
         self.text(&function.name);
-        // What is not known is empty.
+        // Unknown values are empty.
         let start = function.start.map(|start| start.to_string());
         self.text(&start.unwrap_or_default());
         self.text(call.kind.name());
@@ -203,7 +203,7 @@ impl Happenings for Stream {
     }
 
     fn exception(&mut self, taken: &Taken) {
-        // Handlers that were traced are calls.
+        // Traced handlers are calls.
         if !taken.traced {
             let at = self.axis.now(&taken.begin);
             self.begin_event(kind::EXCEPTION, at);

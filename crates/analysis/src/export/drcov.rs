@@ -1,18 +1,18 @@
-//! Executed blocks by module and offset: version 2 of the format of DynamoRIO's drcov, as Lighthouse
-//! and others read it.
+//! Executed blocks by module and offset: version 2 of DynamoRIO's drcov format, which Lighthouse
+//! and others read.
 
 use super::{Analysed, ExportError, clean, hidden};
 use armsnap_snapshot::program::elf::Elf;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Code outside of programs is described in modules of this size.
+/// Code outside programs is described in modules of this size.
 const REGION: u64 = 1 << 32;
 /// The longest block.
 const LONGEST: u64 = 0xfffe;
 
 struct Module<'a> {
-    /// Its file; `None` for memory of which no file is known.
+    /// Its file; `None` for memory that belongs to no known file.
     elf: Option<&'a Elf>,
     base: u64,
     end: u64,

@@ -1,4 +1,4 @@
-//! Folded stacks: a line for each chain of callers, and the instructions executed in it.
+//! Folded stacks: a line for each chain of callers, with the instructions executed in it.
 
 use super::{Analysed, ExportError, clean};
 use crate::profile::{Function, FunctionKind, LineKey, Node, Profile};
@@ -9,8 +9,8 @@ use armsnap_trace::flow::next;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Writes the stacks of all tracks. The outermost frame is the track. If blocks were counted by chains
-/// of callers ([`LinesOfCalls`](crate::profile::LinesOfCalls)), inlined functions are frames too.
+/// Writes the stacks of all tracks. The outermost frame is the track. If blocks were counted by
+/// caller chain ([`LinesOfCalls`](crate::profile::LinesOfCalls)), inlined functions are frames too.
 ///
 /// # Errors
 ///
@@ -69,10 +69,11 @@ fn write_stacks(
     Ok(())
 }
 
-/// The calling contexts by frames alone: calls from several places of a function are one. A caller
-/// comes before what it calls.
+/// The calling contexts by frame alone: calls from different locations in a function are merged. A
+/// caller precedes its callees.
 struct Stacks {
-    /// The innermost frame of each stack: a function, or, after them, an inlined one.
+    /// The innermost frame of each stack: a function's number, or, above those, that of an inlined
+    /// function.
     frames: Vec<usize>,
     instructions: Vec<u64>,
     depths: Vec<usize>,
@@ -120,7 +121,7 @@ impl Stacks {
                     for &frame in inlined.frames(here) {
                         inner = stacks.frame(inner, frame);
                     }
-                    // No more than were counted in all.
+                    // At most the total that was counted.
                     let count = count.min(rest);
                     rest -= count;
                     stacks.instructions[inner] = stacks.instructions[inner].saturating_add(count);
@@ -161,7 +162,7 @@ fn call_site(profile: &Profile, node: &Node) -> Option<Address> {
 
 /// Functions inlined in others, by address.
 struct Inlined<'a> {
-    /// `None` if they are not wanted.
+    /// `None` if inlined functions are not wanted.
     symbols: Option<&'a Symbols>,
     known: HashMap<Address, Vec<usize>>,
     frames: HashMap<String, usize>,
@@ -200,7 +201,7 @@ impl<'a> Inlined<'a> {
     }
 }
 
-/// The name of a function; the kernel's are marked, as flame graphs do, where there are others.
+/// The name of a function; kernel functions are marked, as flame graphs do, if there are others.
 fn name(profile: &Profile, function: &Function) -> String {
     let kernel = function.el.is_some_and(|ExceptionLevel(level)| level > 0);
     let both = profile.kernel_and_user == [true, true];
@@ -208,7 +209,7 @@ fn name(profile: &Profile, function: &Function) -> String {
     format!("{}{mark}", frame(&function.name))
 }
 
-/// A name without what separates frames and lines.
+/// A name without the characters that separate frames and lines.
 fn frame(name: &str) -> String {
     clean(name).replace(';', ":")
 }

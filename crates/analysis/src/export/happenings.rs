@@ -1,4 +1,4 @@
-//! What an export of time is made of: calls and exceptions with both ends, gaps, events.
+//! What exports over time consist of: calls and exceptions with both ends, gaps, events.
 
 use crate::profile::shards::Piece;
 use crate::profile::{Call, CallKind, Ended, FunctionKind, Functions, GapSeen, Listener, Moment};
@@ -12,15 +12,15 @@ pub struct Taken {
     pub exception: Exception,
     /// When.
     pub begin: Moment,
-    /// Whether its handler was traced: it is a call, too.
+    /// Whether its handler was traced; then it is a call, too.
     pub traced: bool,
-    /// When its handler was left; `None` if that was not traced.
+    /// When its handler returned; `None` if that was not traced.
     pub end: Option<Moment>,
-    /// Whether the handler was left by a return to where the exception was taken.
+    /// Whether the handler returned to where the exception was taken.
     pub returned: bool,
 }
 
-/// Receives what happened, each thing once, when it is over.
+/// Receives what happened, each item once, when it is over.
 pub trait Happenings {
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
@@ -58,14 +58,14 @@ pub trait Happenings {
     }
 }
 
-/// Listens, and joins exceptions with their ends.
+/// A listener that pairs exceptions with their ends.
 #[derive(Debug, Default)]
 pub struct Joined<H> {
     /// Receives what happened.
     pub inner: H,
-    /// The exception whose handler was not executed so far.
+    /// The exception whose handler has not been executed yet.
     pending: Option<(Moment, Exception)>,
-    /// Those whose handlers are executed; `None` if it was taken before what is listened to.
+    /// Exceptions whose handlers are running; `None` if taken before listening began.
     open: Vec<Option<(Moment, Exception)>>,
 }
 
@@ -85,7 +85,7 @@ impl<H: Happenings> Joined<H> {
         self.inner
     }
 
-    /// The handler of the pending exception is not traced.
+    /// Reports the pending exception as one whose handler is not traced.
     fn untraced(&mut self) {
         if let Some((begin, exception)) = self.pending.take() {
             self.inner.exception(&Taken {
@@ -161,7 +161,7 @@ impl<H: Happenings> Listener for Joined<H> {
     }
 
     fn event(&mut self, moment: &Moment, mark: &Mark) {
-        // The handler may still come, if nothing was executed.
+        // Its handler may still follow if nothing was executed since.
         if let Some((begin, _)) = &self.pending
             && begin.instructions < moment.instructions
         {
@@ -171,7 +171,7 @@ impl<H: Happenings> Listener for Joined<H> {
     }
 }
 
-/// The parts of an event: its kind, where it is from (port, channel, number), and its value.
+/// The parts of an event: its kind, its origin (port, channel, number), and its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventParts {
     /// What it is.
@@ -340,7 +340,7 @@ mod tests {
         let function = FunctionId::UNKNOWN;
         let mut joined = Joined::new(Log::default());
         joined.exception(&moment(3), &taken("SVC"));
-        // Before its handler, perhaps.
+        // Its handler may still follow.
         joined.event(&moment(3), &Mark::Trigger);
         joined.begin(&call(function, CallKind::Call, 5), &functions);
         joined.exception(&moment(6), &taken("IRQ"));
@@ -360,13 +360,13 @@ mod tests {
         check(joined, &wanted);
     }
 
-    /// Its handler is a call, also if it never ends.
+    /// Its handler is a call, even if it never ends.
     #[test]
     fn exceptions_belong_to_the_handler_that_is_entered() {
         let mut functions = Functions::default();
         let irq = functions.exception("IRQ");
         let mut joined = Joined::new(Log::default());
-        // Another task is continued in its handler: not that of the system call.
+        // Another task continues in its handler, which is not that of the system call.
         joined.exception(&moment(3), &taken("SVC"));
         let continued = call(irq, CallKind::Continued, 3);
         joined.begin(&continued, &functions);

@@ -1,4 +1,4 @@
-//! Which program an address belongs to.
+//! Finds the program that contains an address.
 
 use super::clean;
 use armsnap_history::decode::Programs;
@@ -16,12 +16,12 @@ pub struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// Returns the address in the file, which does not depend on where it is loaded.
+    /// Returns the address in the file, which does not depend on the load address.
     pub fn in_file(&self, address: u64) -> u64 {
         address.wrapping_sub(self.elf.offset)
     }
 
-    /// Returns what identifies it: its build-id, or without one its path.
+    /// Returns its identity: the build-id, or the path if there is none.
     pub fn identity(&self) -> &str {
         self.build_id.as_deref().unwrap_or(&self.path)
     }

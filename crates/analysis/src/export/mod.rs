@@ -1,7 +1,8 @@
-//! What trace says about programs, in the formats of other tools.
+//! Analysis results in the formats of other tools.
 //!
-//! Each format is a file here. Those of counts are written from a [`Profile`]; those of time listen
-//! while the trace is decoded ([`crate::profile::Listener`]). `docs/reports.md` describes them.
+//! Each format has a file here. Formats with counts are written from a [`Profile`]; formats over
+//! time listen while the trace is decoded ([`crate::profile::Listener`]). `docs/reports.md`
+//! describes them.
 
 pub mod axis;
 pub mod callgrind;
@@ -43,12 +44,12 @@ pub enum ExportError {
     /// The output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The format cannot contain what was analysed.
+    /// The format cannot represent the analysed data.
     #[error("{0}")]
     Unfit(String),
 }
 
-/// Describes what gaps hide, for a comment; `None` without gaps.
+/// Describes what gaps hide, for a comment; `None` if there are no gaps.
 fn hidden(track: &Track, profile: &Profile) -> Option<String> {
     let mut parts: Vec<String> = profile
         .gaps

@@ -2,23 +2,24 @@
 
 use std::fmt;
 
-/// What a reader of a file cannot see in it.
+/// What the reader of a file cannot see in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// The one program that a profile for compilers describes.
     Describes {
         /// Its path.
         program: String,
-        /// The instructions that were executed in it.
+        /// The number of instructions executed in it.
         executed: u64,
-        /// Other programs and libraries, and the instructions that were executed in them, most first.
+        /// Other programs and libraries and the number of instructions executed in them, most
+        /// first.
         others: Vec<(String, u64)>,
     },
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The most other programs that are listed.
+        /// The maximum number of other programs listed.
         const LISTED: usize = 3;
         match self {
             Self::Describes {

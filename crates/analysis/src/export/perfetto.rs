@@ -1,4 +1,4 @@
-//! Time lines as a trace of Perfetto (`protos/perfetto/trace` of its documentation).
+//! Time lines as a Perfetto trace (`protos/perfetto/trace` in its documentation).
 
 use super::axis::{Axis, Clock};
 use super::happenings::{Happenings, Joined, Taken, event_parts};
@@ -10,7 +10,7 @@ use prost::Message;
 use std::collections::HashMap;
 use std::io::Write;
 
-/// The messages that are written, with the field numbers of `perfetto_trace.proto`.
+/// The messages used, with the field numbers of `perfetto_trace.proto`.
 mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Trace {
@@ -96,7 +96,7 @@ use proto::{DebugAnnotation, EventName, InternedData, Kind, Trace, TracePacket, 
 const CLEARED: u32 = 1;
 /// `SEQ_NEEDS_INCREMENTAL_STATE`.
 const NEEDED: u32 = 2;
-/// The most names that are interned: about 100 MB.
+/// The maximum number of interned names: about 100 MB.
 const MAX_NAMES: usize = 1 << 20;
 
 /// Writes the packets of one track while it is decoded.
@@ -133,7 +133,7 @@ impl Packets {
 
     fn put(&mut self, mut packet: TracePacket) {
         packet.trusted_packet_sequence_id = Some(self.track);
-        // A trace is the concatenation of traces with one packet each.
+        // The concatenation of traces with one packet each is a trace.
         let trace = Trace {
             packet: vec![packet],
         };
@@ -229,7 +229,8 @@ pub fn write(
 
 impl Happenings for Packets {
     fn begin(&mut self, call: &Call, functions: &Functions) {
-        // An unseen caller is drawn from where it is known: slices begin in their order.
+        // An unseen caller is drawn from the point where it becomes known, since slices must begin
+        // in order.
         let at = match call.kind {
             CallKind::Caller => self.axis.last(),
             _ => self.axis.now(&call.begin),
@@ -258,7 +259,7 @@ impl Happenings for Packets {
     }
 
     fn exception(&mut self, taken: &Taken) {
-        // Handlers that were traced are calls.
+        // Traced handlers are calls.
         if !taken.traced {
             let at = self.axis.now(&taken.begin);
             let annotations = vec![number("number", taken.exception.number.into())];

@@ -1,4 +1,4 @@
-//! Rows of tables, and their form as JSON Lines or CSV (RFC 4180).
+//! Table rows, and their formatting as JSON Lines or CSV (RFC 4180).
 
 use super::columns::{Column, Table};
 use super::spool::Spool;
@@ -6,12 +6,12 @@ use armsnap_arch::quantity::Address;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The form of rows.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An object for each row.
     Jsonl,
-    /// Values separated by commas, with a line of names.
+    /// Comma-separated values, with a header line.
     Csv,
 }
 
@@ -55,7 +55,7 @@ pub trait Sink {
     /// Returns whether a table is wanted.
     fn wants(&self, table: Table) -> bool;
 
-    /// Takes a row of a table that is wanted: the values of its columns. Errors are kept until its end.
+    /// Accepts a row of a wanted table: the values of its columns. Errors are kept until the end.
     fn put(&mut self, table: Table, values: &[Value<'_>]);
 }
 
@@ -115,7 +115,7 @@ pub fn write(
     Ok(())
 }
 
-/// Appends a row. CSV has no place for the table's name.
+/// Appends a row. CSV does not contain the table's name.
 fn row(out: &mut String, form: Form, table: Table, values: &[Value<'_>]) {
     let columns = table.columns();
     debug_assert_eq!(columns.len(), values.len());
@@ -162,8 +162,8 @@ fn csv(out: &mut String, value: Value<'_>) {
         Value::Address(address) => write!(out, "{address:#x}"),
         Value::Flag(flag) => write!(out, "{flag}"),
         Value::Text(text) => {
-            // A spreadsheet takes such a cell for a formula, which may run a command; names come from
-            // strangers. It takes one that starts with an apostrophe for text.
+            // A spreadsheet would take such a cell as a formula, which may run a command, and names
+            // come from untrusted files. A leading apostrophe makes it text.
             let apostrophe = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
                 true => "'",
                 false => "",

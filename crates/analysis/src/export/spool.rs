@@ -1,18 +1,18 @@
-//! What a listener writes while the trace is decoded: a temporary file for each track, so that
-//! memory does not grow with the trace and tracks do not wait for each other.
+//! Output of a listener while the trace is decoded: a temporary file for each track, so that memory
+//! use does not grow with the trace and tracks do not wait for each other.
 
 use armsnap_snapshot::leftovers::in_temporary;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, Write};
 
-/// A temporary file of one track. The first error is kept until its end.
+/// A temporary file of one track. The first error is kept until the end.
 #[derive(Debug)]
 pub struct Spool {
     file: io::Result<BufWriter<File>>,
 }
 
 impl Spool {
-    /// Creates a file, which has no name and vanishes with the process.
+    /// Creates an unnamed file, which vanishes with the process.
     pub fn new() -> Self {
         let file = tempfile::tempfile();
         Self {
@@ -35,7 +35,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// The first one of all so far.
+    /// The first error so far.
     pub fn copy_to(self, out: &mut impl Write) -> io::Result<()> {
         io::copy(&mut self.into_file()?, out)?;
         Ok(())
@@ -45,7 +45,7 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// The first one of all so far.
+    /// The first error so far.
     pub fn into_file(self) -> io::Result<File> {
         let mut file = self
             .file?

@@ -1,4 +1,5 @@
-//! The contents of the tables: rows of one track while it is decoded, and those of counts after it.
+//! The contents of the tables: rows of a track, written while it is decoded, and tables of counts,
+//! written afterwards.
 
 use super::columns::Table;
 use super::happenings::{Happenings, Joined, Taken, event_parts};
@@ -15,7 +16,7 @@ use armsnap_trace::element::{Context, Mark};
 use armsnap_trace::flow::{InstructionKind, Range};
 use std::collections::{BTreeMap, HashMap};
 
-/// Writes rows of one track while it is decoded. `EXEC` says that each executed block is wanted.
+/// Writes rows of one track while it is decoded. `EXEC` says whether each executed block is wanted.
 #[derive(Debug)]
 pub struct Rows<'a, S, const EXEC: bool> {
     sink: S,
@@ -76,7 +77,7 @@ fn exec<'v>(
     ]
 }
 
-/// Writes the rows of `exec` that a shard has of one track.
+/// Writes the `exec` rows of a shard for one track.
 #[derive(Debug)]
 pub struct ShardRows<'a, S> {
     /// Receives them.
@@ -95,7 +96,7 @@ impl<'a, S: Sink> ShardRows<'a, S> {
         }
     }
 
-    /// Writes the rows of a piece in the buffer with this index among those of the track.
+    /// Writes the rows of a piece in the buffer with this index among the track's buffers.
     pub fn piece(&mut self, buffer: usize, piece: &Piece) {
         let Some((shard, page)) = piece.from else {
             return;
@@ -118,7 +119,7 @@ impl<'a, S: Sink> ShardRows<'a, S> {
     }
 }
 
-/// The numbers of blocks that were executed.
+/// The numbers of executed blocks.
 #[derive(Debug)]
 struct Numbers<'a> {
     images: &'a Images<'a>,
@@ -135,8 +136,8 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// What was executed: the block, whether its last instruction was taken, or the number of
-    /// instructions.
+    /// The values for an executed line: the block and whether its last instruction was taken; on an
+    /// unknown path, only the number of instructions.
     fn of<'v>(&mut self, straight: &Straight) -> [Value<'v>; 3] {
         let line = match straight {
             Straight::Line(line) => line,
@@ -157,8 +158,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Adds the tables of counts: to each track its own, and to `shared` those of all tracks. Returns
-/// the sinks of the tracks, and `shared`.
+/// Adds the tables of counts: those of each track to its sink, and those of all tracks to `shared`.
+/// Returns the sinks of the tracks, and `shared`.
 pub fn complete<S: Sink, const EXEC: bool>(
     analysed: &Analysed<'_>,
     images: &Images<'_>,
@@ -277,7 +278,7 @@ fn lines(sink: &mut impl Sink, analysed: &Analysed<'_>) {
     }
 }
 
-/// What distinguishes blocks.
+/// The properties that distinguish blocks.
 type BlockKey = (u64, u64, u32, u32);
 
 fn block_key(line: &Range) -> BlockKey {
@@ -289,8 +290,8 @@ fn block_key(line: &Range) -> BlockKey {
     (line.start.0, line.end.0, line.instructions, bits)
 }
 
-/// The number of a block: a hash (FNV-1a) of what distinguishes it and of its program, shortened to
-/// 63 bits, so that the same code has the same number on all machines.
+/// The number of a block: a hash (FNV-1a) of its distinguishing properties and of its program,
+/// shortened to 63 bits, so that the same code has the same number on all machines.
 fn block_number(image: Option<&Image<'_>>, key: BlockKey) -> u64 {
     let (start, end, instructions, bits) = key;
     let name = image.map_or("", Image::identity).bytes();

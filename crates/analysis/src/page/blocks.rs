@@ -1,11 +1,12 @@
-//! The executed blocks of a track: all of them, or evenly spaced stretches and the last ones.
+//! The executed blocks of a track: all of them, or evenly spaced stretches and the most recent
+//! ones.
 
 use super::pack::Packer;
 use std::collections::{HashMap, VecDeque};
 
 /// Blocks in a stretch.
 const STRETCH: usize = 512;
-/// The last stretches, which stay: people look at the end of a trace first.
+/// The number of last stretches that are always kept: people look at the end of a trace first.
 const RECENT: usize = 32;
 
 /// A block: its first instruction, and the number of instructions.
@@ -13,22 +14,23 @@ const RECENT: usize = 32;
 pub struct Block {
     /// Address of the first instruction.
     pub start: u64,
-    /// Instructions.
+    /// The number of instructions.
     pub instructions: u32,
 }
 
-/// Blocks one after another, with a few holes. What is executed comes here as it is, and most of it is dropped again.
+/// Consecutive blocks, with a few holes. Executed blocks are stored here unprocessed, since most of
+/// them are dropped again.
 #[derive(Clone, Debug)]
 struct Stretch {
     number: u64,
-    /// Instructions of the track before it.
+    /// Instructions of the track before the stretch.
     place: u64,
     items: Vec<u32>,
-    /// Instructions that were executed in no block: after how many blocks, and how many.
+    /// Instructions executed in no block: the number of blocks before them, and their number.
     holes: Vec<(usize, u64)>,
 }
 
-/// Bit of an item of a stretch: the number of a run. Otherwise it is an index of
+/// Marks an item of a stretch as the number of a run. Otherwise it is an index into
 /// [`BlockStretches::blocks`].
 const RUN: u32 = 1 << 31;
 
@@ -38,7 +40,7 @@ pub struct BlockStretches {
     kept: Vec<Stretch>,
     recent: VecDeque<Stretch>,
     current: Option<Stretch>,
-    /// How many blocks the current stretch has room for.
+    /// How many more blocks fit in the current stretch.
     room: usize,
     /// Each stretch whose number is a multiple of this is kept.
     every: u64,
@@ -47,9 +49,9 @@ pub struct BlockStretches {
     /// All blocks, each once.
     blocks: Vec<Block>,
     indexes: HashMap<Block, u32>,
-    /// By the decoder's number of a block: its index and one; 0 for others.
+    /// By the decoder's number of a block: its index plus one; 0 for others.
     numbers: Vec<u32>,
-    /// By the number of a run: its first step, and the one after the last.
+    /// By the number of a run: its first step, and the one after its last.
     runs: Vec<(u32, u32)>,
     /// Indices of blocks.
     steps: Vec<u32>,
@@ -80,7 +82,7 @@ impl BlockStretches {
         self.push(place, index);
     }
 
-    /// Adds the next block, which the decoder gave a number.
+    /// Adds the next block, to which the decoder gave a number.
     #[inline]
     pub fn add_numbered(&mut self, place: u64, number: usize, block: impl FnOnce() -> Block) {
         let index = match self.numbers.get(number) {
@@ -115,7 +117,8 @@ impl BlockStretches {
         }
     }
 
-    /// Lets a number stand for blocks, which are given by the decoder's numbers and were added.
+    /// Defines a run: a number that stands for blocks already added, given by the decoder's
+    /// numbers.
     pub fn learn_run(&mut self, number: usize, blocks: impl Iterator<Item = usize>) {
         let first = self.steps.len() as u32;
         let numbers = &self.numbers;
@@ -124,7 +127,7 @@ impl BlockStretches {
         fill(&mut self.runs, number, (first, self.steps.len() as u32));
     }
 
-    /// Instructions of no known block are executed next.
+    /// Notes that instructions of no known block are executed next.
     pub fn skip(&mut self, instructions: u64) {
         let Some(current) = &mut self.current else {
             return;
@@ -160,7 +163,7 @@ impl BlockStretches {
         }
     }
 
-    /// Ends the validity of the decoder's numbers.
+    /// Invalidates the decoder's numbers.
     pub fn forget_runs(&mut self) {
         for mut stretch in std::mem::take(&mut self.recent) {
             self.expand(&mut stretch);
@@ -217,7 +220,7 @@ impl BlockStretches {
             self.expand(&mut old);
             self.kept.push(old);
         } else if let Some(current) = &mut self.current {
-            // Its room is used again.
+            // Its allocation is reused.
             old.items.clear();
             current.items = old.items;
         }
@@ -238,7 +241,7 @@ impl BlockStretches {
         self.every == 1
     }
 
-    /// The blocks as text, with indexes into `table`.
+    /// The blocks as text, with indices into `table`.
     pub fn pack(&self, table: &BlockTable) -> String {
         let indexes: Vec<u64> = self.blocks.iter().map(|block| table.index(block)).collect();
         let mut packer = Packer::default();
@@ -308,7 +311,7 @@ impl BlockTable {
         self.indexes.get(block).copied().unwrap_or_default()
     }
 
-    /// The blocks in the order of their indexes.
+    /// The blocks in the order of their indices.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
@@ -369,7 +372,7 @@ mod tests {
             instructions: 4,
         };
         let mut wanted = Packer::default();
-        // Places from the end of the last block, and counts.
+        // Distances from the end of the last block, and counts.
         all.skip(3);
         for (skipped, place) in [(3, 3), (5, 16), (7, 31)] {
             let count = if place == 31 { STRETCH as u64 } else { 2 };
@@ -389,7 +392,7 @@ mod tests {
                 (0..count).for_each(|_| wanted.number(0));
             }
         }
-        // Behind the last hole.
+        // After the last hole.
         wanted.number(7);
         wanted.number(0);
         let table = BlockTable::of([&all].into_iter());
@@ -407,7 +410,7 @@ mod tests {
         let mut at = 0;
         for round in 0..100_000_usize {
             let blocks: Vec<usize> = (0..=round % 5).map(|step| (round + step) % 11).collect();
-            // The numbers of runs, and with them what they stand for, change now and then.
+            // The numbers of runs, and thus their meaning, change now and then.
             let number = round % 55 + round / 20_000;
             let known = runs.runs.get(number).is_some_and(|run| run.1 > 0);
             if known {

@@ -1,4 +1,4 @@
-//! Puts a page's contents together.
+//! Assembles a page's contents.
 
 use super::blocks::BlockTable;
 use super::data::{ExceptionRow, FileRow, GapRow, PageData, Spread, TrackData};
@@ -16,7 +16,7 @@ use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::text::one_line;
 use std::path::PathBuf;
 
-/// What a page is made of.
+/// The input of a page.
 pub struct PageInput<'a> {
     /// The title.
     pub title: &'a str,
@@ -26,7 +26,7 @@ pub struct PageInput<'a> {
     pub programs: &'a Programs,
     /// Bytes of trace decoded.
     pub bytes: u64,
-    /// Each track with its figures and what happened on it.
+    /// Each track with its figures and events.
     pub tracks: &'a [(Track, Profile, TrackListener)],
     /// Directories with source files.
     pub directories: &'a [PathBuf],
@@ -34,11 +34,11 @@ pub struct PageInput<'a> {
     pub notes: Vec<String>,
 }
 
-/// Puts a page together.
+/// Assembles a page.
 ///
 /// # Errors
 ///
-/// If there is no disassembler.
+/// If no disassembler is available.
 pub fn build(input: PageInput<'_>) -> Result<PageData, DisassemblerError> {
     let PageInput {
         loaded,
@@ -216,7 +216,7 @@ fn time_line(
     }
 }
 
-/// What a time line does not show.
+/// Says what a time line does not show.
 fn note(listener: &TrackListener) -> Option<String> {
     let mut notes = Vec::new();
     let resolution = listener.slices.resolution();

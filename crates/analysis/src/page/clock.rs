@@ -1,4 +1,4 @@
-//! Readings of a clock along a track: timestamps or cycles, as many as the page has room for.
+//! Readings of a clock along a track: timestamps or cycles, as many as fit on the page.
 
 use super::pack::Packer;
 
@@ -28,7 +28,8 @@ impl Clock {
         }
     }
 
-    /// Adds a reading before the instruction with this number. One that goes backward is left out.
+    /// Adds a reading before the instruction with this number. Readings that go backwards are
+    /// dropped.
     pub fn read(&mut self, place: u64, value: u64) {
         if self.last.is_some_and(|(p, v)| place < p || value < v) {
             self.backward += 1;
@@ -54,12 +55,12 @@ impl Clock {
         self.readings.first().map(|(_, value)| *value)
     }
 
-    /// Readings that went backward.
+    /// The number of readings that went backwards.
     pub fn backward(&self) -> u64 {
         self.backward
     }
 
-    /// The readings as text, from `base` on.
+    /// The readings as text, relative to `base`.
     pub fn pack(&self, base: u64) -> String {
         let mut packer = Packer::default();
         let (mut place, mut value) = (0, base);

@@ -1,4 +1,4 @@
-//! What the page contains, in the form in which its script reads it.
+//! The page's contents, in the form that its script reads.
 
 use serde::Serialize;
 use serde::ser::{SerializeTuple, Serializer};
@@ -16,7 +16,7 @@ pub struct PageData {
     pub totals: Vec<(&'static str, u64, &'static str)>,
     /// Instructions of all tracks.
     pub instructions: u64,
-    /// Functions, by the index that others use.
+    /// Functions; the other fields refer to them by index.
     pub functions: Vec<FunctionRow>,
     /// Source files.
     pub files: Vec<FileRow>,
@@ -26,7 +26,7 @@ pub struct PageData {
     pub blocks: Vec<(String, u32, i64)>,
     /// Texts of exceptions and marks.
     pub texts: Vec<String>,
-    /// The first timestamp, which the clocks count from.
+    /// The first timestamp, which is the zero of the clocks.
     pub time_base: String,
     /// Time lines.
     pub tracks: Vec<TrackData>,
@@ -55,9 +55,9 @@ pub struct FunctionRow {
     pub total: u64,
     /// Calls.
     pub calls: u64,
-    /// Its instructions that were executed at least once.
+    /// The number of its instructions that were executed at least once.
     pub executed: u64,
-    /// Its instructions; 0 if they are not known.
+    /// The number of its instructions; 0 if unknown.
     pub size: u64,
 }
 
@@ -80,20 +80,20 @@ impl Serialize for FunctionRow {
 pub struct FileRow {
     /// Its name, as in the debug information.
     pub name: String,
-    /// Lines with code, each followed by the number of times that it was executed.
+    /// Lines with code, each followed by its execution count.
     pub lines: Vec<u64>,
     /// Lines that were executed.
     pub covered: u64,
     /// Lines with code.
     pub known: u64,
-    /// Its text, in pieces with the number of their first line; none if it was not found.
+    /// Its text, in pieces with the number of their first line; `None` if it was not found.
     pub text: Option<Vec<(u32, String)>>,
-    /// Why the text is missing or in doubt.
+    /// Why the text is missing or doubtful.
     pub note: Option<String>,
 }
 
-/// An instruction: bytes from the function's start, times executed, disassembly, source line and
-/// file.
+/// An instruction: offset in bytes from the function's start, execution count, disassembly, source
+/// line and file.
 pub type CodeRow = (u64, u64, String, Option<u32>, Option<u32>);
 
 /// A time line.
@@ -105,7 +105,7 @@ pub struct TrackData {
     pub note: Option<String>,
     /// The first instruction or message shown.
     pub first: u64,
-    /// The number of the first one that is not shown.
+    /// The number after the last instruction or message shown.
     pub length: u64,
     /// What `length` counts: "instruction" or "message".
     pub unit: &'static str,
@@ -150,7 +150,7 @@ pub struct GapRow {
     pub reason: String,
     /// The track's index.
     pub track: usize,
-    /// How many.
+    /// The number of gaps.
     pub count: u64,
     /// Instructions of the track before the first one.
     pub place: u64,

@@ -5,27 +5,27 @@ use crate::profile::{Function, FunctionId, FunctionKind, Profile};
 use armsnap_arch::quantity::Address;
 use std::collections::HashMap;
 
-/// Functions on the page.
+/// Maximum number of functions on the page.
 pub const MOST: usize = 30_000;
-/// The longest name on the page.
+/// Maximum length of a name on the page.
 const LONGEST_NAME: usize = 300;
 
-/// A function of the page.
+/// A function on the page.
 #[derive(Clone, Debug)]
 pub struct PageFunction {
     /// Its row.
     pub row: FunctionRow,
     /// How it is known.
     pub kind: FunctionKind,
-    /// Its addresses; for functions without a symbol, only the start is known.
+    /// Its first address; `None` for code without a known function.
     pub start: Option<Address>,
-    /// The address after it.
+    /// The address after its last instruction; known only for functions with a symbol.
     pub end: Option<Address>,
     /// The first track that executed it.
     pub track: usize,
 }
 
-/// The functions of a page, in the order of their indexes.
+/// The functions of a page, in the order of their indices.
 #[derive(Clone, Debug, Default)]
 pub struct PageFunctions {
     all: Vec<PageFunction>,
@@ -37,7 +37,7 @@ pub struct PageFunctions {
 pub type Indexes = Vec<u32>;
 
 impl PageFunctions {
-    /// Sums up the functions of the tracks' profiles; the hottest first.
+    /// Merges the functions of the tracks' profiles; the hottest first.
     pub fn of(profiles: &[&Profile]) -> (Self, Vec<Indexes>) {
         let mut known: HashMap<(Option<Address>, String), usize> = HashMap::new();
         let mut all: Vec<PageFunction> = Vec::new();
@@ -94,13 +94,13 @@ impl PageFunctions {
         listed.map(|function| function.row).collect()
     }
 
-    /// The row of the code at an address, if it is on the page.
+    /// The row for the code at an address, if it is on the page.
     pub fn row_at(&self, address: u64) -> Option<u32> {
         let index = self.at(address).or_else(|| self.unknown());
         index.filter(|index| is_listed(*index))
     }
 
-    /// The function that contains an address: by symbol, or the one entered last before it.
+    /// The function that contains an address: by symbol, or else the closest one entered before it.
     pub fn at(&self, address: u64) -> Option<u32> {
         let after = self.starts.partition_point(|(start, _)| *start <= address);
         let (_, index) = *self.starts[..after].last()?;
@@ -108,7 +108,7 @@ impl PageFunctions {
         end.is_none_or(|end| address < end.0).then_some(index)
     }
 
-    /// The row of code without a known function.
+    /// The row for code without a known function.
     pub fn unknown(&self) -> Option<u32> {
         let mut all = self.all.iter();
         let unknown = all.position(|function| function.kind == FunctionKind::Unknown);

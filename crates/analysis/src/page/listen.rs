@@ -12,19 +12,19 @@ use armsnap_trace::element::{Exception, Itm, Mark, NoSyncReason, Stm, TraceOnRea
 use armsnap_trace::flow::Range;
 use std::collections::BTreeMap;
 
-/// The room of all tracks together.
+/// The capacity for all tracks together.
 const SLICES: usize = 450_000;
 const BLOCKS: usize = 1_000_000;
 const READINGS: usize = 120_000;
 const MARKS: usize = 24_000;
 
-/// What a track's time line is made of.
+/// The input for a track's time line.
 #[derive(Debug)]
 pub struct TrackListener {
-    /// Whether the track follows a program: its places are instructions, not messages.
+    /// Whether the track follows a program: its positions count instructions, not messages.
     follows: bool,
     messages: u64,
-    /// The first place.
+    /// The first position.
     pub(super) first: u64,
     begun: bool,
     cycles_read: Option<u64>,
@@ -33,7 +33,7 @@ pub struct TrackListener {
     pub(super) marks: Marks,
     pub(super) time: Clock,
     pub(super) cycles: Clock,
-    /// By reason: how many gaps, and the place of the first.
+    /// By reason: the number of gaps, and the position of the first.
     pub(super) gaps: BTreeMap<&'static str, (u64, u64)>,
 }
 
@@ -83,7 +83,7 @@ impl Listener for TrackListener {
     const RUNS: bool = true;
 
     fn begin(&mut self, call: &Call, _: &Functions) {
-        // Callers found later began before what was read already.
+        // Callers discovered later began before what has been read already.
         if call.kind != CallKind::Caller {
             self.read_cycles(&call.begin);
         }
@@ -138,7 +138,7 @@ impl Listener for TrackListener {
     fn event(&mut self, moment: &Moment, mark: &Mark) {
         let place = self.place(moment);
         if !self.follows {
-            // Sources without a core have no callback of their own for time.
+            // Sources without a core have no separate callback for time.
             if let Some(time) = moment.time {
                 self.time.read(place, time);
             }
@@ -188,7 +188,7 @@ impl Listener for TrackListener {
     }
 }
 
-/// Why there is a gap, without where: for a table.
+/// The reason for a gap, without its location, for a table.
 fn reason(gap: &Gap) -> &'static str {
     use armsnap_trace::flow::Gap as Flow;
     match gap {
@@ -302,7 +302,7 @@ mod tests {
         listener.block(9, None, line);
         let table = BlockTable::of([&listener.blocks].into_iter());
         let mut wanted = Packer::default();
-        // Instructions from the last block, blocks, their indexes.
+        // Instructions from the last block, number of blocks, their indices.
         for number in [0, 1, 0, 5, 1, 0] {
             wanted.number(number);
         }

@@ -10,17 +10,17 @@ use armsnap_trace::flow::{CodeImage, View, instruction_bytes};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// Instructions on the page.
+/// Maximum number of instructions on the page.
 const MOST: usize = 60_000;
-/// In a larger function only the executed instructions are listed.
+/// For larger functions, only the executed instructions are listed.
 const LARGE: usize = 4_000;
-/// Bytes of a function. The symbol of a larger one is not trusted: only executed instructions are
-/// listed, and the number of all is unknown.
+/// Maximum size of a function in bytes. The symbol of a larger one is not trusted: only executed
+/// instructions are listed, and the total number is unknown.
 const WIDEST: u64 = 4 << 20;
-/// The longest disassembly.
+/// Maximum length of a disassembled instruction.
 const LONGEST: usize = 120;
 
-/// What the code of one track is read with.
+/// What is needed to read the code of one track.
 pub struct TrackCode<'a, C> {
     /// Its counts.
     pub profile: &'a Profile,
@@ -32,7 +32,7 @@ pub struct TrackCode<'a, C> {
     pub disassembler: Disassembler,
 }
 
-/// A straight line that was executed: its addresses, how it is read, and how often.
+/// An executed straight line: its addresses, instruction set and view.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     start: u64,
@@ -46,14 +46,15 @@ struct Line {
 pub struct Listing {
     /// The instructions.
     pub code: BTreeMap<u32, Vec<CodeRow>>,
-    /// By function: its instructions that were executed, and all of them.
+    /// By function: the number of its executed instructions, and of all its instructions.
     pub sizes: HashMap<u32, (u64, u64)>,
-    /// Functions that were left out for want of room.
+    /// The number of functions left out because the page was full.
     pub left_out: usize,
 }
 
 /// Lists the functions in their order until the page is full. `file` receives a source file, the
-/// line of an instruction in it, and how often that was executed; it returns the file's index.
+/// line of an instruction in it, and the instruction's execution count; it returns the file's
+/// index.
 pub fn list<C: CodeImage>(
     functions: &mut PageFunctions,
     tracks: &[TrackCode<'_, C>],
@@ -68,7 +69,7 @@ pub fn list<C: CodeImage>(
     let mut left = MOST;
     let unknown = functions.unknown();
     let without_function = without_function(functions, &lines);
-    // Code without a known function starts where it is executed.
+    // Code without a known function starts at its first executed instruction.
     let mut start_of_unknown = None;
     for (index, function) in functions.iter().enumerate() {
         let lines = match unknown == Some(index as u32) {
@@ -130,7 +131,7 @@ pub fn list<C: CodeImage>(
     listing
 }
 
-/// The executed lines that belong to no function, of the first track that has any.
+/// The executed lines that belong to no function, from the first track that has any.
 fn without_function(functions: &PageFunctions, tracks: &[Vec<Line>]) -> Vec<Line> {
     let mut of_tracks = tracks.iter().map(|lines| {
         let lines = lines
@@ -188,7 +189,7 @@ fn extent(function: &PageFunction) -> Option<Range<u64>> {
     (end.saturating_sub(start) <= WIDEST).then_some(start..end)
 }
 
-/// The instructions of a function: of one with an extent all, of another one the executed ones.
+/// The instructions of a function: all of them if it has an extent, otherwise the executed ones.
 fn places(
     function: &PageFunction,
     lines: &[Line],
@@ -204,7 +205,7 @@ fn places(
         end: mut known_to,
     } = whole.clone().unwrap_or(first.start..first.end);
     loop {
-        // Executed code says where an instruction starts, and in which instruction set.
+        // Executed code shows where an instruction starts, and in which instruction set.
         while let Some(line) = next.next_if(|line| line.start <= here) {
             if line.start == here {
                 (isa, view) = (line.isa, line.view);
@@ -226,7 +227,7 @@ fn places(
         }
         let (_, known) = instruction_bytes(image, view, isa, Address(here));
         if known == 0 && whole.is_some() {
-            // What follows is not in memory, up to the next executed line at least.
+            // What follows is not in memory, at least up to the next executed line.
             let Some(line) = next.peek() else {
                 return places;
             };
@@ -272,8 +273,8 @@ mod tests {
     use crate::profile::FunctionKind;
     use armsnap_trace::flow::Pieces;
 
-    /// Four instructions at the start of a function, of which the first was executed, and two executed
-    /// ones far behind them.
+    /// Four instructions at the start of a function, the first of which was executed, and two
+    /// executed ones far after them.
     fn found(end: u64, far: u64) -> Vec<u64> {
         let function = PageFunction {
             row: FunctionRow::default(),

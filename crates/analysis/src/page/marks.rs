@@ -1,4 +1,4 @@
-//! Marks on a track: places without a length.
+//! Marks on a track: points without a length.
 
 use super::pack::Packer;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 /// The kind of a mark; the order is that of `MARK_KINDS` in `timeline.js`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarkKind {
-    /// Execution before and after is not connected.
+    /// Execution before and after it is not connected.
     Gap,
     /// A numbered event, a trigger, or the marker of a timestamp.
     Event,
@@ -19,7 +19,7 @@ pub enum MarkKind {
 }
 
 const KINDS: usize = 5;
-/// Added to the kind in the page if a count follows.
+/// Added to the kind, in the page, if a count follows.
 const COUNTED: u64 = 8;
 
 /// Texts, each once.
@@ -41,7 +41,7 @@ impl Texts {
         index
     }
 
-    /// The texts in the order of their indexes.
+    /// The texts in the order of their indices.
     pub fn into_texts(self) -> Vec<String> {
         self.texts
     }
@@ -54,7 +54,7 @@ struct Mark {
     count: u64,
 }
 
-/// The marks of a track. Where there are too many of a kind, neighbours become one.
+/// The marks of a track. If there are too many of a kind, neighbours are merged.
 #[derive(Clone, Debug)]
 pub struct Marks {
     kinds: [Vec<Mark>; KINDS],
@@ -72,13 +72,13 @@ impl Marks {
         }
     }
 
-    /// Adds a mark before the instruction with this number. They come in order.
+    /// Adds a mark before the instruction with this number. Marks must be added in order.
     pub fn add(&mut self, place: u64, kind: MarkKind, text: impl FnOnce() -> String) {
         let (marks, resolution) = (
             &mut self.kinds[kind as usize],
             &mut self.resolution[kind as usize],
         );
-        // At the finest resolution, all marks of a place are kept.
+        // At the finest resolution, all marks at a position are kept.
         if *resolution > 1
             && let Some(last) = marks.last_mut()
             && place.saturating_sub(last.place) < *resolution
@@ -103,7 +103,7 @@ impl Marks {
         }
     }
 
-    /// The marks as text, with their texts in `texts`.
+    /// The marks as text; their texts are added to `texts`.
     pub fn pack(&self, texts: &mut Texts) -> String {
         let kinds = self.kinds.iter().enumerate();
         let mut all: Vec<(usize, &Mark)> = kinds

@@ -1,9 +1,9 @@
 //! A report as one HTML page that needs no network.
 //!
-//! `parts/` holds the page: template, style, and script, which are embedded as they are. The
-//! script reads the figures from the data in the page ([`data::PageData`]). What happens in time
-//! goes to a [`TrackListener`] of each track, which reduces it to what a page has room for;
-//! [`build`] adds functions, code and source, and [`write_page`] writes it all.
+//! `parts/` holds the page: template, style, and script, which are embedded unchanged. The script
+//! reads the figures from the data in the page ([`data::PageData`]). What happens over time goes to
+//! a [`TrackListener`] for each track, which reduces it to what fits on a page; [`build`] adds
+//! functions, code and source, and [`write_page`] writes it all.
 
 pub mod blocks;
 mod build;

@@ -1,15 +1,15 @@
-//! The slices of a track's time line: nested calls, in as much detail as the page has room for.
+//! The slices of a track's time line: nested calls, in as much detail as fits on the page.
 //!
-//! Slices are added as they end. When there are too many, neighbours that together span less than
-//! a limit become one, and the limit doubles. So memory and the page stay bounded however long
-//! the trace is, and long slices are never lost.
+//! Slices are added as they end. When there are too many, neighbours that together span less than a
+//! limit are merged, and the limit doubles. This bounds memory use and the size of the page however
+//! long the trace is, and long slices are never lost.
 
 use super::pack::Packer;
 use std::mem;
 
-/// A slice is the service of an exception. The flags have the same values in `unpack.js`.
+/// The slice is the handling of an exception. The flags have the same values in `unpack.js`.
 pub const EXCEPTION: u8 = 1;
-/// Several short slices as one.
+/// Several short slices merged into one.
 const MERGED: u8 = 2;
 /// The trace does not contain the entry.
 pub const ENTRY_UNSEEN: u8 = 4;
@@ -17,7 +17,7 @@ pub const ENTRY_UNSEEN: u8 = 4;
 pub const EXIT_UNSEEN: u8 = 8;
 const FLAG_BITS: u64 = 16;
 
-/// Rows of a track; calls nested more deeply are only counted.
+/// Maximum number of rows of a track; more deeply nested calls are only counted.
 const DEEPEST: usize = 400;
 
 /// A call, from its first instruction to its last.
@@ -29,13 +29,13 @@ pub struct Slice {
     pub end: u64,
     /// The function, by its number on this track.
     pub function: u32,
-    /// What is peculiar about it.
+    /// Its special properties.
     pub flags: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    /// The longest one, with the limits of all.
+    /// The longest slice, with the bounds of all merged ones.
     slice: Slice,
     longest: u64,
     count: u64,
@@ -58,11 +58,11 @@ impl Kept {
 #[derive(Debug)]
 pub struct Slices {
     rows: Vec<Vec<Kept>>,
-    /// Callers found later: depth -1, -2 and so on.
+    /// Callers discovered later: depth -1, -2 and so on.
     outside: Vec<Vec<Kept>>,
     kept: usize,
     most: usize,
-    /// Neighbours that together span less than this are one.
+    /// Neighbours that together span less than this are merged.
     resolution: u64,
     deeper: u64,
 }
@@ -80,8 +80,8 @@ impl Slices {
         }
     }
 
-    /// Adds a slice. Those of one depth come in order. Depths are negative around the function in
-    /// which the trace starts.
+    /// Adds a slice. Slices of the same depth must be added in order. Depths are negative for the
+    /// callers of the function in which the trace starts.
     pub fn add(&mut self, depth: i64, slice: Slice) {
         let (rows, index) = match usize::try_from(depth) {
             Ok(index) => (&mut self.rows, index),
@@ -119,12 +119,12 @@ impl Slices {
         }
     }
 
-    /// Neighbours that together span less than this many instructions are one; 1 if none are.
+    /// Neighbours that together span less than this many instructions are merged; 1 if none are.
     pub fn resolution(&self) -> u64 {
         self.resolution
     }
 
-    /// The number of slices nested too deeply to be shown, and the depth.
+    /// The number of slices nested too deeply to be shown, and the maximum depth.
     pub fn deeper(&self) -> (u64, usize) {
         (self.deeper, DEEPEST)
     }
@@ -136,7 +136,7 @@ impl Slices {
     }
 }
 
-/// Returns whether it is a slice of its own.
+/// Returns whether it was added as a separate slice.
 fn append(row: &mut Vec<Kept>, kept: Kept, resolution: u64) -> bool {
     if let Some(last) = row.last_mut()
         && kept.slice.end.saturating_sub(last.slice.start) < resolution
@@ -212,7 +212,7 @@ mod tests {
             .windows(2)
             .all(|pair| pair[0].slice.end <= pair[1].slice.start);
         assert!(ends && row.last().unwrap().slice.end == at);
-        // Half of the room is used at least.
+        // At least half of the capacity is used.
         assert!(slices.kept > 300, "{}", slices.kept);
     }
 

@@ -1,7 +1,7 @@
 //! The text of source files.
 //!
 //! Names of source files come from the program, which is not trusted. Only files below the
-//! directories that the user names, or that hold the snapshot, are read.
+//! directories that the user names, or that contain the snapshot, are read.
 
 use super::data::FileRow;
 use crate::profile::{Coverage, FileCoverage};
@@ -11,24 +11,24 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read.
+/// The size of the largest file that is read.
 const LARGEST: u64 = 8 << 20;
-/// The text of all files together.
+/// The maximum amount of text of all files together.
 const MOST: usize = 3 << 20;
-/// A file with more lines is shown around its code only.
+/// Files with more lines are shown only around their code.
 const LONG: usize = 3_000;
-/// Lines shown around code.
+/// The number of lines shown around code.
 const AROUND: u32 = 12;
-/// The longest line.
+/// The maximum length of a line.
 const LONGEST_LINE: usize = 400;
-/// The most parts of a path that is looked up.
+/// The maximum number of components of a path that is looked up.
 const PARTS: usize = 64;
-/// Files on the page.
+/// Maximum number of files on the page.
 const FILES: usize = 10_000;
-/// Lines with counts on the page.
+/// Maximum number of lines with counts on the page.
 const LINES: usize = 250_000;
 
-/// What the page has room for.
+/// The remaining capacity of the page.
 #[derive(Debug)]
 struct Room {
     text: usize,
@@ -57,8 +57,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The files of a program's coverage, the most executed lines first, with the text of those
-    /// found below `directories`.
+    /// The files in a program's coverage, those with the most executed lines first, with the text
+    /// of files found below `directories`.
     pub fn of(coverage: &Coverage, directories: &[PathBuf]) -> Self {
         let mut files: Vec<(&String, &FileCoverage)> = coverage.files.iter().collect();
         files.retain(|(_, file)| !file.lines.is_empty());
@@ -107,7 +107,7 @@ impl Sources {
         Some(index)
     }
 
-    /// Files that have no room.
+    /// The number of files that did not fit.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
@@ -132,7 +132,7 @@ fn row(name: &str, file: &FileCoverage, roots: &[PathBuf], room: &mut Room) -> F
         known: file.lines.len() as u64,
         ..FileRow::default()
     };
-    // Files of libraries that were not executed are listed without their text.
+    // Files of which nothing was executed are listed without their text.
     if row.covered == 0 {
         row.note = Some("not executed".to_owned());
         return row;
@@ -163,7 +163,8 @@ fn row(name: &str, file: &FileCoverage, roots: &[PathBuf], room: &mut Room) -> F
     row
 }
 
-/// The text of a file below the roots: by its longest path that is there, of at most [`PARTS`].
+/// The text of a file below the roots: the longest suffix of its path that exists, of at most
+/// [`PARTS`] components.
 fn text(name: &str, roots: &[PathBuf]) -> io::Result<Option<String>> {
     let name = name.replace('\\', "/");
     let parts: Vec<&str> = name
@@ -223,7 +224,7 @@ fn pieces(text: &str, file: &FileCoverage) -> Vec<(u32, String)> {
     pieces
 }
 
-/// A line of source with tabs, and other control characters made visible.
+/// A line of source in which control characters other than tabs are made visible.
 fn shown(line: &str) -> String {
     let cut = line.char_indices().nth(LONGEST_LINE);
     let line = cut.map_or(line, |(at, _)| &line[..at]);

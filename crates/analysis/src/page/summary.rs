@@ -3,7 +3,7 @@
 use super::data::{ExceptionRow, FunctionRow, PageData, Spread};
 use std::io::{self, Write};
 
-/// Functions listed.
+/// Number of functions listed.
 const FUNCTIONS: usize = 10;
 
 /// Writes the summary of a page.

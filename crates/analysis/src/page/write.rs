@@ -1,7 +1,8 @@
-//! Writes the page: the template with style, script and data in their places.
+//! Writes the page: the template with style, script and data inserted.
 //!
 //! Names come from the snapshot and its programs. They appear as JSON in an element that browsers
-//! do not run, with every character escaped that could end it; the script sets them as text only.
+//! do not run, with every character escaped that could end it; the script inserts them only as
+//! text.
 
 use super::data::PageData;
 use std::io::{self, Write};
@@ -59,7 +60,7 @@ fn html(text: &str) -> String {
     out
 }
 
-/// Escapes JSON for a `script` element: `<` occurs in strings only, where `\u003c` is the same.
+/// Escapes JSON for a `script` element: `<` occurs only in strings, where `\u003c` means the same.
 struct InElement<W>(W);
 
 impl<W: Write> Write for InElement<W> {

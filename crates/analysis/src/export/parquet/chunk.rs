@@ -1,4 +1,4 @@
-//! A column of a row group: values before they are encoded, and pages in memory after it.
+//! A column of a row group: values waiting to be encoded, and the encoded pages in memory.
 
 use super::super::columns::Kind;
 use super::super::rows::Value;
@@ -18,7 +18,7 @@ pub struct Staged {
     values: Values,
     /// The highest number that the column can contain.
     most: u64,
-    /// For each row 1, or 0 if its value is not known.
+    /// 1 for each row, or 0 if its value is unknown.
     levels: Vec<i16>,
 }
 
@@ -30,7 +30,7 @@ enum Values {
 }
 
 impl Staged {
-    /// Makes room for values of a kind.
+    /// Allocates space for values of a kind.
     pub fn new(kind: Kind) -> Self {
         Self {
             values: match kind {
@@ -56,7 +56,7 @@ impl Staged {
             (Values::Numbers(all), Value::Signed(number)) => all.push(number),
             (Values::Flags(all), Value::Flag(flag)) => all.push(flag),
             (Values::Texts(all), Value::Text(text)) => {
-                // Texts repeat, those of tracks above all.
+                // Texts repeat, especially those of tracks.
                 let same = all.last().filter(|last| last.data() == text.as_bytes());
                 let new = || ByteArray::from(text.as_bytes().to_vec());
                 let text = same.cloned().unwrap_or_else(new);
@@ -81,7 +81,7 @@ impl Staged {
     }
 }
 
-/// A column of a row group while it is encoded.
+/// A column of a row group while being encoded.
 pub struct Chunk {
     writer: ColumnWriter<'static>,
     pages: Pages,
@@ -141,7 +141,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Ends the column; returns its pages and what describes them.
+    /// Ends the column; returns its pages and their description.
     ///
     /// # Errors
     ///

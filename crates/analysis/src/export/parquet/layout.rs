@@ -25,7 +25,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// None that are known.
+    /// None known.
     pub fn of(table: Table) -> Result<Self, ParquetError> {
         let fields = table
             .columns()
@@ -59,7 +59,7 @@ impl Layout {
     }
 }
 
-/// The type of a column. What is not known is null.
+/// The type of a column. Unknown values are null.
 fn field(column: &Column) -> Result<Type, ParquetError> {
     let unsigned = LogicalType::integer(64, false);
     let (physical, logical) = match column.kind {
@@ -74,8 +74,8 @@ fn field(column: &Column) -> Result<Type, ParquetError> {
         .build()
 }
 
-/// Numbers are delta-coded: those that mostly increase at once, others when a column has too many
-/// different ones for a dictionary.
+/// Numbers are delta-coded: mostly increasing ones always, others when a column has too many
+/// different values for a dictionary.
 fn properties(table: Table) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(format!("armsnap version {}", env!("CARGO_PKG_VERSION")))
@@ -92,7 +92,7 @@ fn properties(table: Table) -> WriterProperties {
         }
     }
     if table == Table::Exec {
-        // A row group contains rows of one track, in the order of its execution.
+        // A row group contains rows of one track, in order of execution.
         let names = table.columns().iter();
         let sequence = names
             .map(|column| column.name)

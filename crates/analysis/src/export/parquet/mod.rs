@@ -1,8 +1,8 @@
-//! Tables as files of Apache Parquet (parquet.apache.org/docs/file-format), one for each table.
+//! Tables as Apache Parquet files (parquet.apache.org/docs/file-format), one per table.
 //!
-//! A row group belongs to one track. Its columns are encoded while the trace is decoded, and wait in
-//! a temporary file of the track until all tracks are complete: memory does not grow with the trace,
-//! and the order of rows does not depend on the number of threads.
+//! A row group belongs to one track. Its columns are encoded while the trace is decoded, and wait
+//! in a temporary file of the track until all tracks are complete: memory use does not grow with
+//! the trace, and the order of rows does not depend on the number of threads.
 
 mod chunk;
 mod layout;
@@ -23,7 +23,7 @@ use std::path::Path;
 
 /// Rows of a row group.
 const GROUP: usize = 1 << 20;
-/// Rows that are encoded at once.
+/// Rows encoded at once.
 const BATCH: usize = 1 << 12;
 
 /// The tables of one track.
@@ -52,7 +52,7 @@ struct Sheet {
 /// A row group in the spool.
 #[derive(Debug)]
 struct Group {
-    /// Where its first column starts.
+    /// Offset of its first column.
     offset: u64,
     columns: Vec<ColumnCloseResult>,
 }
@@ -60,7 +60,7 @@ struct Group {
 /// All row groups of a track.
 struct Complete {
     tables: Vec<(Table, Vec<Group>)>,
-    /// The file that they are in.
+    /// The file that contains them.
     spool: File,
 }
 
@@ -68,7 +68,7 @@ fn failure(error: ParquetError) -> ExportError {
     ExportError::Io(io::Error::other(error))
 }
 
-/// The layouts of the tables that are wanted.
+/// The layouts of the wanted tables.
 #[derive(Clone, Debug)]
 pub struct Layouts(Vec<(Table, Layout)>);
 
