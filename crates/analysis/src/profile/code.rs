@@ -57,18 +57,18 @@ pub struct BlockCount {
     pub view: View,
     /// The exception level at which it was first executed, if traced.
     pub el: Option<ExceptionLevel>,
-    /// The function of the symbol around it; without one, the function that starts there or executed it
-    /// first.
+    /// The function of the symbol that contains it; without a symbol, the function that starts
+    /// there or that executed it first.
     #[serde(skip)]
     pub function: FunctionId,
-    /// How often it was executed and its last instruction had an E atom: a branch was taken.
+    /// How often it was executed with an E atom for its last instruction: a branch was taken.
     pub taken: u64,
-    /// How often it was executed and its last instruction had an N atom.
+    /// How often it was executed with an N atom for its last instruction.
     pub not_taken: u64,
 }
 
 impl BlockCount {
-    /// A block of the flow, without counts, level and function.
+    /// A block of the flow, without counts, exception level and function.
     pub(super) fn of(code: &impl CodeImage, blocks: &Blocks, id: BlockId) -> Self {
         let (range, view) = (blocks.range(id, true), blocks.view(id));
         Self {
@@ -112,8 +112,8 @@ pub struct PartCount {
     pub range: Range,
     /// The last of them.
     pub last_at: Address,
-    /// The function of the symbol around it; without one, the function that starts there or executed it
-    /// first.
+    /// The function of the symbol that contains it; without a symbol, the function that starts
+    /// there or that executed it first.
     pub function: FunctionId,
     /// How often it was executed.
     pub count: u64,
@@ -149,7 +149,7 @@ impl EdgeKind {
         }
     }
 
-    /// The kind of a branch that was taken; `None` if it is no branch.
+    /// The kind of a taken branch; `None` if the instruction is not a branch.
     pub fn of(last: &LastInstruction) -> Option<Self> {
         match (last.kind, last.link, last.returns) {
             (InstructionKind::Branch, true, _) => Some(Self::Call),
@@ -162,7 +162,7 @@ impl EdgeKind {
     }
 }
 
-/// A branch instruction, an address where execution continued after it, and how often.
+/// A branch instruction, an address where execution continued after it, and the number of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The branch.
@@ -180,7 +180,7 @@ pub struct Edge {
 pub struct ExecutedCode {
     pub(super) blocks: FastMap<(u64, u32), BlockCount>,
     pub(super) parts: FastMap<(u64, u64, u32), PartCount>,
-    /// Edges that blocks do not contain.
+    /// Edges that the blocks do not imply.
     pub(super) found: FastMap<(u64, u64, u32), (EdgeKind, u64)>,
 }
 
@@ -222,7 +222,7 @@ impl ExecutedCode {
         parts
     }
 
-    /// Returns the edges, by address. An indirect branch whose target is not known, because a gap
+    /// Returns the edges, by address. An indirect branch whose target is unknown, because a gap
     /// follows it, has none.
     pub fn edges(&self) -> Vec<Edge> {
         let mut sums: BTreeMap<(Address, Address, EdgeKind), u64> = BTreeMap::new();
@@ -261,7 +261,7 @@ impl ExecutedCode {
     }
 
     /// Returns how often each instruction was executed, by function and address. `code` is the
-    /// memory that they were decoded from.
+    /// memory that the instructions were decoded from.
     pub fn instructions(&self, code: &impl CodeImage) -> BTreeMap<(FunctionId, Address), u64> {
         let mut sums = BTreeMap::new();
         let mut add = |function, view, range: &Range, count: u64| {

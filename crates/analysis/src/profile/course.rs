@@ -1,8 +1,10 @@
-//! Follows one core's execution: counts what is executed, and keeps the open calls.
+//! Follows one core's execution: counts what is executed, and tracks the open calls.
 //!
-//! The last stage of the decoding pipeline. A run of blocks within one function is only counted. What
-//! any other run does in a function is remembered, and done at once when it comes again ([`again`]).
-//! New runs take a longer way: whole blocks are counted in a table by [`BlockId`], and those that
+//! The last stage of the decoding pipeline. A run of blocks within one function is only counted.
+//! The effect of any other run in a function is remembered, and applied at once when the run recurs
+//! ([`again`]). New runs take the slow path: whole blocks are counted in a table by [`BlockId`],
+//! and those that call, return, or belong to another function than the block before may change the
+//! open calls.
 //! call, return, or belong to another function than the one before may change the open calls.
 
 mod again;
@@ -40,26 +42,26 @@ use std::collections::{BTreeMap, VecDeque};
 /// The number of the exception with which a core enters debug state.
 const DEBUG_HALT: u16 = 1;
 
-/// What is known of a block. Read each time it is executed.
+/// What is known of a block. Read each time the block is executed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Info {
-    /// With an N atom, and with an E atom.
+    /// Executions with an N atom and with an E atom.
     counts: [u64; 2],
     instructions: u32,
-    /// The function of the symbol around it; 0 without a symbol.
+    /// The function of the symbol that contains it; 0 without a symbol.
     function: u32,
-    /// The function that it counts for.
+    /// The function that its executions count for.
     owner: u32,
     el: Option<ExceptionLevel>,
-    /// With an E atom it ends in a call, a return or another indirect branch. Without interest in
-    /// calls: in an indirect branch.
+    /// With an E atom, it ends in a call, a return or another indirect branch; if calls are not
+    /// wanted, in an indirect branch.
     leaves: bool,
     known: bool,
-    /// The branch at its end with an E atom, if it leaves and that was seen.
+    /// The branch at its end with an E atom, if it leaves the function and that was seen.
     tail: Tail,
 }
 
-/// What was counted in some executions of a core.
+/// The counts of a core's executions.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     pub functions: Functions,
@@ -86,9 +88,9 @@ pub struct Course<'a, L> {
     window: Window,
     /// Whether the window is open.
     active: bool,
-    /// Whether the window has a bound that is not reached yet.
+    /// Whether the window has a bound that has not been reached yet.
     waiting: bool,
-    /// The offset of the last packet, and the instructions that it reported so far.
+    /// The offset of the last packet, and the instructions reported by it so far.
     packet: (BufferOffset, u64),
     pub(super) counted: Counted,
     infos: Vec<Info>,
@@ -97,20 +99,20 @@ pub struct Course<'a, L> {
     draft: Draft,
     /// The branch before the next run, for the memo.
     tail: Tail,
-    /// The last run was in the memo: `function`, `node`, `settled`, `transitions`, `armed` and `edge`
-    /// are out of date.
+    /// The last run was in the memo: `function`, `node`, `settled`, `transitions`, `armed` and
+    /// `edge` are out of date.
     repeating: bool,
     now: Moment,
-    /// Instructions up to which the tree is complete.
+    /// The number of instructions up to which the tree is complete.
     settled: u64,
-    /// Instructions before the window was opened.
+    /// Instructions and cycles before the window was opened.
     opened: (u64, u64),
     context: Option<Context>,
     view: View,
-    /// Only a program is traced, not its kernel.
+    /// Whether only a program is traced, not its kernel.
     alone: bool,
     transitions: Transitions,
-    /// The next instruction may be reached by something else than plain execution.
+    /// The next instruction may be reached other than by plain execution.
     armed: bool,
     /// The branch of the edge to the next instruction.
     edge: Option<(Address, EdgeKind)>,
@@ -118,21 +120,22 @@ pub struct Course<'a, L> {
     gap: Option<OpenGap>,
     open: Vec<Frame>,
     parked: VecDeque<Vec<Frame>>,
-    /// Where calls ever returned to, or were to return to, and the function that called.
+    /// Addresses that calls returned to, or were to return to, with the calling function.
     return_places: FastMap<u64, FunctionId>,
-    /// Where the memo relies on there being neither a return place nor the start of a function.
+    /// Addresses that the memo relies on being neither a return address nor the start of a
+    /// function.
     relied: FastSet<u64>,
     /// The function of the innermost call.
     function: u32,
     node: NodeId,
-    /// The calling contexts since callers were last forgotten.
+    /// The calling contexts since the callers were last forgotten.
     recent: Tree,
-    /// Where these start, or where another context was continued.
+    /// Where these start, or where another context was resumed.
     since: Moment,
-    /// Nothing is remembered: what a test compares with.
+    /// Remember nothing, to compare with in tests.
     #[cfg(test)]
     pub(super) forgetful: bool,
-    /// The number of pieces that were taken as they were.
+    /// The number of pieces that were accepted unchanged.
     #[cfg(test)]
     pub(super) accepted: u64,
     /// How often the memo was not needed.
@@ -141,8 +144,8 @@ pub struct Course<'a, L> {
 }
 
 impl<'a, L: Listener> Course<'a, L> {
-    /// Starts at the start of the trace. `alone` says that the kernel of the traced program is not
-    /// traced.
+    /// Starts at the beginning of the trace. `alone` says that the kernel of the traced program is
+    /// not traced.
     pub fn new(
         image: Image<'a>,
         symbols: Option<&'a Symbols>,
@@ -193,7 +196,7 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// The buffer with this index among those of the core starts.
+    /// Starts the buffer with this index among the core's buffers.
     pub fn start_buffer(&mut self, buffer: usize) {
         self.now.buffer = buffer;
         self.now.at = BufferOffset(0);
@@ -231,7 +234,7 @@ impl<'a, L: Listener> Course<'a, L> {
 
     // Counting.
 
-    /// Makes the row of a block that is executed for the first time.
+    /// Creates the row of a block that is executed for the first time.
     #[cold]
     #[inline(never)]
     fn learn(&mut self, blocks: &Blocks, id: BlockId) {
@@ -243,7 +246,8 @@ impl<'a, L: Listener> Course<'a, L> {
         let range = blocks.range(id, true);
         let function = self.function_at(range.start);
         self.note_level(function, self.el());
-        // Without a symbol it depends on what was executed before, and is not known for each block.
+        // Without a symbol, the function depends on what was executed before; it is not a property
+        // of the block.
         let function = function.filter(|function| self.is_symbol(*function));
         self.infos[index] = Info {
             counts: [0; 2],
@@ -297,7 +301,7 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// A whole block is executed.
+    /// Executes a whole block.
     #[inline]
     fn whole(
         &mut self,
@@ -352,7 +356,7 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// The innermost call takes cycles.
+    /// Adds cycles to the innermost call.
     fn count_cycles(&mut self, cycles: u64) {
         self.now.count(cycles);
         if self.active {
@@ -362,13 +366,13 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// Something else than plain execution may lead to the next instruction.
+    /// Notes that the next instruction may be reached other than by plain execution.
     fn arm(&mut self) {
         self.armed = true;
         self.tail = Tail::UNKNOWN;
     }
 
-    /// What the memo takes for the branch before the next run, after a block.
+    /// The branch before the next run, for the memo, after a block.
     fn tail_of(&self, index: usize, range: &Range) -> Tail {
         if self.waiting || !self.active {
             Tail::UNKNOWN
@@ -380,7 +384,7 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// The flow numbers its runs anew.
+    /// Handles a renumbering of the flow's runs.
     #[cold]
     #[inline(never)]
     fn renumber(&mut self, generation: u32) {
@@ -400,7 +404,7 @@ impl<'a, L: Listener> Course<'a, L> {
         });
     }
 
-    /// A run is executed block by block, and remembered if that can be done at once next time.
+    /// Executes a run block by block, and remembers it if it can be executed at once next time.
     #[inline(never)]
     fn each(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         let last = run.len() - 1;
@@ -429,7 +433,7 @@ impl<'a, L: Listener> Course<'a, L> {
         let state = match (plain, leaves) {
             (false, _) => (RunState::Each, Tail::NONE),
             (true, None) => (RunState::Plain, Tail::NONE),
-            // Outside the window it was not seen where it leaves to.
+            // Outside the window, its exit was not seen.
             (true, Some((_, info))) if info.tail == Tail::NONE => return,
             (true, Some((_, info))) => (RunState::Leaves, info.tail),
         };
@@ -440,7 +444,7 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
-    /// The longer way: before a straight line is executed.
+    /// The slow path: before a straight line is executed.
     #[inline(never)]
     fn straight(&mut self, range: &Range, function: u32, cycles: Option<u32>) {
         if self.waiting {
@@ -481,7 +485,7 @@ impl<'a, L: Listener> Course<'a, L> {
     }
 }
 
-/// Returns whether an E atom of the last instruction leaves the function, maybe.
+/// Returns whether an E atom of the last instruction may leave the function.
 pub(super) fn leaves(range: &Range) -> bool {
     let last = &range.last;
     is_indirect(range) || last.kind == InstructionKind::Branch && last.link
@@ -537,7 +541,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             }
             part.count += 1;
             self.counted.ranges += 1;
-            // The next instruction says whether its last one branched.
+            // The next instruction shows whether its last one branched.
             if range.last.taken
                 && let Some(kind) = EdgeKind::of(&range.last)
             {
@@ -680,7 +684,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
     }
 }
 
-/// Distinguishes straight lines of the same addresses.
+/// Distinguishes straight lines with the same addresses.
 fn part_kind(range: &Range) -> u32 {
     (range.isa as u32) << 1 | u32::from(range.last.taken)
 }

@@ -1,7 +1,7 @@
 //! The functions that were executed.
 //!
-//! A function is identified by its first instruction. Code that no symbol names belongs to the
-//! function that was entered last.
+//! A function is identified by its first instruction. Code without a symbol belongs to the function
+//! that was entered last.
 
 use super::code::FastMap;
 use armsnap_arch::quantity::{Address, ExceptionLevel};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub struct FunctionId(pub(super) u32);
 
 impl FunctionId {
-    /// Stands for code without a known function.
+    /// Stands for code in no known function.
     pub const UNKNOWN: Self = Self(0);
 
     /// Returns its number, for use as an index.
@@ -29,9 +29,9 @@ pub enum FunctionKind {
     Unknown,
     /// By a symbol.
     Symbol,
-    /// It was called, or is where an exception led to; no symbol names it.
+    /// It was called or reached by an exception; no symbol names it.
     Target,
-    /// Not a function: an exception of this name was taken. Its handler is called by it.
+    /// Not a function: stands for an exception of this name, which calls its handler.
     Exception(&'static str),
 }
 
@@ -40,8 +40,8 @@ pub enum FunctionKind {
 pub struct Function {
     /// How it is known.
     pub kind: FunctionKind,
-    /// Its name in the source; if no symbol names it, the name of the file and the address in it, or the
-    /// address.
+    /// Its name in the source; without a symbol, the name of the file and the address in it, or
+    /// only the address.
     pub name: String,
     /// Its first instruction; `None` for exceptions and unknown code.
     pub start: Option<Address>,
@@ -108,7 +108,7 @@ impl Functions {
         rows.map(|(index, row)| (FunctionId(index as u32), row))
     }
 
-    /// Returns the function that a symbol names at an address, or that was entered there.
+    /// Returns the function whose symbol contains an address, or that was entered there.
     pub(super) fn at(&mut self, symbols: Option<&Symbols>, address: Address) -> Option<FunctionId> {
         if let Some(&known) = self.starts.get(&address.0) {
             return Some(known);
@@ -147,7 +147,7 @@ impl Functions {
         id
     }
 
-    /// Returns what stands for an exception.
+    /// Returns the pseudo-function of an exception.
     pub(crate) fn exception(&mut self, name: &'static str) -> FunctionId {
         if let Some(&known) = self.exceptions.get(name) {
             return known;

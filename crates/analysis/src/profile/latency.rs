@@ -4,21 +4,21 @@ use super::clock::Moment;
 use super::stack::Call;
 use std::collections::BTreeMap;
 
-/// The most lengths kept of an exception for its median: the first ones.
+/// The maximum number of durations kept of an exception for its median: the first ones.
 const MOST: usize = 1 << 20;
 
-/// The distribution of some lengths.
+/// The distribution of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
     /// The smallest.
     pub minimum: u64,
-    /// The middle one, the lower of two; of the first million if there are more.
+    /// The median, the lower one of two; of the first million if there are more.
     pub median: u64,
     /// The largest.
     pub maximum: u64,
 }
 
-/// Lengths, as they come.
+/// Durations, in order of arrival.
 #[derive(Clone, Debug, Default)]
 struct Lengths {
     kept: Vec<u64>,
@@ -35,8 +35,8 @@ impl Lengths {
         }
     }
 
-    /// Adds a difference of counts that the trace contains from time to time: 0 says that there was
-    /// none in between.
+    /// Adds a difference of counts that the trace contains only from time to time: 0 means that
+    /// there was none in between.
     fn add_known(&mut self, length: u64) {
         if length > 0 {
             self.add(length);
@@ -62,7 +62,7 @@ pub struct ExceptionStatistics {
     pub name: &'static str,
     /// How often it was taken.
     pub taken: u64,
-    /// How often both its entry and its return were traced: these have lengths.
+    /// How often both its entry and its return were traced: these have durations.
     pub returned: u64,
     /// Instructions from entry to return.
     pub instructions: Option<Spread>,

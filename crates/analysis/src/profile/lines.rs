@@ -1,6 +1,6 @@
 //! Executed source lines, functions and branches of programs.
 //!
-//! A line was executed as often as its instruction that was executed most. A branch of a line is a
+//! The count of a line is that of its most executed instruction. A branch of a line is a
 //! conditional branch instruction.
 
 use super::code::{EdgeKind, ExecutedCode, Spans};
@@ -35,7 +35,7 @@ pub struct FunctionCoverage {
     pub line: u32,
     /// Its name in the source.
     pub name: String,
-    /// Its name in the file.
+    /// Its symbol name in the file.
     pub linked: String,
     /// Its first instruction.
     pub start: Address,
@@ -52,11 +52,12 @@ pub struct BranchCoverage {
     pub address: Address,
     /// Its distance from the first executable segment of its program: the same in each run.
     pub number: u32,
-    /// How often it was taken, and how often not; `None` if it was not executed.
+    /// How often it was taken and not taken; `None` if it was not executed.
     pub outcomes: Option<(u64, u64)>,
 }
 
-/// Returns what `codes` executed of the programs with these symbols. `images` are their files.
+/// Returns what `codes` executed of the programs with these symbols. `images` are the programs'
+/// files.
 pub fn coverage(symbols: &Symbols, images: &[&Elf], codes: &[&ExecutedCode]) -> Coverage {
     let mut found = Coverage::default();
     let spans: Vec<Spans> = codes.iter().map(|code| code.spans()).collect();
@@ -158,8 +159,7 @@ fn branches(codes: &[&ExecutedCode]) -> BTreeMap<Address, (u64, u64)> {
     found
 }
 
-/// How often each function was continued at its first instruction by a branch of its own that is no
-/// call.
+/// How often each function branched to its own first instruction other than by a call.
 fn looped(symbols: &Symbols, codes: &[&ExecutedCode]) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
     for edge in codes.iter().flat_map(|code| code.edges()) {
@@ -173,8 +173,8 @@ fn looped(symbols: &Symbols, codes: &[&ExecutedCode]) -> HashMap<u64, u64> {
     found
 }
 
-/// The conditional branches of a function, executed or not. Of A64 only: code of the other
-/// instruction sets has data in between that symbols need not mark.
+/// The conditional branches of a function, executed or not. Only for A64: code of the other
+/// instruction sets contains data that symbols need not mark.
 fn all_branches(images: &[&Elf], extent: &std::ops::Range<u64>) -> Vec<Address> {
     let mut found = Vec::new();
     let image = images

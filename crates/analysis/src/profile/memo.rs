@@ -1,10 +1,10 @@
-//! Remembers what a run of blocks does to the open calls, so that a run that comes again costs one
+//! Remembers the effect of a run of blocks on the open calls, so that a recurring run costs one
 //! lookup and one count.
 //!
-//! What a run does depends on the function that it starts in, on the branch before it, and on its
-//! blocks: these three are the key. Whatever else it may depend on is checked by
-//! [`Course`](super::course::Course), or is reason not to remember the run. So a function that is
-//! called by many chains of callers has its runs once.
+//! The effect of a run depends on the function that it starts in, on the branch before it, and on
+//! its blocks: these three are the key. Anything else it may depend on is checked by
+//! [`Course`](super::course::Course), or prevents the run from being remembered. So a function that
+//! is called through many chains of callers has its runs only once.
 
 use super::code::{EdgeKind, FastMap};
 use super::functions::FunctionId;
@@ -13,13 +13,14 @@ use super::tree::LineKey;
 use armsnap_arch::quantity::Address;
 use armsnap_trace::flow::Range;
 
-/// The most entries. Beyond them all are forgotten.
+/// The maximum number of entries. When it is exceeded, all are forgotten.
 const MOST: usize = 1 << 19;
-/// The most effects: some 130 MB in all, with as many entries as fit, their plans and changes.
+/// The maximum number of effects: some 130 MB in all, with as many entries as fit, their plans and
+/// changes.
 const MAX_EFFECTS: usize = 2 * MOST;
-/// Keys that came once, at least lately.
+/// Keys seen once recently.
 const SEEN: usize = 1 << 13;
-/// Stands for the step of an empty slot.
+/// Marks the step of an empty slot.
 const EMPTY: u32 = u32::MAX;
 /// Bit of a step: a single block, not a run.
 const SINGLE: u32 = 1 << 31;
@@ -28,9 +29,9 @@ const SINGLE: u32 = 1 << 31;
 pub(super) struct Tail(u32);
 
 impl Tail {
-    /// None: execution went on within a function.
+    /// None: execution continued within a function.
     pub const NONE: Self = Self(0);
-    /// Something else: an exception, a gap, the start of the trace.
+    /// Something other than a branch: an exception, a gap, the start of the trace.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
     /// The branch at the end of the block with an index.
@@ -75,11 +76,11 @@ impl Step {
     }
 }
 
-/// What decides what a run does.
+/// The key that determines the effect of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// The function of the innermost call in which it starts; after a return, of the caller. Where
-    /// straight lines are counted by calling context: the node of that.
+    /// The function of the innermost call in which the run starts; after a return, that of the
+    /// caller. If straight lines are counted by calling context, the node of that call instead.
     pub place: u32,
     pub tail: Tail,
     pub step: Step,
@@ -99,27 +100,28 @@ pub(super) struct Entry {
     key: Key,
     /// The branch at its end.
     pub tail: Tail,
-    /// How often it came again.
+    /// How often it recurred.
     pub count: u64,
-    /// The index of its plan; `None` if the run may do something else each time.
+    /// The index of its plan; `None` if the effect of the run varies.
     plan: Option<u32>,
-    /// It leaves the open calls as they are.
+    /// Whether it leaves the open calls unchanged.
     pub stays: bool,
 }
 
-/// A change of the open calls by a run.
+/// A change to the open calls made by a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Instructions of the run before it, and blocks.
+    /// Instructions and blocks of the run before the change.
     pub instructions: u32,
     pub blocks: u32,
     pub function: FunctionId,
     pub kind: CallKind,
-    /// The return address of a call. A function that takes the place of another one keeps that one's.
+    /// The return address of a call. A function that replaces another one takes over its return
+    /// address.
     pub returns_to: Option<Address>,
 }
 
-/// What a run adds to sums. (What it adds to nodes of the tree depends on the calling context.)
+/// What a run adds to sums. (Additions to nodes of the tree depend on the calling context.)
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
     /// It calls a function.
@@ -128,16 +130,16 @@ pub(super) enum Effect {
     Line(LineKey),
 }
 
-/// What a run does.
+/// The effect of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Plan {
     /// Its first instruction.
     pub start: Address,
-    /// It ends the innermost call, in which it starts, for another one.
+    /// Whether it replaces the innermost call, in which it starts, with another one.
     pub replaces: bool,
     /// The branch before it, if it has an edge of its own.
     edge: Option<(Address, EdgeKind)>,
-    /// The indices of the changes of the open calls: the first, and the one after the last.
+    /// The indices of the changes to the open calls: the first, and the one after the last.
     pub changes: (u32, u32),
     effects: (u32, u32),
 }
@@ -145,14 +147,14 @@ pub(super) struct Plan {
 /// The last straight line before a run, and its edge.
 pub(super) type Exit = (Range, Option<(Address, EdgeKind)>);
 
-/// What was seen when a run was executed.
+/// Observations while a run was executed.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// Whether a run is watched.
+    /// Whether a run is being watched.
     pub active: bool,
-    /// Whether it does the same each time, as far as it was executed.
+    /// Whether its effect is always the same, as far as it was executed.
     pub repeats: bool,
-    /// Instructions before it, and its blocks so far.
+    /// Instructions before the run, and its blocks so far.
     pub before: u64,
     pub blocks: u32,
     /// Whether the innermost call returned.
@@ -163,7 +165,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Starts to watch.
+    /// Starts watching a run.
     pub fn start(&mut self, before: u64) {
         self.changes.clear();
         self.effects.clear();
@@ -177,27 +179,27 @@ impl Draft {
         };
     }
 
-    /// A function is called.
+    /// Records a call of a function.
     pub fn calls(&mut self, function: FunctionId) {
         if self.active {
             self.effects.push(Effect::Calls(function));
         }
     }
 
-    /// A straight line is executed in a node.
+    /// Records a straight line executed in a node.
     pub fn line(&mut self, line: LineKey) {
         if self.active {
             self.effects.push(Effect::Line(line));
         }
     }
 
-    /// It may do something else next time.
+    /// Notes that the effect may vary.
     pub fn varies(&mut self) {
         self.repeats = false;
     }
 }
 
-/// The runs that came several times.
+/// The runs that occurred several times.
 #[derive(Debug)]
 pub(super) struct Memo {
     /// A hash table with open addressing, at most half full.
@@ -260,7 +262,7 @@ impl Memo {
         }
     }
 
-    /// Returns what the run of an entry does each time.
+    /// Returns the effect of an entry's run.
     #[inline]
     pub fn plan(&self, entry: &Entry) -> Option<Plan> {
         Some(self.plans[entry.plan? as usize])
@@ -272,14 +274,14 @@ impl Memo {
         self.changes[index as usize]
     }
 
-    /// Returns whether a key came before, lately: most that come once do not come again.
+    /// Returns whether a key was seen before, recently: most keys seen once do not recur.
     pub fn came(&mut self, key: Key) -> bool {
         let mixed = key.mixed();
         let tag = (mixed >> 16) as u32 | 1;
         std::mem::replace(&mut self.seen[(mixed >> 51) as usize % SEEN], tag) == tag
     }
 
-    /// Returns whether there is no room.
+    /// Returns whether the memo is full.
     pub fn is_full(&self) -> bool {
         self.used.len() >= MOST || self.effects.len() >= MAX_EFFECTS
     }
@@ -340,12 +342,12 @@ impl Memo {
         }
     }
 
-    /// Returns what the branch at the end of a block leads to.
+    /// Returns the end of a block with the branch at its end.
     pub fn exit(&self, tail: Tail) -> Option<&Exit> {
         self.exits.get(&tail.0)
     }
 
-    /// Remembers the end of a block, which leaves its function.
+    /// Remembers the end of a block that leaves its function.
     pub fn learn_exit(&mut self, tail: Tail, exit: Exit) {
         self.exits.insert(tail.0, exit);
     }
@@ -355,7 +357,7 @@ impl Memo {
         self.exits.clear();
     }
 
-    /// Passes on what came again, and forgets all runs.
+    /// Passes on the recurrences, and forgets all runs.
     pub fn drain(
         &mut self,
         mut add: impl FnMut(Step, u64, Option<(Address, Address, EdgeKind)>, &[Effect]),
@@ -375,8 +377,8 @@ impl Memo {
         self.effects.clear();
     }
 
-    /// Returns how often runs were executed again, since the last [`Self::drain`]: those that leave the
-    /// open calls as they are, and those that change them.
+    /// Returns how often runs recurred since the last [`Self::drain`]: those that leave the open
+    /// calls unchanged, and those that change them.
     #[cfg(test)]
     pub fn times(&self) -> [u64; 2] {
         let mut times = [0; 2];

@@ -1,11 +1,11 @@
-//! What trace says about a program as a whole: how often each block and branch was executed, the
-//! course of its calls, exceptions, gaps and events.
+//! What trace says about a program as a whole: how often each block and branch was executed, and
+//! the sequence of calls, exceptions, gaps and events.
 //!
 //! [`profile`] decodes a snapshot once, on several threads, and returns a [`Profile`] for each core
-//! with trace, and for each source without a core (ITM, STM). What happens in time goes to a
-//! [`Listener`] of each core while it is decoded; memory does not grow with the trace.
+//! with trace, and for each source without a core (ITM, STM). What happens over time goes to each
+//! core's [`Listener`] while the core is decoded; memory use does not grow with the trace.
 //!
-//! Independent of forms of output.
+//! Independent of output formats.
 
 mod clock;
 mod code;

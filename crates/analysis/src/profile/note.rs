@@ -5,11 +5,11 @@ use std::fmt;
 /// What a profile lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Execution does not reach the start of the selected part: everything is missing.
+    /// Execution does not reach the start of the selected part: nothing was counted.
     Unreached,
-    /// There are too many chains of callers: what is called beyond them counts for its caller.
+    /// There are too many chains of callers: calls beyond the limit count for their caller.
     ManyChains {
-        /// The most chains that are kept apart.
+        /// The maximum number of chains that are kept apart.
         limit: usize,
     },
 }

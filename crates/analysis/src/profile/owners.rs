@@ -1,16 +1,16 @@
-//! Whose code without a symbol is, once all functions are known.
+//! Assigns code without a symbol to functions, once all functions are known.
 //!
-//! While a program is followed, such code counts for the function that executed it first. That may be
-//! one that jumped there (a tail call, through a stub of a linker) before anything called the function
-//! that starts there.
+//! While a program is followed, such code counts for the function that executed it first. That may
+//! be one that jumped there (a tail call, through a linker's stub) before anything called the
+//! function that starts there.
 
 use super::code::{ExecutedCode, Mixed};
 use super::functions::{FunctionId, FunctionKind, Functions};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-/// Gives code where a function without a symbol starts, and what follows it without a hole, to that
-/// function, if the one that executed it first lies elsewhere.
+/// Assigns code at the start of a function without a symbol, and the contiguous code after it, to
+/// that function, if the one that executed it first lies elsewhere.
 pub(super) fn settle(code: &mut ExecutedCode, functions: &Functions) {
     let targets: HashMap<u64, FunctionId, BuildHasherDefault<Mixed>> = functions
         .iter()
@@ -29,7 +29,8 @@ pub(super) fn settle(code: &mut ExecutedCode, functions: &Functions) {
     }
     lines.retain(|(start, _, owner)| !contains(functions, **owner, *start));
     lines.sort_unstable_by_key(|(start, end, owner)| (*start, *end, **owner));
-    // The function that got the code before, the one that executed that first, and where it ends.
+    // The function that received the preceding code, the one that executed that code first, and the
+    // end of the code.
     let mut moved: Option<(FunctionId, FunctionId, u64)> = None;
     for (start, end, owner) in lines {
         let first = *owner;
@@ -49,7 +50,7 @@ pub(super) fn settle(code: &mut ExecutedCode, functions: &Functions) {
     }
 }
 
-/// Whether a function's symbol says that an address is in it.
+/// Whether a function's symbol contains an address.
 fn contains(functions: &Functions, id: FunctionId, address: u64) -> bool {
     let function = functions.get(id);
     let (Some(start), Some(end)) = (function.start, function.end) else {

@@ -1,4 +1,4 @@
-//! Decodes a capture of which sums are wanted: each buffer in parts, on several threads.
+//! Decodes a capture for sums: each buffer in parts, on several threads.
 
 use super::course::Replayed;
 use super::pieces::{Facts, Piece, Recorder, Wanted, decoder};
@@ -19,13 +19,13 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(test)]
 mod tests;
 
-/// The most bytes of trace in a piece.
+/// The maximum number of bytes of trace in a piece.
 const PIECE: usize = 1 << 20;
-/// The fewest and the most bytes of trace in a part.
+/// The minimum and maximum number of bytes of trace in a part.
 const PART: (u64, u64) = (64 << 10, 4 << 20);
-/// The number of parts for each thread, at least, so that all have work to the end.
+/// The minimum number of parts per thread, so that all have work to the end.
 const PARTS: u64 = 8;
-/// The number of pieces in a part, at least.
+/// The minimum number of pieces in a part.
 const PIECES: u64 = 4;
 /// Bytes of pieces that may wait for earlier parts.
 const WAITING: usize = 32 << 20;
@@ -33,7 +33,7 @@ const WAITING: usize = 32 << 20;
 /// A source, and the track that it belongs to.
 pub(super) type Sums<'r, 'c, 'a, L> = (&'c CaptureSource, &'r mut Running<'a, L>);
 
-/// What records pieces of sums.
+/// The recorder of pieces for sums.
 type Summing<'a> = Recorder<'a, true>;
 
 /// Sizes for a buffer that is decoded on a number of threads.
@@ -87,7 +87,7 @@ pub(super) fn sum<L: Listener>(
     decode_in_pages(buffer, sizes.piece, &make, &take, &mut courses)
 }
 
-/// The courses of the sources in a buffer, which follow its pieces.
+/// The courses of the sources in a buffer, which follow the pieces of the sources.
 struct Courses<'r, 'a, 'd, L> {
     tracks: Vec<(&'r mut Running<'a, L>, Replayed)>,
     facts: &'d Mutex<Facts>,
@@ -95,7 +95,7 @@ struct Courses<'r, 'a, 'd, L> {
 }
 
 impl<L: Listener> Receiver<Piece, JoinError> for Courses<'_, '_, '_, L> {
-    /// These pieces have a step for each call and no bound, but their size.
+    /// These pieces have a step for each call, and are bounded only by their size.
     const CUTS: usize = 64;
 
     fn accepts(&mut self, source: usize, piece: &Piece) -> bool {
@@ -183,7 +183,7 @@ impl<C: CodeImage> CodeImage for Watched<'_, C> {
         self.image.is_straight(view, address)
     }
 
-    /// Calls, and steps to another function.
+    /// Watches calls, and steps to another function.
     fn watches(&self, from: Address, last: &LastInstruction, to: Address) -> bool {
         let around = |address: Address| {
             let extent = self.symbols.and_then(|symbols| symbols.extent(address.0));

@@ -1,30 +1,31 @@
-//! The rules by which open calls are followed; docs/reports.md states them for users.
+//! The rules that track open calls; docs/reports.md states them for users.
 //!
-//! [`armsnap_history::timeline::Transitions`] says how execution reached an instruction. Here is decided which
-//! open calls that ends. Nothing is changed here.
+//! [`armsnap_history::timeline::Transitions`] says how execution reached an instruction. This
+//! module decides which open calls that ends; it changes nothing.
 
 use super::functions::FunctionId;
 use super::stack::{CallKind, Frame, Signal};
 use armsnap_arch::quantity::Address;
 use armsnap_history::timeline::{How, Taken};
 
-/// The most open calls. Beyond them all are forgotten.
+/// The maximum number of open calls. When it is exceeded, all are forgotten.
 pub(super) const MAX_OPEN: usize = 1 << 18;
-/// How many open calls are searched for the one that an address belongs to.
+/// The number of open calls searched for the one that an address belongs to.
 pub(super) const SEARCHED: usize = 1024;
 
-/// What is known where execution continues.
+/// What is known about the point where execution continues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     /// The instruction.
     pub to: Address,
     /// The function that contains it.
     pub function: Option<FunctionId>,
-    /// If that is not known: the function that a call returned to there, or was to return to.
+    /// If the function is unknown: the one that a call returned to at this address, or was to
+    /// return to.
     pub caller: Option<FunctionId>,
     /// Whether it is the first instruction of a function.
     pub begins: bool,
-    /// The context ID there.
+    /// The current context ID.
     pub context_id: Option<u32>,
 }
 
@@ -39,20 +40,20 @@ pub(super) enum Decision {
     Take(Taken),
     /// A signal handler is called.
     Signal(Taken),
-    /// It returned to the code that asks the kernel to resume what the signal interrupted. This code
-    /// counts as its own.
+    /// The handler returned to the code that asks the kernel to resume what the signal interrupted.
+    /// That code is counted as part of the handler.
     SignalOver,
     /// The calls from this depth on return.
     Return(usize),
-    /// The calls within the one at this depth are over; it is continued.
+    /// The calls within the one at this depth are over; that one continues.
     Unwind { keep: usize, unseen: bool },
-    /// The innermost call becomes one of another function.
+    /// The innermost call is replaced by one of another function.
     Replace(CallKind),
-    /// The outermost call, whose caller is not known, returns to it.
+    /// The outermost call, whose caller is unknown, returns to it.
     Discover,
-    /// Another context is continued: one left before, or a new one.
+    /// Another context continues: one left before, or a new one.
     Switch,
-    /// Nothing is known of the callers any more.
+    /// The callers are no longer known.
     Forget,
 }
 
@@ -70,7 +71,7 @@ pub(super) fn returning(open: &[Frame], place: &Place) -> Option<usize> {
     Some(outermost(open, first + found))
 }
 
-/// Returns the depth of the call that ends together with the one at a depth.
+/// Returns the depth of the outermost call that ends together with the one at a depth.
 fn outermost(open: &[Frame], depth: usize) -> usize {
     let mut depth = depth;
     while depth > 0 && open[depth].joined {
@@ -120,7 +121,7 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
     if last.signal.is_some() {
         return Decision::SignalOver;
     }
-    // `longjmp`: to a place in a function that is open.
+    // `longjmp`: into a function that is open.
     if let Some(depth) = open_function(open, place.function.or(place.caller))
         && !place.begins
         && depth + 1 < open.len()
@@ -134,7 +135,7 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
                     unseen,
                 };
             }
-            // The handler changed where to return to.
+            // The handler changed the return address.
             Some(0) if is_moved(&open[depth + 1], place) => return Decision::Return(depth + 1),
             Some(_) => {}
         }
@@ -147,8 +148,8 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
     }
 }
 
-/// Returns whether an exception returns to the context that it was taken in, but to another place:
-/// by context ID, or because it skips an instruction or two.
+/// Returns whether an exception returns to the context that it was taken in, but to another
+/// address: judged by context ID, or because it skips an instruction or two.
 fn is_moved(exception: &Frame, place: &Place) -> bool {
     match (exception.context_id, place.context_id) {
         (Some(before), Some(now)) => before == now,
@@ -187,7 +188,7 @@ fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
         return Decision::Replace(CallKind::Jump);
     }
     match open_function(open, Some(function)) {
-        // A landing pad of a thrown exception.
+        // The landing pad of a thrown exception.
         Some(depth) if indirect => {
             let unseen = false;
             Decision::Unwind {
@@ -203,7 +204,7 @@ fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
     if let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
     }
-    // The kernel resumes what the signal interrupted, maybe at another place.
+    // The kernel resumes what the signal interrupted, maybe at another address.
     if taken.is_some() && is_signal_over(open) && !place.begins {
         let around = open.len() - 1;
         return match open_function(&open[..around], place.function) {
@@ -215,7 +216,7 @@ fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
         };
     }
     match (taken, open_function(open, place.function)) {
-        // ETMv3 does not trace where an exception returns to.
+        // ETMv3 does not trace the return addresses of exceptions.
         (None | Some((_, None)), Some(depth)) if !place.begins => Decision::Unwind {
             keep: depth + 1,
             unseen: true,
@@ -225,7 +226,8 @@ fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
     }
 }
 
-/// Returns whether the code is executed that asks the kernel to resume what a signal interrupted.
+/// Returns whether execution is in the code that asks the kernel to resume what a signal
+/// interrupted.
 fn is_signal_over(open: &[Frame]) -> bool {
     open.last()
         .is_some_and(|last| last.signal == Some(Signal::Over))

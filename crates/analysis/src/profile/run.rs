@@ -33,10 +33,10 @@ use std::io;
 /// The number of bytes of trace decoded at once.
 const PIECE: usize = 256 << 10;
 
-/// The trace of one core; or of a source without a core, such as an STM.
+/// The trace of one core, or of a source without a core, such as an STM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// The name of the core, or of the source; of both, if several sources trace the core.
+    /// The name of the core or of the source; both, if several sources trace the core.
     pub name: String,
     /// Index of the core in the snapshot.
     pub core: Option<usize>,
@@ -56,8 +56,8 @@ pub struct Options<'a> {
     pub window: &'a (dyn Fn(&Track) -> Option<Window> + 'a),
 }
 
-/// Sums over a track. If all of it is wanted, they equal those of `armsnap decode --stats`, except for
-/// bytes without synchronisation: they count as one packet in each piece that is decoded.
+/// Sums over a track. If all of it is wanted, they equal those of `armsnap decode --stats`, except
+/// that bytes without synchronisation count as one packet in each piece decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes of its buffers, of all sources in them.
@@ -68,9 +68,9 @@ pub struct Totals {
     pub ranges: u64,
     /// Instructions executed.
     pub instructions: u64,
-    /// The part of the instructions whose addresses are not known (ETMv4 Q elements).
+    /// The number of instructions whose addresses are unknown (ETMv4 Q elements).
     pub unknown_path: u64,
-    /// Elements, straight lines among them.
+    /// Elements, including straight lines.
     pub elements: u64,
     /// Cycles counted, if the trace counts any.
     pub cycles: Option<u64>,
@@ -80,14 +80,14 @@ pub struct Totals {
     pub events: u64,
 }
 
-/// What the trace of one core says.
+/// The profile of one core.
 #[derive(Debug, Default)]
 pub struct Profile {
     /// Sums.
     pub totals: Totals,
     /// The functions.
     pub functions: Functions,
-    /// What was executed by chains of callers.
+    /// Executions by chains of callers.
     pub tree: Tree,
     /// How often code was executed.
     pub code: ExecutedCode,
@@ -127,9 +127,9 @@ impl Profile {
         }
     }
 
-    /// Returns the instructions and cycles that each function executed itself: by the calls that were
-    /// open, since code without a symbol may belong to several functions. If there were too many
-    /// chains of callers, instructions by their addresses.
+    /// Returns the instructions and cycles that each function executed itself, according to the
+    /// open calls, since code without a symbol may belong to several functions. If there were too
+    /// many chains of callers, instructions are assigned by address instead.
     pub fn own(&self) -> Vec<(u64, u64)> {
         let mut own = self.tree.own(self.functions.iter().len());
         if self.tree.is_full() {
@@ -141,8 +141,8 @@ impl Profile {
         own
     }
 
-    /// Returns notes on what is missing: everything, if the window was not reached; calls in too
-    /// many chains of callers.
+    /// Returns notes on what is missing: everything, if the window was not reached; calls, if there
+    /// were too many chains of callers.
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         if self.unreached {
@@ -157,8 +157,8 @@ impl Profile {
 
 #[cfg(test)]
 impl Profile {
-    /// One of more chains of callers than are kept, with code that none of them executed: four
-    /// instructions, three times.
+    /// A profile with more chains of callers than are kept, and with code that none of them
+    /// executed: four instructions, three times.
     pub(crate) fn crowded() -> Self {
         let mut profile = Self::default();
         for _ in 0..=tree::MOST {
@@ -211,7 +211,7 @@ fn distinguish(tracks: &mut [Track]) {
     }
 }
 
-/// A track while it is decoded.
+/// A track while it is being decoded.
 pub(super) struct Running<'a, L> {
     pub track: Track,
     pub course: Course<'a, L>,
@@ -263,13 +263,13 @@ impl<'a, L: Listener> Running<'a, L> {
     }
 }
 
-/// Decodes a capture. Each track that is wanted gets a listener from `listener`; `progress` gets
-/// the number of bytes done, and `finished`, at the end of a buffer, its index with the bytes of each
-/// source.
+/// Decodes a capture. `listener` creates a listener for each wanted track; `progress` receives the
+/// number of bytes done, and `finished`, at the end of a buffer, the buffer's index with the bytes
+/// of each source.
 ///
 /// # Errors
 ///
-/// If a file was cut while it was read.
+/// If a file was truncated while being read.
 pub fn profile<L: Listener + Send>(
     loaded: &OpenSnapshot,
     capture: &Capture,

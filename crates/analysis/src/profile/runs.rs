@@ -1,27 +1,28 @@
-//! Counts of runs: blocks that the flow remembers as one. Most execution is in runs within one
-//! function, which are counted at once; their blocks get the counts in the end.
+//! Counts of runs: sequences of blocks that the flow remembers as one. Most execution is in runs
+//! within one function, which are counted as a whole; the counts are passed on to their blocks at
+//! the end.
 
 use super::memo::Tail;
 use armsnap_trace::flow::BlockId;
 
-/// What is to do when a run is executed.
+/// What to do when a run is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RunState {
-    /// It is new.
+    /// Not known yet: the run is new.
     #[default]
     New,
-    /// Its blocks one by one: it calls, or belongs to several functions.
+    /// Execute its blocks one by one: it contains calls, or belongs to several functions.
     Each,
-    /// Nothing but counting.
+    /// Only count it.
     Plain,
-    /// Only its last block may leave the function.
+    /// Count it, except for its last block, which may leave the function.
     Leaves,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunInfo {
     count: u64,
-    /// The function of the symbols around its blocks; 0 without symbols.
+    /// The function of the symbols that contain its blocks; 0 without symbols.
     pub function: u32,
     /// Its blocks in the table of steps.
     first: u32,
@@ -42,7 +43,7 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Returns what is known of a run. A new one is to be executed block by block.
+    /// Returns what is known about a run. A new one must be executed block by block.
     #[inline]
     pub fn get(&self, number: usize) -> RunInfo {
         let each = RunInfo {

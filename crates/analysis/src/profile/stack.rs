@@ -16,7 +16,7 @@ pub enum CallKind {
     Call,
     /// By a branch from another function, whose call it ends (a tail call).
     Jump,
-    /// By an exception. Its function stands for the exception; the handler is a
+    /// By an exception. The call's function stands for the exception; the handler is a
     /// [`Self::Handler`] in it.
     Exception,
     /// The handler of an exception.
@@ -25,13 +25,13 @@ pub enum CallKind {
     Signal,
     /// Unseen: the trace starts, or continues after a gap, in it.
     Unseen,
-    /// Unseen, before everything since the last gap or the last other context: a function whose call was not traced returned
-    /// to it.
+    /// Unseen: a function whose call was not traced, discovered when it was returned to. It
+    /// precedes everything since the last gap or the last other context.
     Caller,
     /// By a branch into its middle: a part of a function that lies elsewhere, or code that symbols
     /// do not describe. Not counted as a call.
     Middle,
-    /// It was left for another context, and is continued. Not counted as a call.
+    /// It was left for another context, and continues. Not counted as a call.
     Continued,
 }
 
@@ -67,9 +67,9 @@ pub enum Ended {
     Returned,
     /// It was left for another function, which returns to the same caller.
     Jumped,
-    /// A function around it was continued or returned: `longjmp`, a thrown exception.
+    /// An enclosing function continued or returned: `longjmp`, a thrown exception.
     Unwound,
-    /// Unseen, in a gap.
+    /// The end was in a gap and not seen.
     Unseen,
     /// Execution continued in another context, such as another thread.
     Switched,
@@ -98,43 +98,44 @@ pub struct Call {
     pub function: FunctionId,
     /// How it was entered.
     pub kind: CallKind,
-    /// When it was entered. For [`CallKind::Caller`], the start of the trace since the last gap,
-    /// or since another context was left: it was entered before.
+    /// When it was entered. For [`CallKind::Caller`], which was entered earlier, the start of the
+    /// trace since the last gap, or since another context was left.
     pub begin: Moment,
-    /// How many calls are around it. Negative for [`CallKind::Caller`].
+    /// The number of enclosing calls. Negative for [`CallKind::Caller`].
     pub depth: i64,
-    /// Where it returns to; not known for functions entered unseen and for some exceptions.
+    /// Where it returns to; unknown for functions entered unseen and for some exceptions.
     pub returns_to: Option<Address>,
 }
 
 /// A gap, with what is known on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapSeen {
-    /// The first reason that the trace gives.
+    /// The first reason given by the trace.
     pub gap: Gap,
-    /// What was executed before it.
+    /// The last moment before it.
     pub from: Moment,
-    /// What is executed after it; `None` if the trace ends in it.
+    /// The first moment after it; `None` if the trace ends in it.
     pub to: Option<Moment>,
     /// The address at which execution is known again.
     pub resumes_at: Option<Address>,
 }
 
-/// Receives what happens in one core's execution, in its order.
+/// Receives what happens in one core's execution, in order.
 pub trait Listener {
     /// Whether calls are wanted. Without them there are no callers, no latencies of exceptions, and
     /// code without symbols belongs to no function; counting takes a fraction of the time.
     const CALLS: bool = true;
 
-    /// Whether only sums are wanted: nothing is received, and calls are counted on several threads.
+    /// Whether only sums are wanted: the listener receives nothing, and calls are counted on
+    /// several threads.
     const SUMS: bool = false;
 
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
-    /// Whether [`Self::block`], [`Self::new_run`], [`Self::run`] and [`Self::forget_runs`] are wanted:
-    /// what is executed, in order, but not in order with calls. It takes much less time than
-    /// [`Self::straight`].
+    /// Whether [`Self::block`], [`Self::new_run`], [`Self::run`] and [`Self::forget_runs`] are
+    /// wanted: what is executed, in order, but not ordered relative to calls. This takes much less
+    /// time than [`Self::straight`].
     const RUNS: bool = false;
 
     /// Whether [`Tree::lines`](super::Tree::lines) is wanted: how often each block was executed by
@@ -156,12 +157,12 @@ pub trait Listener {
         let _ = (moment, exception);
     }
 
-    /// Execution is not known for a while.
+    /// Execution is unknown for a while.
     fn gap(&mut self, gap: &GapSeen) {
         let _ = gap;
     }
 
-    /// An event, a trigger, a message of ITM, STM or ETE instrumentation, a transaction.
+    /// An event, a trigger, a message of ITM, STM or ETE instrumentation, or a transaction.
     fn event(&mut self, moment: &Moment, mark: &Mark) {
         let _ = (moment, mark);
     }
@@ -181,22 +182,22 @@ pub trait Listener {
         let _ = (moment, line, context);
     }
 
-    /// A block is executed after a number of instructions; or a part of one, which has no `index`.
+    /// A block, or part of one without `index`, is executed after a number of instructions.
     fn block(&mut self, instructions: u64, index: Option<usize>, line: impl FnOnce() -> Range) {
         let _ = (instructions, index, line);
     }
 
-    /// From now on, a number stands for a run: these blocks, one after another. They were executed.
+    /// From now on, a number stands for a run: consecutive blocks, which were just executed.
     fn new_run(&mut self, number: usize, blocks: impl Iterator<Item = usize>) {
         let _ = (number, blocks);
     }
 
-    /// A run of a number of blocks is executed after a number of instructions.
+    /// A run with a number of blocks is executed after a number of instructions.
     fn run(&mut self, instructions: u64, number: usize, blocks: usize) {
         let _ = (instructions, number, blocks);
     }
 
-    /// The numbers of blocks and runs so far stand for others from now on.
+    /// The numbers of blocks and runs so far become invalid.
     fn forget_runs(&mut self) {}
 
     /// A number of instructions is executed on an unknown path, after `moment`.
@@ -204,8 +205,8 @@ pub trait Listener {
         let _ = (moment, instructions, context);
     }
 
-    /// A piece that was decoded elsewhere follows, at `begin`, also if it was decoded again. Its
-    /// straight lines are not reported by [`Self::straight`].
+    /// A piece that was decoded elsewhere follows at `begin`, even if it had to be decoded again.
+    /// Its straight lines are not reported by [`Self::straight`].
     fn piece(&mut self, begin: &Moment, piece: &Piece) {
         let _ = (begin, piece);
     }
@@ -219,7 +220,7 @@ impl Listener for Nothing {
     const SUMS: bool = true;
 }
 
-/// Listens to nothing, and wants no calls: executed code is counted.
+/// Listens to nothing, and wants no calls: executed code is only counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CodeOnly;
 
@@ -236,10 +237,10 @@ impl Listener for LinesOfCalls {
     const LINES: bool = true;
 }
 
-/// How far a signal handler is.
+/// The progress of a signal handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// It is executed.
+    /// It is running.
     Handled,
     /// It has returned to the code that asks the kernel to resume what the signal interrupted.
     Over,
@@ -250,10 +251,10 @@ pub(super) enum Signal {
 pub(super) struct Frame {
     pub call: Call,
     pub node: NodeId,
-    /// It ends together with the one around it: the handler in its exception.
+    /// It ends together with the enclosing call: a handler with its exception.
     pub joined: bool,
-    /// Of an exception: the context ID of the code that it interrupted.
+    /// For an exception: the context ID of the interrupted code.
     pub context_id: Option<u32>,
-    /// Of a signal handler, or a function that took its place.
+    /// For a signal handler, or a function that replaced it.
     pub signal: Option<Signal>,
 }

@@ -1,4 +1,4 @@
-//! The rules for open calls: functions entered and left in every way.
+//! The rules for open calls: functions entered and left in all ways.
 
 use super::course::{Course, Replayed};
 use super::pieces::{Advance, Piece, Step as PieceStep, What};
@@ -22,13 +22,13 @@ const INDIRECT: LastInstruction = LastInstruction {
     kind: InstructionKind::Indirect,
     ..JUMP
 };
-/// Anything that is no branch.
+/// An instruction that is not a branch.
 const OTHER: LastInstruction = LastInstruction {
     kind: InstructionKind::Other,
     ..JUMP
 };
 
-/// What happened, a word for each thing.
+/// A log with one word per event.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -57,7 +57,7 @@ impl Listener for Log {
 enum Step {
     Run(u64, u64, LastInstruction),
     Irq(u64),
-    /// An exception of ETMv3, which does not trace where it returns to.
+    /// An ETMv3 exception, which is traced without its return address.
     Swi,
     Mark(Mark),
     Unknown(u64, u64, u32),
@@ -186,7 +186,7 @@ fn calls_nest_and_return() {
     check(&steps, log, &[("main", 3), ("main;f", 5), ("main;f;g", 1)]);
 }
 
-/// The trace starts in the middle: callers are found when they are returned to.
+/// The trace starts in the middle: callers are discovered when they are returned to.
 #[test]
 fn functions_entered_before_the_trace_become_callers() {
     let steps = [
@@ -233,7 +233,7 @@ fn longjmp_unwinds_to_the_function_that_it_returns_into() {
     let steps = [
         MAIN_CALLS,
         F_CALLS,
-        // Not where any open call returns to.
+        // Not an address that any open call returns to.
         G_RETURNS,
         Run(0x1020, 0x1024, OTHER),
     ];
@@ -260,7 +260,7 @@ fn a_tail_call_takes_the_place_of_its_caller() {
         MAIN_CALLS,
         Run(0x2000, 0x2004, JUMP),
         Run(0x3000, 0x3004, JUMP),
-        // A loop to the start of the same function is no call.
+        // A loop to the start of the same function is not a call.
         G_RETURNS,
         MAIN_CONTINUES,
     ];
@@ -342,7 +342,7 @@ fn open_calls_wait_while_another_context_runs() {
         Run(0x9100, 0x9104, OTHER),
         Irq(0x9104),
         HANDLER,
-        // The first one.
+        // The first task.
         Run(0x2004, 0x2008, RETURN),
         MAIN_CONTINUES,
     ];
@@ -359,10 +359,10 @@ fn open_calls_wait_while_another_context_runs() {
     check(&steps, log, &stacks);
 }
 
-/// A function that called before its task was continued was not open in the other task.
+/// A function that made calls before its task continued was not open in the other task.
 #[test]
 fn a_caller_begins_when_its_task_is_continued() {
-    /// The beginnings of callers.
+    /// The begin of each caller.
     #[derive(Default)]
     struct Callers(Vec<(String, u64)>);
 
@@ -392,7 +392,7 @@ fn a_caller_begins_when_its_task_is_continued() {
     assert_eq!(course.finish().0.0, [("h".to_owned(), 4)]);
 }
 
-/// Two processes execute the same code: the context ID says which one continues.
+/// Two processes execute the same code: the context ID shows which one continues.
 #[test]
 fn an_exception_returns_to_the_context_that_took_it() {
     let context = |id| {
@@ -449,7 +449,7 @@ fn unknown_paths_are_counted_apart() {
     assert_eq!(outcome.counted.instructions, 12);
 }
 
-/// A piece of a shard has the blocks that are executed before the steps.
+/// A piece of a shard contains the blocks that are executed before the steps.
 #[test]
 fn functions_of_a_piece_are_in_the_order_of_execution() {
     let block = |start| BlockCount {
@@ -537,7 +537,7 @@ fn recursion_counts_once_in_totals() {
     assert_eq!(counted.tree.path(NodeId::ROOT), []);
 }
 
-/// A task that is deep in recursion is left for another one, and continued.
+/// A task deep in recursion is left for another one, and continues later.
 #[test]
 fn the_innermost_calls_wait_while_another_context_runs() {
     let mut steps = vec![MAIN_CALLS];

@@ -1,4 +1,4 @@
-//! The calling context tree: what was executed, by chains of callers.
+//! The calling context tree: executions by chains of callers.
 
 use super::code::FastMap;
 use super::functions::FunctionId;
@@ -6,14 +6,14 @@ use armsnap_arch::quantity::{Address, Isa};
 use armsnap_trace::flow::View;
 use std::hash::{Hash, Hasher};
 
-/// The most nodes: about 100 MB. What is called beyond them counts for its caller.
+/// The maximum number of nodes: about 100 MB. Calls beyond it count for their caller.
 pub(super) const MOST: usize = 1 << 20;
 
-/// The most straight lines by node: about 90 MB.
+/// The maximum number of straight lines by node: about 90 MB.
 const MAX_LINES: usize = 7 << 18;
 
-/// The longest chain of callers. Beyond it, recursion counts for the first call of the function in the
-/// chain, if there is one.
+/// The maximum length of a chain of callers. Beyond it, recursion counts for the first call of the
+/// function in the chain, if there is one.
 const LONGEST: u32 = 512;
 
 /// A node of a [`Tree`].
@@ -37,7 +37,7 @@ pub struct Node {
     pub function: FunctionId,
     /// Its caller.
     pub parent: NodeId,
-    /// Where it returns to, after the instruction that called it.
+    /// Its return address, after the instruction that called it.
     pub returns_to: Option<Address>,
     /// How often it was entered.
     pub calls: u64,
@@ -70,7 +70,7 @@ impl Hash for LineKey {
     }
 }
 
-/// Identifies what a node calls.
+/// Identifies a callee of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChildKey {
     parent: NodeId,
@@ -88,7 +88,7 @@ impl Hash for ChildKey {
 /// The number of children that are found without a search.
 const FOUND: usize = 1 << 11;
 
-/// A child, by what identifies it, and the epoch of the tree in which it was found.
+/// A child by its key, and the epoch of the tree in which it was found.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     key: ChildKey,
@@ -107,7 +107,7 @@ const NOT_FOUND: Found = Found {
 };
 
 impl ChildKey {
-    /// Where it is among the children that are found without a search.
+    /// The index among the children that are found without a search.
     #[inline]
     fn slot(&self) -> usize {
         let place = self.returns_to.map_or(0, |to| to.0 >> 1);
@@ -124,15 +124,16 @@ enum Visit {
     Leave(usize),
 }
 
-/// The calling contexts. A caller comes before what it calls; the first node is the root, which
-/// stands for no function.
+/// The calling contexts. A caller precedes its callees; the first node is the root, which stands
+/// for no function.
 #[derive(Clone, Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
     children: FastMap<ChildKey, NodeId>,
-    /// Some of the children that were used last. Beyond the room of the tree, also what stands for them.
+    /// Some of the most recently used children. Once the tree is full, also the nodes that stand in
+    /// for them.
     found: Vec<Found>,
-    /// Counts how often the tree was emptied, from 1 on.
+    /// Counts how often the tree was cleared, starting at 1.
     epoch: u32,
     /// By node: the number of its callers.
     depths: Vec<u32>,
@@ -156,7 +157,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Returns the nodes, the root first, a caller before what it calls.
+    /// Returns the nodes, the root first, each caller before its callees.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -206,14 +207,15 @@ impl Tree {
         }
     }
 
-    /// Returns whether there were more nodes than are kept: some calls count for their callers.
+    /// Returns whether there were more nodes than are kept, so that some calls count for their
+    /// callers.
     pub fn is_full(&self) -> bool {
         self.full
     }
 
     /// Returns how often straight lines were executed in each node, if a
-    /// [`Listener`](super::Listener) wanted that. Beyond a number of them some are left out: the
-    /// instructions of the nodes are complete.
+    /// [`Listener`](super::Listener) wanted that. Beyond a maximum number, some lines are left out;
+    /// the instructions of the nodes are complete even then.
     pub fn lines(&self) -> impl Iterator<Item = (&LineKey, u64)> {
         self.lines.iter().map(|(line, count)| (line, *count))
     }
@@ -241,7 +243,7 @@ impl Tree {
         path
     }
 
-    /// Returns the instructions and cycles of each node with everything called from it.
+    /// Returns the instructions and cycles of each node, including everything called from it.
     pub fn sums(&self) -> Vec<(u64, u64)> {
         let nodes = self.nodes.iter();
         let mut sums: Vec<(u64, u64)> =
@@ -255,8 +257,8 @@ impl Tree {
         sums
     }
 
-    /// Returns the instructions and cycles that each function executed itself, not in the functions it
-    /// called.
+    /// Returns the instructions and cycles that each function executed itself, excluding those of
+    /// its callees.
     pub fn own(&self, functions: usize) -> Vec<(u64, u64)> {
         let mut own = vec![(0_u64, 0_u64); functions];
         for node in &self.nodes {
@@ -268,8 +270,8 @@ impl Tree {
         own
     }
 
-    /// Returns the instructions and cycles of each function with everything that it called. A
-    /// function that calls itself counts once.
+    /// Returns the instructions and cycles of each function including everything that it called.
+    /// Recursive calls count once.
     pub fn totals(&self, functions: usize) -> Vec<(u64, u64)> {
         let sums = self.sums();
         let recursive = self.recursive();
@@ -337,7 +339,7 @@ impl Tree {
         child
     }
 
-    /// Returns the caller of the same function in a chain that is too long.
+    /// Returns the node of an earlier call of the same function in a chain that is too long.
     fn folded(&self, parent: NodeId, function: FunctionId) -> Option<NodeId> {
         if self.depths[parent.index()] < LONGEST {
             return None;
@@ -370,7 +372,7 @@ impl Tree {
         Some(id)
     }
 
-    /// Adds the counts of another tree, whose callers may come after what they call.
+    /// Adds the counts of another tree, whose callers may follow their callees.
     pub(super) fn merge(&mut self, other: &Self) {
         const NOT_YET: NodeId = NodeId(u32::MAX);
         let mut there = vec![NOT_YET; other.nodes.len()];

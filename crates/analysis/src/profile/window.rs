@@ -12,13 +12,13 @@ pub enum Bound {
     Instructions(u64),
     /// A timestamp.
     Time(u64),
-    /// A place in a buffer: the instructions of the packets from this offset on.
+    /// A position in a buffer: the instructions of the packets from this offset on.
     Offset {
         /// Index of the buffer among those of the core, in order.
         buffer: usize,
         /// The offset.
         at: BufferOffset,
-        /// How many instructions of the packet come before.
+        /// The number of the packet's instructions to skip.
         skip: u64,
     },
     /// One of these instructions is about to be executed, maybe after others in a straight line.
@@ -26,13 +26,13 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns whether it is a time that has come.
+    /// Returns whether it is a time that has passed.
     pub(super) fn is_past(&self, now: &Moment) -> bool {
         matches!(self, Self::Time(time) if now.time.is_some_and(|now| now >= *time))
     }
 
-    /// Returns whether it is reached before or in a straight line; `skipped` instructions of the same
-    /// packet came before.
+    /// Returns whether it is reached before or in a straight line; `skipped` instructions of the
+    /// same packet preceded the line.
     pub(super) fn is_reached(&self, now: &Moment, line: &Range, skipped: u64) -> bool {
         match self {
             Self::Instructions(number) => now.instructions >= *number,
@@ -49,7 +49,7 @@ impl Bound {
     }
 }
 
-/// The part that is wanted. Straight lines belong to it as a whole, or not at all.
+/// The wanted part. Straight lines belong to it entirely or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Where it starts; at the start of the trace if `None`.
@@ -76,7 +76,7 @@ impl Window {
         }
     }
 
-    /// Returns whether it is everything.
+    /// Returns whether it covers everything.
     pub fn is_whole(&self) -> bool {
         self.from.is_none() && self.to.is_none()
     }

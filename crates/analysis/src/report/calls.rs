@@ -1,14 +1,14 @@
 //! The call tree, derived from the branches of a history.
 //!
 //! A branch with link calls; a branch to the return address of an open call ends that call and the
-//! calls within it. Exceptions nest like calls. The caller identifies functions; symbols are not
-//! used here.
+//! calls within it. Exceptions nest like calls. Functions are identified by the user of this
+//! module; it uses no symbols.
 
 use armsnap_arch::quantity::Address;
 use armsnap_history::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions, skips};
 use std::collections::VecDeque;
 
-/// How many open calls are searched for the one that returns to an address.
+/// The number of open calls searched for the one that returns to an address.
 const SEARCHED: usize = 1024;
 
 /// What happened.
@@ -41,7 +41,7 @@ pub enum What {
         /// The instruction.
         to: Address,
     },
-    /// A gap after which execution continued outside of the open calls.
+    /// A gap after which execution continued outside the open calls.
     Gap {
         /// Why.
         gap: Gap,
@@ -64,11 +64,11 @@ pub struct Line {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     line: Line,
-    /// The return address; not known for some exceptions.
+    /// The return address; unknown for some exceptions.
     returns_to: Option<Address>,
     /// A signal handler: it returns to code that asks the kernel to resume the interrupted code.
     signal: bool,
-    /// It has returned to that code.
+    /// Whether it has returned to that code.
     over: bool,
 }
 
@@ -110,7 +110,7 @@ impl Calls {
                 }
             }
             How::Took(taken) => self.take(position, to, taken, false),
-            // The usual way to read the pc of position-independent code.
+            // The usual way to read the pc in position-independent code.
             How::Called { returns_to } if returns_to == to => {}
             How::Called { returns_to } => {
                 self.enter(
@@ -187,7 +187,7 @@ impl Calls {
         });
     }
 
-    /// Returns the depth of the innermost open call that is wanted.
+    /// Returns the depth of the innermost open call that `wanted` accepts.
     fn innermost(&self, wanted: impl FnMut(&Frame) -> bool) -> Option<usize> {
         let first = self.open.len().saturating_sub(SEARCHED);
         let found = self.open[first..].iter().rposition(wanted);
@@ -220,7 +220,7 @@ impl Calls {
         }
     }
 
-    /// The open calls are no longer known.
+    /// Forgets the open calls, which are no longer known.
     fn forget(&mut self, position: Position, what: What) {
         self.open.clear();
         self.push(position, self.base, what);
@@ -333,7 +333,7 @@ mod tests {
         check(&entries, &[(0, call(0x2000))], 0);
     }
 
-    /// A branch within a function to the return address of a call in it.
+    /// A direct branch within a function to the return address of a call in it.
     #[test]
     fn a_direct_branch_returns_from_nothing() {
         let entries = [
@@ -455,7 +455,7 @@ mod tests {
         check(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
     }
 
-    /// The handler of a fault skips the instruction; another one goes on in another function.
+    /// The handler of a fault skips the instruction; another one continues in another function.
     #[test]
     fn a_signal_ends_where_its_handler_resumes_the_program() {
         let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));
@@ -490,7 +490,7 @@ mod tests {
         }
     }
 
-    /// Linux, where only the program is traced: a system call, then a signal and its return.
+    /// Linux with only the program traced: a system call, then a signal and its return.
     #[test]
     fn open_calls_survive_untraced_kernel_execution() {
         let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));

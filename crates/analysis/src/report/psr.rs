@@ -1,6 +1,6 @@
 //! Program status registers in words: `EL2h, AArch64, NZCV=0010, DAIF=1111`.
 //!
-//! Uses the value and the core's architecture; independent of snapshots.
+//! Uses only the value; independent of snapshots.
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ fn aarch32(value: u64) -> String {
     out
 }
 
-/// Fields that CPSR and xPSR have at the same bits: Q, GE, and the state of an IT block.
+/// Fields that CPSR and xPSR have in the same bits: Q, GE, and the state of an IT block.
 fn push_flags(out: &mut String, value: u64, it_name: &str) {
     if value >> 27 & 1 != 0 {
         out.push_str(", Q");

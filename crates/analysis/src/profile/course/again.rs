@@ -1,8 +1,8 @@
-//! Runs that come again: counted by what they did when they were executed block by block.
+//! Recurring runs: counted by the effects they had when they were executed block by block.
 //!
-//! What happens to the open calls, and is counted by calling context, happens each time, so that
-//! listeners receive it and the calls have their moments; what is summed up otherwise is multiplied in
-//! the end ([`Course::spread`]).
+//! Changes to the open calls and counts by calling context are applied each time, so that listeners
+//! receive the changes and the calls have their moments; other sums are multiplied at the end
+//! ([`Course::spread`]).
 
 use super::super::code::EdgeKind;
 use super::super::memo::{Change, Effect, Entry, Key, Step, Tail};
@@ -16,8 +16,8 @@ use armsnap_history::timeline::{Entry as HistoryEntry, Event, How, Position};
 use armsnap_trace::flow::{BlockId, Blocks, Range, Run, View};
 
 impl<L: Listener> Course<'_, L> {
-    /// Executes what came before in the same function. Otherwise does nothing, and returns false.
-    /// `lines` are its blocks.
+    /// Executes a step that was executed before in the same function. If it was not, does nothing
+    /// and returns false. `lines` are its blocks.
     #[inline]
     pub(super) fn again<I: Iterator<Item = (BlockId, bool)>>(
         &mut self,
@@ -48,16 +48,16 @@ impl<L: Listener> Course<'_, L> {
         true
     }
 
-    /// The innermost call executes a number of instructions.
+    /// Adds executed instructions to the innermost call.
     #[inline]
     fn executes(&mut self, instructions: u32) {
         let node = self.open.last().map_or(NodeId::ROOT, |frame| frame.node);
         self.recent.get_mut(node).instructions += u64::from(instructions);
     }
 
-    /// Counts a run that stays in the function in which it starts, up to its end, and does not come
-    /// from elsewhere, without the memo: what it does is the same each time. Otherwise does nothing,
-    /// and returns false.
+    /// Counts a run without the memo if it is reached by plain execution and stays in the current
+    /// function up to its end: then its effect is always the same. Otherwise does nothing, and
+    /// returns false.
     #[inline]
     pub(super) fn plain_run(&mut self, at: BufferOffset, run: &Run<'_>) -> bool {
         let (number, _) = run.number();
@@ -91,8 +91,8 @@ impl<L: Listener> Course<'_, L> {
         true
     }
 
-    /// Whether code of a function (0 without symbols), with a branch at its end or none, is executed in
-    /// it, and nothing but plain execution led there.
+    /// Whether code of a function (0 without symbols), with or without a branch at its end, is
+    /// executed within that function and was reached by plain execution only.
     #[inline]
     fn is_plain(&self, function: u32, tail: Tail) -> bool {
         #[cfg(test)]
@@ -111,7 +111,7 @@ impl<L: Listener> Course<'_, L> {
         seen && !armed && (!L::CALLS || function == 0 || function == here)
     }
 
-    /// Executes instructions in the innermost call, with a branch at their end or none.
+    /// Executes instructions in the innermost call, with or without a branch at their end.
     #[inline]
     fn pass(&mut self, at: BufferOffset, instructions: u32, tail: Tail) {
         #[cfg(test)]
@@ -129,7 +129,8 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// What decides what a step does; `None` if that is more than a key contains.
+    /// The key that determines the effect of a step; `None` if the effect depends on more than a
+    /// key contains.
     #[inline]
     fn key(&self, step: Step) -> Option<Key> {
         let tail = self.tail;
@@ -145,7 +146,7 @@ impl<L: Listener> Course<'_, L> {
         let function = frame.call.function;
         let place = match L::LINES {
             false => function.0,
-            // Beyond the room of the tree, its nodes do not say which function is executed.
+            // Once the tree is full, its nodes no longer identify the executed function.
             true => {
                 let known = self.recent.nodes()[frame.node.index()].function == function;
                 known.then_some(frame.node.0)?
@@ -154,7 +155,7 @@ impl<L: Listener> Course<'_, L> {
         Some(Key { place, tail, step })
     }
 
-    /// From here on, the tree is completed by the memo.
+    /// From here on, the memo completes the tree.
     #[inline]
     fn repeat(&mut self) {
         if !self.repeating {
@@ -163,7 +164,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// From here on, what is executed is followed.
+    /// From here on, execution is followed.
     #[inline]
     pub(super) fn slow(&mut self) {
         if self.repeating {
@@ -194,8 +195,8 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Makes the changes of an entry, and passes on its lines; returns false before doing anything if
-    /// it has no plan, or other calls are open than that needs.
+    /// Makes the changes of an entry, and passes on its lines; does nothing and returns false if
+    /// the entry has no plan, or needs other calls to be open.
     #[inline]
     fn change<I: Iterator<Item = (BlockId, bool)>>(
         &mut self,
@@ -312,7 +313,7 @@ impl<L: Listener> Course<'_, L> {
         });
     }
 
-    /// A straight line is executed in the innermost call.
+    /// Adds a straight line to the innermost call.
     pub(super) fn add_line(&mut self, range: &Range, view: View) {
         if self.active {
             let line = LineKey {
@@ -329,7 +330,7 @@ impl<L: Listener> Course<'_, L> {
 
     // Learning.
 
-    /// A run that is not in the memo, or does not do the same each time.
+    /// Executes a run that is not in the memo, or whose effect varies.
     #[inline(never)]
     pub(super) fn new_run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         let (number, _) = run.number();
@@ -370,7 +371,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// A block that is not in the memo, or does not do the same each time.
+    /// Executes a block that is not in the memo, or whose effect varies.
     #[inline(never)]
     pub(super) fn new_block(
         &mut self,
@@ -390,7 +391,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Whether to remember what a step does: if it comes the second time.
+    /// Whether to remember the effect of a step: if it is seen for the second time.
     fn is_to_learn(&mut self, step: Step) -> bool {
         #[cfg(test)]
         if self.forgetful {
@@ -402,7 +403,7 @@ impl<L: Listener> Course<'_, L> {
         self.memo.find(key).is_none() && self.memo.came(key)
     }
 
-    /// Remembers what `execute` does.
+    /// Remembers the effect of `execute`.
     fn watch(
         &mut self,
         blocks: &Blocks,
@@ -429,10 +430,10 @@ impl<L: Listener> Course<'_, L> {
         self.memo.learn(key, start, edge, &self.draft, self.tail);
     }
 
-    /// Whether the same decision is made in the same function each time.
+    /// Whether this decision is always the same in the same function.
     pub(super) fn repeats(&mut self, decision: &Decision, how: &How, place: &rules::Place) -> bool {
         match (decision, how) {
-            // It depends on how far a signal handler is.
+            // It depends on the progress of a signal handler.
             (_, How::Jumped { .. }) if self.open.last().is_some_and(|top| top.signal.is_some()) => {
                 false
             }
@@ -443,7 +444,7 @@ impl<L: Listener> Course<'_, L> {
                 if !indirect {
                     return place.function.is_some();
                 }
-                // It depends on all open calls whether this is a return, or unwinds some.
+                // Whether this is a return, or unwinds calls, depends on all open calls.
                 if middle || self.return_places.contains_key(&place.to.0) {
                     return false;
                 }
@@ -461,14 +462,14 @@ impl<L: Listener> Course<'_, L> {
         function
     }
 
-    /// A call returns to an address for the first time, or it is known as the start of a function.
+    /// Notes that a call returns to an address for the first time, or that a function starts there.
     pub(super) fn found_at(&mut self, address: Address) {
         if self.relied.contains(&address.0) {
             self.spread();
         }
     }
 
-    /// The innermost calls from a depth on are about to return.
+    /// The innermost calls, from a depth on, are about to return.
     pub(super) fn note_return(&mut self, depth: usize) {
         let draft = &mut self.draft;
         let innermost = depth > 0 && depth + 1 == self.open.len() && is_simple(&self.open[depth]);
@@ -479,7 +480,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// The innermost call is about to end for another one.
+    /// The innermost call is about to be replaced by another one.
     pub(super) fn note_replaced(&mut self) {
         let [.., _caller, top] = &self.open[..] else {
             return self.draft.varies();
@@ -487,14 +488,14 @@ impl<L: Listener> Course<'_, L> {
         let draft = &mut self.draft;
         let called = |change: &Change| change.kind == CallKind::Call;
         if L::LINES || !is_simple(top) {
-            // In chains of callers that are too long, the node does not say what the caller is.
+            // In chains of callers that are too long, the node does not identify the caller.
             draft.varies();
         } else if !draft.changes.iter().any(called) {
             draft.replaces = true;
         }
     }
 
-    /// A call began.
+    /// Notes that a call began.
     pub(super) fn note_change(&mut self, kind: CallKind, returns_to: Option<Address>) {
         if !self.draft.active {
             return;
@@ -510,7 +511,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Adds what came again to the counts, and forgets it.
+    /// Adds the recurrences to the counts, and forgets them.
     pub(super) fn spread(&mut self) {
         self.slow();
         self.draft.varies();
@@ -544,7 +545,7 @@ impl<L: Listener> Course<'_, L> {
     }
 }
 
-/// Whether a call ends with nothing else: it is no exception, and no handler.
+/// Whether a call ends alone: it is neither an exception nor a handler.
 fn is_simple(frame: &Frame) -> bool {
     !frame.joined
         && frame.context_id.is_none()

@@ -1,4 +1,4 @@
-//! The open calls of a course: carries out what the rules decide.
+//! The open calls of a course: carries out the decisions of the rules.
 
 use super::super::functions::{FunctionId, FunctionKind};
 use super::super::rules::{self, Decision, MAX_OPEN, Place};
@@ -8,11 +8,11 @@ use super::Course;
 use armsnap_arch::quantity::Address;
 use armsnap_history::timeline::{How, Transition};
 
-/// The most contexts whose open calls are kept while others are executed.
+/// The maximum number of contexts whose open calls are kept while others are executed.
 const MAX_PARKED: usize = 64;
 
 impl<L: Listener> Course<'_, L> {
-    /// Execution reaches an instruction.
+    /// Notes that execution reaches an instruction.
     pub(super) fn reach(&mut self, to: Address, function: u32, transition: Option<Transition>) {
         let mut how = transition.map(|transition| transition.how);
         if self.open.is_empty() && !matches!(how, Some(How::Took(_) | How::Called { .. })) {
@@ -23,7 +23,7 @@ impl<L: Listener> Course<'_, L> {
             if function == 0 || function == self.function {
                 return;
             }
-            // By a direct branch, or on from the function before.
+            // By a direct branch, or by falling through from the function before.
             how = Some(How::Jumped {
                 from: to,
                 indirect: false,
@@ -38,14 +38,15 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// `function` is the one that contains the instruction; 0 to look it up.
+    /// Updates the open calls. `function` is the one that contains the instruction; 0 to look it
+    /// up.
     pub(super) fn follow(&mut self, to: Address, how: How, function: u32) {
         let function = match function {
             0 => self.function_at(to),
             known => Some(FunctionId(known)),
         };
         let start = function.and_then(|function| self.counted.functions.get(function).start);
-        // Code without a symbol belongs to the function that called from there.
+        // Code without a symbol belongs to the function that made a call returning there.
         let caller = match function {
             None => self.return_places.get(&to.0).copied(),
             Some(_) => None,
@@ -101,7 +102,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Adds what was executed to the innermost call.
+    /// Adds the instructions executed so far to the innermost call.
     pub(super) fn settle(&mut self) {
         let instructions = self.now.instructions - self.settled;
         if self.active && instructions > 0 {
@@ -185,7 +186,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// A function is entered.
+    /// Notes that a function is entered.
     pub(super) fn note_entered(&mut self, function: FunctionId) {
         let kind = self.counted.functions.get(function).kind;
         if matches!(kind, FunctionKind::Symbol | FunctionKind::Target) {
@@ -193,7 +194,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Says of the innermost call how far the signal handler is.
+    /// Sets the progress of the signal handler in the innermost call.
     fn set_signal(&mut self, signal: Option<Signal>) {
         if let Some(last) = self.open.last_mut() {
             last.signal = signal;
@@ -218,7 +219,7 @@ impl<L: Listener> Course<'_, L> {
         Some(frame)
     }
 
-    /// Continues in the innermost call that is left.
+    /// Makes the innermost remaining call the current one.
     pub(super) fn back(&mut self) {
         let last = self.open.last();
         self.function = last.map_or(0, |frame| frame.call.function.0);
@@ -234,7 +235,8 @@ impl<L: Listener> Course<'_, L> {
         self.back();
     }
 
-    /// The calls from a depth on end: that one by returning, with those that are joined to it.
+    /// Ends the calls from a depth on: the one at that depth, with those joined to it, by
+    /// returning.
     pub(super) fn return_from(&mut self, depth: usize) {
         self.settle();
         self.note_return(depth);
@@ -261,7 +263,7 @@ impl<L: Listener> Course<'_, L> {
         let node = match parent {
             Some(parent) => self.recent.child(parent, function, frame.call.returns_to),
             None => {
-                // A root has what was found to be its caller.
+                // A root may have been found to have a caller.
                 let caller = self.recent.nodes()[frame.node.index()].parent;
                 let root = self.recent.root(function);
                 self.recent.adopt(caller, root);
@@ -284,7 +286,7 @@ impl<L: Listener> Course<'_, L> {
         self.note_change(kind, frame.call.returns_to);
     }
 
-    /// The outermost call returns to a function that was entered before the trace.
+    /// Handles a return of the outermost call to a function that was entered before the trace.
     pub(super) fn discover(&mut self, function: Option<FunctionId>) {
         self.draft.varies();
         self.settle();
@@ -315,7 +317,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Another context continues: one that was left and has a call that returns here, or a new one.
+    /// Resumes another context: one that was left and has a call that returns here, or a new one.
     pub(super) fn switch(&mut self, place: &Place) {
         self.draft.varies();
         self.settle();
@@ -331,7 +333,7 @@ impl<L: Listener> Course<'_, L> {
             .rev()
             .find_map(|(index, frames)| Some((index, rules::returning(frames, place)?)));
         let resumed = found.and_then(|(index, depth)| Some((self.parked.remove(index)?, depth)));
-        // Where it continues is searched among these only, and hostile trace may switch often.
+        // Only these are searched for the call to resume, and a hostile trace may switch often.
         left.drain(..left.len().saturating_sub(rules::SEARCHED));
         left.shrink_to_fit();
         self.parked.push_back(left);
@@ -359,7 +361,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Begins the open calls anew.
+    /// Restarts the open calls.
     pub(super) fn continue_open(&mut self) {
         for frame in &mut self.open {
             frame.call.begin = self.now;
@@ -383,7 +385,7 @@ impl<L: Listener> Course<'_, L> {
         self.since = self.now;
     }
 
-    /// Execution reached an instruction that cannot be followed.
+    /// Handles a transition to an instruction that cannot be followed.
     pub(super) fn follow_into_gap(&mut self, to: Address, how: How) {
         if !self.open.is_empty() {
             self.follow(to, how, 0);

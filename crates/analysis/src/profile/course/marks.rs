@@ -80,7 +80,7 @@ impl<L: Listener> Course<'_, L> {
         self.spread();
         self.counted.tree.merge(&self.recent);
         self.recent.clear();
-        // Their nodes are gone.
+        // Their nodes no longer exist.
         self.parked.clear();
         self.counted.instructions = self.now.instructions - self.opened.0;
         let cycles = self.now.cycles;
@@ -125,10 +125,10 @@ impl<L: Listener> Course<'_, L> {
         });
     }
 
-    /// An element without code, of any source.
+    /// Handles an element without code, from any source.
     pub(super) fn event_mark(&mut self, mark: &Mark) {
         if self.waiting {
-            // Some sources have nothing else.
+            // Some sources have only such elements.
             let now = self.now;
             self.move_window(|bound| bound.is_past(&now));
         }

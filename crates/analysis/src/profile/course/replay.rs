@@ -1,4 +1,4 @@
-//! Follows pieces of a trace that was decoded elsewhere.
+//! Follows pieces of a trace that were decoded elsewhere.
 
 use super::super::code::{BlockCount, FastMap, block_key};
 use super::super::functions::FunctionId;
@@ -10,11 +10,11 @@ use super::Course;
 use armsnap_trace::flow::{FlowSink, LastInstruction, Range};
 use std::collections::hash_map::Entry;
 
-/// The calls that what was executed before a piece may begin in it: an exception, and its handler.
+/// The calls that execution before a piece may start in it: an exception and its handler.
 const PENDING: usize = 2;
 
-/// What is known of the blocks of a buffer that were executed in the pieces so far: the functions
-/// that they count for, where they are known.
+/// The blocks of a buffer executed in the pieces so far: the functions that they count for, where
+/// known.
 #[derive(Debug, Default)]
 pub(in super::super) struct Replayed(FastMap<(u64, u32), Option<FunctionId>>);
 
@@ -111,7 +111,7 @@ impl<L: Listener> Course<'_, L> {
         self.active && !self.waiting
     }
 
-    /// Meets a block of a piece; returns the function of the symbol around it, or 0.
+    /// Registers a block of a piece; returns the function of the symbol that contains it, or 0.
     fn meet(&mut self, replayed: &mut Replayed, block: &BlockCount) -> u32 {
         let function = self.function_at(block.start);
         let named = function.filter(|function| self.is_symbol(*function));
@@ -122,7 +122,7 @@ impl<L: Listener> Course<'_, L> {
         named.map_or(0, |function| function.0)
     }
 
-    /// Time passes. If that is `covered`, it was added to the calls already.
+    /// Advances the clocks. If the advance is `covered`, it has already been added to the calls.
     fn advance(&mut self, by: Advance, covered: bool) {
         if covered {
             self.settle();
@@ -139,7 +139,7 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Adds calls that began and returned, in the innermost one.
+    /// Adds calls that began and returned within the innermost one.
     fn add_calls(&mut self, replayed: &mut Replayed, piece: &Piece, calls: &Calls) {
         self.settle();
         let here = FunctionId(self.function);
@@ -184,16 +184,16 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    /// Checks what a piece assumes of what was executed before.
+    /// Checks a piece's assumptions about earlier execution.
     ///
     /// # Errors
     ///
-    /// If that is not so. Returns what is so.
+    /// If they do not hold. Returns the facts.
     pub(in super::super) fn grants(&mut self, piece: &Piece) -> Result<(), Facts> {
         let mut granted = self.open.len() + piece.assumed.depth + PENDING < MAX_OPEN;
         let mut facts = Facts::default();
         let pending = self.transitions.returns_to();
-        // A call or exception before the piece leads to its first instruction.
+        // A call or exception before the piece reaches its first instruction.
         let leads = pending.is_some() || self.exception.is_some();
         let called = leads.then(|| piece.first()).flatten();
         for &(place, target) in &piece.assumed.targets {
@@ -203,7 +203,7 @@ impl<L: Listener> Course<'_, L> {
             } else if target == Target::Within && (called == Some(place) || starts(self)) {
                 facts.starts.push(place.0);
             } else if target == Target::Start && !starts(self) {
-                // It is one of another core.
+                // The function is one of another core.
                 facts.doubtful.push(place.0);
             } else {
                 continue;

@@ -1,5 +1,5 @@
-//! Runs that are remembered count as those that are executed block by block: random programs, random
-//! trace, with and without the memo.
+//! Remembered runs count like those executed block by block: random programs and random trace, with
+//! and without the memo.
 
 use super::super::stack::{Call, Ended, GapSeen, LinesOfCalls, Listener};
 use super::super::window::{Bound, Window};
@@ -17,7 +17,7 @@ use std::fmt::{Debug, Write};
 
 pub(in super::super) mod sums;
 
-/// Where code starts, and its length in instructions: functions, and code without a symbol.
+/// The start of the code, and its length in instructions: functions, and code without a symbol.
 const CODE: u64 = 0x1000;
 const LENGTH: u64 = 240;
 const FUNCTION: u64 = 24;
@@ -58,7 +58,7 @@ impl Random {
             .collect()
     }
 
-    /// Elements in a loop, so that they come again, with others in between.
+    /// Elements in a loop, so that they recur, with others in between.
     fn elements(&mut self, rare: u64) -> Vec<Element> {
         let pattern: Vec<Element> = (0..6 + self.below(30)).map(|_| self.usual()).collect();
         let address = Element::Address {
@@ -145,7 +145,7 @@ impl Random {
     }
 }
 
-/// Writes everything down.
+/// Logs everything.
 #[derive(Default)]
 struct Log<const CALLS: bool, const STRAIGHT: bool>(String);
 
@@ -180,7 +180,7 @@ impl<const CALLS: bool, const STRAIGHT: bool> Listener for Log<CALLS, STRAIGHT> 
     }
 }
 
-/// Writes down what is executed: in straight lines, or in runs.
+/// Logs what is executed: in straight lines, or in runs.
 #[derive(Default)]
 struct Passed<const RUNS: bool> {
     log: String,
@@ -231,7 +231,7 @@ impl<const RUNS: bool> Listener for Passed<RUNS> {
     }
 }
 
-/// What of a trace is wanted, and how it is decoded.
+/// Which part of a trace is wanted, and how it is decoded.
 #[derive(Clone)]
 struct Case {
     program: Vec<u32>,
@@ -260,7 +260,7 @@ fn symbols() -> Symbols {
     Symbols::of(&named.collect::<Vec<_>>())
 }
 
-/// How often runs came again: without and with changes of the open calls.
+/// How often runs recurred: without and with changes to the open calls.
 type Again = [u64; 2];
 
 fn follow<const CALLS: bool, const STRAIGHT: bool>(
@@ -272,7 +272,7 @@ fn follow<const CALLS: bool, const STRAIGHT: bool>(
     (log.0 + &counted, again)
 }
 
-/// Returns the listener, what was counted, and how often runs came again.
+/// Returns the listener, the counts, and how often runs recurred.
 fn listen<L: Listener>(case: &Case, forgetful: bool, listener: L) -> (L, String, Again) {
     let symbols = symbols();
     let symbols = case.symbols.then_some(&symbols);
@@ -337,7 +337,7 @@ fn compare<const CALLS: bool, const STRAIGHT: bool>(case: &Case, seed: u64) -> A
     again
 }
 
-/// Compares what was executed by chains of callers, and in runs; returns how often runs came again.
+/// Compares executions by chains of callers, and in runs; returns how often runs recurred.
 #[track_caller]
 fn compare_lines(case: &Case, seed: u64) -> Again {
     let (_, remembered, again) = listen(case, false, LinesOfCalls);

@@ -1,4 +1,4 @@
-//! Captures whose sums are added up from pieces, on any number of threads, equal those that are followed
+//! Captures whose sums are added up from pieces, on any number of threads, equal those followed
 //! block by block.
 
 use super::super::course::tests::sums::{Silent, text};
@@ -17,7 +17,7 @@ fn captures() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("../shared/snapshots")
 }
 
-/// The recorded snapshots, and the captures if they are there.
+/// The recorded snapshots, and the captures if present.
 fn snapshots() -> Vec<PathBuf> {
     let recorded =
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("testdata/recorded");
@@ -29,7 +29,7 @@ fn snapshots() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Decodes all buffers; returns what is counted.
+/// Decodes all buffers; returns the counts.
 fn counted<L: Listener + Send>(
     (loaded, capture, programs): (&OpenSnapshot, &Capture, &Programs),
     listener: impl FnMut(&super::super::run::Track) -> L,
@@ -58,7 +58,7 @@ fn counted<L: Listener + Send>(
     }
     let accepted = running.iter().map(|one| one.course.accepted).sum();
     let texts = running.into_iter().map(|one| {
-        // Bytes without synchronisation are a packet in each piece.
+        // Bytes without synchronisation count as one packet in each piece.
         let (name, bytes) = (&one.track.name, one.bytes);
         format!("{name} {bytes} {}", text(&one.course.finish().1))
     });

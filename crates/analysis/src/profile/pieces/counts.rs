@@ -1,11 +1,11 @@
-//! How often runs, blocks and steps behind indirect branches were executed in a piece.
+//! How often runs, blocks and steps after indirect branches were executed in a piece.
 
 use super::super::code::FastMap;
 
 /// The number of edges that are found without a search.
 const FOUND: usize = 1 << 10;
 
-/// The blocks of a run that was executed, in the table of steps.
+/// The blocks of an executed run, in the table of steps.
 #[derive(Clone, Copy, Debug)]
 struct Touched {
     run: usize,
@@ -29,7 +29,7 @@ pub(super) struct Counts {
     touched: Vec<Touched>,
     /// Indices of blocks, and the atoms of their last instructions.
     steps: Vec<(u32, bool)>,
-    /// By block: executions with an N and with an E atom that are in no run.
+    /// By block: executions with an N and with an E atom, outside runs.
     blocks: Vec<[u32; 2]>,
     /// The blocks with counts.
     counted: Vec<u32>,
@@ -52,8 +52,8 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts a run; returns false if it was not executed in the piece, and is to be
-    /// [touched](Self::touch_run).
+    /// Counts a run; returns false if it is its first execution in the piece, and must be
+    /// [touched](Self::touch_run) instead.
     #[inline(always)]
     pub fn run(&mut self, run: usize) -> bool {
         match self.runs.get_mut(run) {
@@ -65,7 +65,8 @@ impl Counts {
         }
     }
 
-    /// Counts a run that was not executed in the piece. It has blocks with these indices and atoms.
+    /// Counts the first execution of a run in the piece. It has blocks with these indices and
+    /// atoms.
     pub fn touch_run(&mut self, run: usize, blocks: impl Iterator<Item = (usize, bool)>) {
         if run >= self.runs.len() {
             self.runs.resize((run + 1).next_power_of_two(), 0);
@@ -78,8 +79,8 @@ impl Counts {
         self.touched.push(Touched { run, first, end });
     }
 
-    /// Counts a block with an atom; returns false if it was not executed so in the piece, and is to be
-    /// [touched](Self::touch_block).
+    /// Counts a block with an atom; returns false if it is its first such execution in the piece,
+    /// and must be [touched](Self::touch_block) instead.
     #[inline(always)]
     pub fn block(&mut self, block: usize, taken: bool) -> bool {
         match self.blocks.get_mut(block) {
@@ -91,7 +92,7 @@ impl Counts {
         }
     }
 
-    /// Counts a block that was not executed with the atom in the piece.
+    /// Counts the first execution of a block with the atom in the piece.
     pub fn touch_block(&mut self, block: usize, taken: bool) {
         if block >= self.blocks.len() {
             self.blocks.resize((block + 1).next_power_of_two(), [0; 2]);
@@ -125,7 +126,7 @@ impl Counts {
         }
     }
 
-    /// Passes on the counts of blocks and edges, by the indices of blocks, and starts anew.
+    /// Passes on the counts of blocks and edges, by the indices of blocks, and resets them.
     pub fn settle(
         &mut self,
         mut block: impl FnMut(usize, [u64; 2]),

@@ -1,13 +1,13 @@
-//! What was found out of code without symbols after pieces had assumed something else.
+//! Facts about code without symbols, found after pieces had assumed otherwise.
 
 use super::super::code::FastSet;
 
-/// Facts that are found one after another, and never withdrawn.
+/// Facts that are found one by one, and never withdrawn.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Facts {
     /// Where functions without a symbol start.
     pub starts: Vec<u64>,
-    /// Addresses of which nothing is to be assumed.
+    /// Addresses about which nothing may be assumed.
     pub doubtful: Vec<u64>,
 }
 

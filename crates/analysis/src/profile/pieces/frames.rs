@@ -1,12 +1,12 @@
 //! The calls that a piece knows: those that began in it.
 //!
-//! A call that began is open until a return leads to its return address. If both are in the piece,
-//! and nothing between them depends on what was executed before, then the call is only counted, in a
-//! small tree. Otherwise the course has to know of it: [`Frames::flush`] writes steps for the calls that
-//! are open, and what follows is counted in the innermost of them.
+//! A call is open until a return reaches its return address. If both its begin and its return are
+//! in the piece, and nothing between them depends on earlier execution, then the call is only
+//! counted, in a small tree. Otherwise the course has to know of it: [`Frames::flush`] writes steps
+//! for the open calls, and what follows is counted in the innermost of them.
 //!
-//! Decides what [`rules`](super::super::rules) would, with the calls that are known here; and not at all
-//! where others matter. What is taken for granted of those others is [`Assumed`].
+//! Decides what [`rules`](super::super::rules) would, from the calls known here, and does not
+//! decide where others matter. [`Assumed`] contains the assumptions made about those others.
 
 use super::super::code::{FastMap, FastSet};
 use super::super::functions::FunctionId;
@@ -18,15 +18,15 @@ use super::names::Names;
 use super::piece::{Assumed, Called, Calls, Target, What};
 use armsnap_arch::quantity::Address;
 
-/// The most calls that are open and not written yet: no chain of callers in the tree is longer.
+/// The maximum number of open calls not written yet: no chain of callers in the tree is longer.
 const MOST_OPEN: usize = 256;
-/// The most nodes of the tree.
+/// The maximum number of nodes of the tree.
 const MOST_NODES: usize = 1 << 16;
 
 /// How a block with an E atom leads to the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// Along the code, or by a direct branch.
+    /// By falling through, or by a direct branch.
     #[default]
     Plain,
     /// By a branch with link.
@@ -36,37 +36,37 @@ pub(super) enum Exit {
     Jump,
 }
 
-/// What decides what a step between two blocks means.
+/// The properties of a block that decide what a step between two blocks means.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Info {
     pub start: Address,
     pub end: Address,
     pub instructions: u32,
-    /// The function of the symbol around it.
+    /// The function of the symbol that contains it.
     pub function: FunctionId,
-    /// The function that is entered by a call of it.
+    /// The function that is entered by calling it.
     pub entered: FunctionId,
-    /// It is the first one of the symbol's function.
+    /// It is the first block of the symbol's function.
     pub begins: bool,
-    /// No symbol names the code after it.
+    /// No symbol contains the code after it.
     pub ends_unnamed: bool,
     pub exit: Exit,
     pub indirect: bool,
-    /// The piece that it was last executed in, and its place there. Pieces are numbered from 1 on.
+    /// The piece that it was last executed in, and its index there. Pieces are numbered from 1.
     pub piece: u32,
     pub place: u32,
-    /// The last piece that assumes that nothing returns here.
+    /// The last piece that assumes that nothing returns to it.
     pub assumed: u32,
 }
 
-/// A moment, as far as steps tell it.
+/// A moment, by the clocks that steps report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clocks {
     pub instructions: u64,
     pub cycles: Option<u64>,
 }
 
-/// A call that is open.
+/// An open call.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     node: NodeId,
@@ -80,46 +80,46 @@ struct Frame {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     open: Vec<Frame>,
-    /// The number of them that the course knows.
+    /// The number of open calls that the course knows.
     written: usize,
-    /// The function of the call around them, if it is known.
+    /// The function of the enclosing call, if known.
     base: FunctionId,
-    /// What was executed since the last step for the open calls, by calls. The root stands for the
-    /// innermost call that the course knows.
+    /// Execution since the last step for the open calls, by call. The root stands for the innermost
+    /// call that the course knows.
     tree: Tree,
-    /// Instructions up to which the tree is complete.
+    /// The number of instructions up to which the tree is complete.
     counted: u64,
     returns: FastMap<u64, FunctionId>,
     owners: Vec<(u32, FunctionId)>,
     /// Where functions without a symbol were called.
     targets: FastSet<u64>,
-    /// Where calls returned to code without a symbol, where those return that were forgotten, and
-    /// where calls that are not known may have led to.
+    /// Addresses without a symbol that calls returned to, return addresses of forgotten calls, and
+    /// addresses that unknown calls may have reached.
     places: FastSet<u64>,
-    /// What was found out when assumptions failed.
+    /// What was discovered when assumptions failed.
     pub facts: KnownFacts,
     assumed: Assumed,
-    /// The most calls that were open when they were forgotten.
+    /// The maximum number of calls that were open when they were forgotten.
     forgotten: usize,
-    /// The number of the piece, less one.
+    /// The number of the piece, minus one.
     pieces: u32,
 }
 
 impl Frames {
-    /// The function of the innermost call, if it is known.
+    /// The function of the innermost call, if known.
     #[inline]
     pub fn here(&self) -> FunctionId {
         self.open.last().map_or(self.base, |frame| frame.function)
     }
 
-    /// The function around the innermost call, if it is known.
+    /// The function around the innermost call, if known.
     fn outside(&self) -> FunctionId {
         let around = self.open.len().checked_sub(2);
         around.map_or(self.base, |index| self.open[index].function)
     }
 
-    /// The function of the innermost call, if the course does not know of it; otherwise that of the course's
-    /// innermost one, which stands for itself.
+    /// The function of the innermost call, if the course does not know that call; otherwise
+    /// [`FunctionId::UNKNOWN`], which stands for the innermost call of the course.
     fn owner(&self) -> FunctionId {
         match self.open.last() {
             Some(frame) if self.open.len() > self.written => frame.function,
@@ -135,7 +135,7 @@ impl Frames {
         }
     }
 
-    /// The innermost call executed everything up to `now` that is not counted yet.
+    /// Adds everything up to `now` that is not counted yet to the innermost call.
     #[inline]
     pub fn count(&mut self, now: u64) {
         let node = self.node();
@@ -143,31 +143,31 @@ impl Frames {
         self.counted = now;
     }
 
-    /// The innermost call takes cycles.
+    /// Adds cycles to the innermost call.
     pub fn count_cycles(&mut self, cycles: u64) {
         let node = self.node();
         self.tree.get_mut(node).cycles += cycles;
     }
 
-    /// The course counts what was executed up to here.
+    /// Skips what was executed up to here, which the course counts.
     pub fn skip_to(&mut self, now: u64) {
         self.counted = now;
     }
 
-    /// Cycles were counted by [`Self::count_cycles`] that the course counts.
+    /// Subtracts cycles counted by [`Self::count_cycles`] that the course counts.
     pub fn take_back_cycles(&mut self, cycles: u64) {
         let node = self.node();
         let sum = &mut self.tree.get_mut(node).cycles;
         *sum = sum.saturating_sub(cycles);
     }
 
-    /// A block without a symbol is executed for the first time in the piece.
+    /// Notes that a block without a symbol is executed for the first time in the piece.
     pub fn owns(&mut self, place: u32) {
         self.owners.push((place, self.owner()));
     }
 
-    /// Execution goes on from the end of a block, with an E atom, to another block. Returns false, and
-    /// does nothing, if what that means depends on calls that are not known.
+    /// Follows execution from the end of a block, with an E atom, to another block. Returns false,
+    /// and does nothing, if the meaning of the step depends on unknown calls.
     #[inline]
     pub fn follow(
         &mut self,
@@ -199,7 +199,7 @@ impl Frames {
         let owner = self.owner();
         let other = |known: &FunctionId| *known != owner;
         if from.ends_unnamed && self.returns.get(&from.end.0).is_some_and(other) {
-            // The last one counts, and calls that are open are written last.
+            // The last caller counts, and open calls are written last.
             return false;
         }
         self.count(now.instructions);
@@ -223,7 +223,7 @@ impl Frames {
         begin: Clocks,
     ) {
         if self.open.len() >= MAX_OPEN {
-            // A course has fewer, and refuses the piece.
+            // A course has fewer, and rejects the piece.
             self.forget();
         }
         self.open.push(Frame {
@@ -236,7 +236,7 @@ impl Frames {
         self.assumed.depth = self.assumed.depth.max(self.forgotten + self.open.len());
     }
 
-    /// Remembers the addresses that matter to jumps in code without symbols.
+    /// Remembers the addresses that matter for jumps in code without symbols.
     #[inline]
     fn note_call(&mut self, from: &Info, to: &Info) {
         if to.function == FunctionId::UNKNOWN {
@@ -273,13 +273,13 @@ impl Frames {
         true
     }
 
-    /// Whether a block belongs to a function, or to any, as it has no symbol.
+    /// Whether a block belongs to a function; one without a symbol belongs to any.
     #[inline]
     fn is_in(&self, block: &Info, function: FunctionId) -> bool {
         block.function == FunctionId::UNKNOWN || block.function == function
     }
 
-    /// The innermost call ends, of which the course does not know.
+    /// Ends the innermost call, which the course does not know.
     #[inline]
     fn end_innermost(&mut self) {
         if let Some(frame) = self.open.pop() {
@@ -287,7 +287,7 @@ impl Frames {
         }
     }
 
-    /// A branch without link, or the next block along the code.
+    /// Follows a branch without link, or falling through to the next block.
     #[inline(never)]
     fn jump(&mut self, to: &mut Info, indirect: bool, now: Clocks) -> bool {
         let named = to.function != FunctionId::UNKNOWN;
@@ -324,7 +324,7 @@ impl Frames {
         if self.open.len() == self.written || indirect && !begins || is_full {
             return false;
         }
-        // The innermost call becomes one of another function.
+        // The innermost call is replaced by one of another function.
         self.count(now.instructions);
         let returns_to = self.open[self.open.len() - 1].returns_to;
         self.end_innermost();
@@ -338,8 +338,8 @@ impl Frames {
         true
     }
 
-    /// The course follows a step from one block to another; it knows all open calls. Returns whether they
-    /// are still known here.
+    /// Follows a step from one block to another that the course follows too; the course knows all
+    /// open calls. Returns whether they are still known here.
     pub fn follow_course(&mut self, from: &Info, to: &Info) -> bool {
         match from.exit {
             Exit::Call if to.start == from.end => {}
@@ -364,7 +364,7 @@ impl Frames {
         true
     }
 
-    /// The course knows that the innermost call is one of another function from now on.
+    /// Notes that, for the course, the innermost call is one of another function from now on.
     pub fn replace(&mut self, function: FunctionId) {
         match self.open.last_mut() {
             Some(frame) => frame.function = function,
@@ -372,7 +372,7 @@ impl Frames {
         }
     }
 
-    /// Nothing is known of the open calls any more.
+    /// Forgets the open calls.
     pub fn forget(&mut self) {
         self.forgotten += self.open.len();
         let places = self.open.drain(..).map(|frame| frame.returns_to.0);
@@ -381,25 +381,27 @@ impl Frames {
         self.base = FunctionId::UNKNOWN;
     }
 
-    /// A function without a symbol may start here.
+    /// Notes that a function without a symbol may start here.
     pub fn doubt(&mut self, place: Address) {
         self.places.insert(place.0);
     }
 
-    /// A call begins, which is not known here any further; of an exception, with its handler.
+    /// Notes the begin of a call that is not tracked here; for an exception, also that of its
+    /// handler.
     pub fn note_unknown(&mut self, returns_to: Option<Address>) {
         self.places.extend(returns_to.map(|place| place.0));
         self.forgotten += 2;
         self.assumed.depth = self.assumed.depth.max(self.forgotten + self.open.len());
     }
 
-    /// Writes what the course does not know yet; all that was executed is [counted](Self::count).
+    /// Writes what the course does not know yet; everything executed must have been
+    /// [counted](Self::count).
     pub fn flush(&mut self, names: &Names, write: &mut impl FnMut(Clocks, What)) {
         let root = &self.tree.nodes()[0];
         let some = root.instructions > 0 || root.cycles > 0 || self.tree.nodes().len() > 1;
         if some || !self.returns.is_empty() || !self.owners.is_empty() {
             let calls = self.calls(names);
-            // Before all that is written next; itself it takes no time.
+            // Precedes everything that is written next; itself it takes no time.
             write(Clocks::default(), What::Calls(Box::new(calls)));
             self.tree.clear();
         }
@@ -437,7 +439,7 @@ impl Frames {
         }
     }
 
-    /// Ends the piece; returns what it assumed.
+    /// Ends the piece; returns its assumptions.
     pub fn end(&mut self) -> Assumed {
         self.forget();
         self.forgotten = 0;

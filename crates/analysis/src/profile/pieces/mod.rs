@@ -1,9 +1,10 @@
-//! Pieces of a trace, decoded without what came before, for a [`Course`](super::Course) that follows them
-//! in order.
+//! Pieces of a trace, decoded independently of what came before, for a [`Course`](super::Course)
+//! that follows them in order.
 //!
-//! A [`Recorder`] is the last stage of the decoders of a part. What depends on earlier execution becomes a
-//! [`Step`] of its [`Piece`]: calls, returns, exceptions, gaps; everything else is only counted. For
-//! courses that want sums and no time line it also counts calls that begin and return in the piece.
+//! A [`Recorder`] is the last stage of the decoders of a part. What depends on earlier execution
+//! becomes a [`Step`] of its [`Piece`]: calls, returns, exceptions, gaps; everything else is only
+//! counted. For courses that want sums and no time line, it also counts the calls that begin and
+//! return within the piece.
 
 mod counts;
 mod decoder;

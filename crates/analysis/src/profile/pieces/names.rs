@@ -1,11 +1,11 @@
-//! Numbers for functions in pieces, which do not know those of a course.
+//! Numbers of functions in pieces, which do not know the numbers of a course.
 
 use super::super::code::FastMap;
 use super::super::functions::FunctionId;
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::program::symbols::Symbols;
 
-/// The functions that were met, by their first instructions. Number 0 stands for none.
+/// The functions encountered, by their first instructions. Number 0 stands for none.
 #[derive(Debug)]
 pub(super) struct Names {
     starts: Vec<u64>,
@@ -22,7 +22,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Returns the function of the symbol around an address, and its first instruction.
+    /// Returns the function of the symbol that contains an address, and its first instruction.
     pub fn around(
         &mut self,
         symbols: Option<&Symbols>,

@@ -1,4 +1,4 @@
-//! What a track executes in a page of a buffer, as far as that is known without what came before.
+//! What a track executes in a page of a buffer, as far as known without what came before.
 
 use super::super::clock::Moment;
 use super::super::code::{BlockCount, Edge};
@@ -8,20 +8,21 @@ use armsnap_trace::element::{Context, Exception, Mark};
 use armsnap_trace::flow::{Gap, QRange, Range};
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of code in a straight line: the flow follows no more than 0x4000 instructions.
+/// The maximum number of bytes of code in a straight line: the flow follows at most 0x4000
+/// instructions.
 const LONGEST: u64 = 1 << 16;
 /// The limit for the steps of a bounded piece, in bytes. Only hostile traces reach it.
 const FULL: usize = 64 << 20;
-/// A count that is not reached in a piece; far below it, so that sums of counts do not overflow.
+/// A count that no piece reaches; low enough that sums of counts do not overflow.
 const ABSURD: u64 = 1 << 40;
 
 /// The part of a page that belongs to one track. All clocks start at 0.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Piece {
-    /// The blocks that are executed, in the order of their first execution, with counts.
+    /// The executed blocks, in the order of their first execution, with counts.
     pub(in super::super) blocks: Vec<BlockCount>,
     pub(in super::super) steps: Vec<Step>,
-    /// What is executed after the last step.
+    /// Execution after the last step.
     pub(in super::super) after: Advance,
     /// The offset of the last packet.
     pub(in super::super) last_at: BufferOffset,
@@ -30,13 +31,13 @@ pub struct Piece {
     pub(in super::super) packets: u64,
     /// The number of straight lines.
     pub(in super::super) lines: u64,
-    /// Edges behind indirect branches that are not among the steps.
+    /// Edges after indirect branches that are not among the steps.
     #[serde(skip)]
     pub(in super::super) edges: Vec<Edge>,
-    /// What was assumed.
+    /// The assumptions made.
     #[serde(skip)]
     pub(in super::super) assumed: Assumed,
-    /// Instructions and cycles between steps are among those of [`What::Calls`].
+    /// Whether instructions and cycles between steps are included in those of [`What::Calls`].
     #[serde(skip)]
     pub(in super::super) covered: bool,
     /// Bytes of steps.
@@ -45,13 +46,13 @@ pub struct Piece {
     /// The straight lines, if they are wanted.
     #[serde(skip)]
     pub straight: Vec<Line>,
-    /// The number of the shard that it is from, and the offset of its page in the buffer; `None` if it
-    /// was decoded where the shards are joined.
+    /// The number of its shard, and the offset of its page in the buffer; `None` if it was decoded
+    /// while joining the shards.
     #[serde(skip)]
     pub from: Option<(u32, u64)>,
 }
 
-/// What is executed between two steps.
+/// Execution between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct Advance {
     pub instructions: u64,
@@ -83,10 +84,10 @@ pub(in super::super) enum What {
     Exception(Exception),
     Gap(Gap),
     Mark(Mark),
-    /// Calls that began and returned since the step before.
+    /// Calls that began and returned since the previous step.
     #[serde(skip)]
     Calls(Box<Calls>),
-    /// A function was called, or took the place of one that was called since the step before.
+    /// A function was called, or replaced one that was called since the previous step.
     #[serde(skip)]
     Enter {
         /// Its first instruction, or where it was entered if no symbol names it.
@@ -99,19 +100,19 @@ pub(in super::super) enum What {
     Return,
 }
 
-/// What a piece takes for granted of what was executed before it.
+/// A piece's assumptions about earlier execution.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Assumed {
-    /// Targets of branches, to which no open call returns.
+    /// Branch targets to which no open call returns.
     pub targets: Vec<(Address, Target)>,
-    /// The number of calls that the piece has open at once, at most.
+    /// The maximum number of calls that the piece has open at once.
     pub depth: usize,
 }
 
-/// What is taken for granted of the target of a branch.
+/// What else is assumed about a branch target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Target {
-    /// Nothing else.
+    /// Nothing.
     Any,
     /// A function without a symbol starts there.
     Start,
@@ -119,16 +120,16 @@ pub(in super::super) enum Target {
     Within,
 }
 
-/// What calls executed that began and returned, and the call around them.
+/// The executions of calls that began and returned, and of the call around them.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Calls {
-    /// A tree: callers come before what they call, and the first one is the call around all.
+    /// A tree: callers precede their callees, and the first node is the call around all.
     pub nodes: Vec<Called>,
-    /// Return addresses in code without symbols, and the functions that they were called from; `None`
-    /// for that around all.
+    /// Return addresses in code without symbols, and the calling functions; `None` for the call
+    /// around all.
     pub returns: Vec<(Address, Option<Address>)>,
-    /// Blocks in code without symbols that were executed first, by their place in the piece, and the
-    /// functions that did.
+    /// Blocks in code without symbols that were executed for the first time, by their index in the
+    /// piece, and the functions that executed them.
     pub owners: Vec<(u32, Option<Address>)>,
 }
 
@@ -140,7 +141,7 @@ pub(in super::super) struct Called {
     /// Its first instruction.
     pub function: Address,
     pub returns_to: Option<Address>,
-    /// How often it was called, and returned.
+    /// How often it was called and returned.
     pub calls: u64,
     pub instructions: u64,
     pub cycles: u64,
@@ -158,9 +159,9 @@ pub enum Straight {
 /// One execution of a straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When, counted from the start of the piece.
+    /// The moment, counted from the start of the piece.
     pub moment: Moment,
-    /// What.
+    /// What is executed.
     pub straight: Straight,
     /// The state of the core.
     pub context: Option<Context>,
@@ -181,7 +182,7 @@ impl Piece {
             + size_of::<Self>()
     }
 
-    /// The first instruction, if something is executed.
+    /// The first instruction, if anything is executed.
     pub(in super::super) fn first(&self) -> Option<Address> {
         self.steps.iter().find_map(|step| match &step.what {
             What::Block { block, .. } => Some(self.blocks[*block as usize].start),
@@ -190,7 +191,7 @@ impl Piece {
         })
     }
 
-    /// Whether it has no room for all steps: it is of no use.
+    /// Whether it has no space for all its steps, which makes it useless.
     pub(in super::super) fn is_full(&self) -> bool {
         self.held > FULL
     }
@@ -212,7 +213,7 @@ impl Piece {
         self.steps.push(step);
     }
 
-    /// Returns whether it can be one of a trace: what is read from a file may be anything.
+    /// Returns whether it can be a piece of a trace: data read from a file may be anything.
     pub(in super::super) fn is_sound(&self) -> bool {
         let sound = |range: &Range| {
             let bytes = range.end.0.wrapping_sub(range.start.0);
@@ -240,7 +241,7 @@ impl Piece {
 }
 
 impl Line {
-    /// Returns when it is executed, if its piece starts at a moment.
+    /// Returns the moment of the line, if its piece starts at `begin`.
     pub fn after(&self, begin: &Moment) -> Moment {
         let own = &self.moment;
         let cycles = match (begin.cycles, own.cycles) {

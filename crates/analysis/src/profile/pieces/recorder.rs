@@ -16,18 +16,18 @@ use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_trace::element::Context;
 use armsnap_trace::flow::{BlockId, Blocks, InstructionKind, LastInstruction, Run};
 
-/// What a course wants of its pieces.
+/// What a course wants from its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Wanted {
     /// The straight lines.
     pub lines: bool,
-    /// Calls. Without them, steps are recorded after gaps and exceptions only.
+    /// Calls. Without them, steps are recorded only after gaps and exceptions.
     pub calls: bool,
-    /// Each call as steps of its own, although sums are enough.
+    /// Each call as separate steps, although sums are enough.
     pub each_call: bool,
 }
 
-/// A block with an E atom that leaves its function, maybe, and is no step so far.
+/// A block with an E atom that may leave its function, and is not a step yet.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     index: usize,
@@ -36,13 +36,15 @@ struct Left {
     before: Clocks,
 }
 
-/// Records what a source executes. With `SUMS`, calls that begin and return in a piece are only counted.
+/// Records what a source executes. With `SUMS`, calls that begin and return in a piece are only
+/// counted.
 ///
-/// Which blocks become steps is decided without what was executed before. A course takes the longer way
-/// for a block after a call, return, exception or gap, and for one of another function than that of
-/// the innermost call, which is not known here. But it is known after a block that execution reaches
-/// from the one before it: its own function. So a step is recorded for each block up to
-/// such a one, and again from the next call, return, exception, gap or other function on. More steps than
+/// Which blocks become steps is decided without knowledge of earlier execution. A course takes the
+/// slow path for a block after a call, return, exception or gap, and for a block of another
+/// function than that of the innermost call, which is not known here. It becomes known, however,
+/// after a block that execution reaches from the block before it: it is that block's function. So a
+/// step is recorded for each block up to such a block, and again from the next call, return,
+/// exception, gap or other function on. More steps than a course needs do no harm.
 /// a course needs change nothing.
 pub(in super::super) struct Recorder<'a, const SUMS: bool> {
     image: Image<'a>,
@@ -59,19 +61,20 @@ pub(in super::super) struct Recorder<'a, const SUMS: bool> {
     rows: Vec<Option<BlockCount>>,
     counts: Counts,
     frames: Frames,
-    /// So far in the piece.
+    /// The current moment in the piece.
     moment: Moment,
-    /// What steps tell.
+    /// The clocks reported by steps.
     told: Clocks,
-    /// The next block may be reached by something else than plain execution, and is a step.
+    /// The next block may be reached other than by plain execution, and is a step.
     armed: bool,
-    /// The block that arms, if it is one.
+    /// The block that set `armed`, if it was a block.
     armed_by: Option<usize>,
-    /// Something in the piece armed that is no block: what armed blocks after it lead to is in doubt.
+    /// Something other than a block set `armed` in the piece: where armed blocks after it lead is
+    /// in doubt.
     rearmed: bool,
     left: Option<Left>,
-    /// The course may still be in another function than that of the last step's block: the next block
-    /// tells.
+    /// The course may still be in another function than that of the last step's block: the next
+    /// block will show it.
     unsure: bool,
 }
 
@@ -99,7 +102,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         }
     }
 
-    /// Learns what was found out about pieces before.
+    /// Learns facts found about earlier pieces.
     pub fn learn_facts(&mut self, facts: &Facts) {
         self.frames.facts.learn(facts);
     }
@@ -110,7 +113,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         SUMS && self.wanted.calls && !self.wanted.each_call
     }
 
-    /// Whether steps behind branches are decided when they are made.
+    /// Whether steps after branches are decided only when they are made.
     #[inline]
     fn waits(&self) -> bool {
         SUMS && !self.wanted.each_call
@@ -185,13 +188,13 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         }
     }
 
-    /// Tells what is executed up to a moment.
+    /// Reports execution up to a moment.
     fn advance_to(&mut self, now: Clocks) -> Advance {
         let before = std::mem::replace(&mut self.told, now);
         advance(before, now)
     }
 
-    /// Writes what the course does not know of the open calls.
+    /// Writes what the course does not know about the open calls.
     fn flush(&mut self) {
         if !self.sums_calls() || self.piece.is_full() {
             return;
@@ -251,13 +254,13 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         }
     }
 
-    /// The course counts what is executed up to here.
+    /// Notes that the course counts what is executed up to here.
     fn told_here(&mut self) {
         self.told = self.clocks();
         self.frames.skip_to(self.told.instructions);
     }
 
-    /// What was executed up to here decides how the next block is reached.
+    /// Notes that earlier execution decides how the next block is reached.
     fn arm(&mut self) {
         self.armed = true;
         self.rearmed = true;
@@ -316,7 +319,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         self.rows.get(index).is_some_and(Option::is_some)
     }
 
-    /// Gives a block a place in the piece, if it has none.
+    /// Adds a block to the piece, unless it is in it already.
     #[inline]
     fn enter(&mut self, blocks: &Blocks, id: BlockId) {
         if self.is_new(id) {
@@ -348,7 +351,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         info.is_none_or(|info| info.piece != self.number)
     }
 
-    /// Same as [`Self::enter`]; code without symbols belongs to the function that executes it first.
+    /// Like [`Self::enter`]; code without symbols belongs to the function that executes it first.
     fn enter_counted(&mut self, blocks: &Blocks, id: BlockId) {
         if !self.is_new(id) {
             return;
@@ -384,13 +387,13 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         self.counts.touch_run(run.number().0, lines);
     }
 
-    /// Execution goes on from a block with an E atom, or one of another function, to another block.
-    /// Returns false if the course has to decide what that means.
+    /// Follows execution from a block with an E atom, or from one of another function, to another
+    /// block. Returns false if the course has to decide what that means.
     #[inline]
     fn follow(&mut self, (from, taken): (usize, bool), to: usize) -> bool {
         let source = match taken {
             true => self.infos[from],
-            // Like any step along the code.
+            // Like falling through.
             false => Info::default(),
         };
         if self.wanted.calls {
@@ -416,7 +419,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         taken && (info.indirect || self.wanted.calls && info.exit != Exit::Plain)
     }
 
-    /// The block counted last is followed by a step of which it is not known yet what it means.
+    /// Notes that the block counted last is followed by a step whose meaning is not known yet.
     fn left_behind(&mut self, index: usize) {
         if self.may_leave(index, true) {
             let mut before = self.clocks();
@@ -436,7 +439,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
             let info = &self.infos[index];
             let here = self.frames.here();
             let elsewhere = info.function != FunctionId::UNKNOWN && info.function != here;
-            // The function of code without symbols is that which executes it first.
+            // Code without symbols belongs to the function that executes it first.
             let owned = new && info.function == FunctionId::UNKNOWN;
             let leaves = self.may_leave(index, taken);
             return self.armed || leaves || self.wanted.calls && (elsewhere || owned);
@@ -454,7 +457,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
         if info.function == FunctionId::UNKNOWN || info.function == self.frames.here() {
             return false;
         }
-        // Along the code, or by a direct branch.
+        // By falling through, or by a direct branch.
         let before = Info::default();
         let now = self.clocks();
         let target = &mut self.infos[index];
@@ -464,7 +467,7 @@ impl<'a, const SUMS: bool> Recorder<'a, SUMS> {
             .follow(&before, target, now, nothing, &self.names)
     }
 
-    /// What is known of the open calls after a step for a block.
+    /// Updates what is known about the open calls after a step for a block.
     fn after_step(&mut self, index: usize, leaves: bool) {
         let info = self.infos[index];
         let by = self.armed_by.take();
@@ -516,7 +519,7 @@ fn write(piece: &mut Piece, told: &mut Clocks, at: BufferOffset, now: Clocks, wh
     piece.add(Step { at, before, what }, true);
 }
 
-/// How an E atom of a block's last instruction leads on.
+/// How an E atom of a block's last instruction leads to the next block.
 fn exit(last: &LastInstruction) -> Exit {
     let indirect = last.kind == InstructionKind::Indirect;
     match (indirect || last.kind == InstructionKind::Branch, last.link) {

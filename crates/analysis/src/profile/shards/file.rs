@@ -1,4 +1,4 @@
-//! The file of a shard: a header, then its records, each with its length.
+//! A shard file: a header, then its records, each with its length.
 
 use super::Piece;
 use super::plan::Planned;
@@ -6,12 +6,12 @@ use armsnap_history::decode::parts::{Page, PartState};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// What such a file starts with.
+/// The first bytes of a shard file.
 const MAGIC: &[u8; 16] = b"armsnap shard 1\n";
-/// The most bytes of a record.
+/// The maximum size of a record in bytes.
 const MOST: u64 = 1 << 28;
 
-/// What a shard is part of.
+/// Describes what a shard is part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of armsnap that decoded it.
@@ -46,17 +46,18 @@ pub enum Record {
     Begin(Planned),
     /// Its next page.
     Page(Box<Page<Piece>>),
-    /// Its end; `None` if the decoders cannot be stopped in it, and it is to be decoded again.
+    /// Its end; `None` if the decoders cannot be stopped within it, so that it must be decoded
+    /// again.
     End(Option<Box<PartState>>),
 }
 
-/// Why the file of a shard cannot be used.
+/// Why a shard file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is not the file of a shard, or of another version of armsnap.
+    /// It is not a shard file, or was written by another version of armsnap.
     #[error("it is not the course of a shard as armsnap {} writes it", env!("CARGO_PKG_VERSION"))]
     Foreign,
     /// A record cannot be read.
@@ -64,13 +65,13 @@ pub enum FileError {
     Damaged(u64),
 }
 
-/// Writes the file of a shard.
+/// Writes a shard file.
 pub struct Writer<W> {
     out: W,
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts with the header.
+    /// Writes the header.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads the file of a shard.
+/// Reads a shard file.
 pub struct Reader<R> {
     from: R,
     at: u64,
@@ -122,7 +123,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// If it is not the file of a shard.
+    /// If it is not a shard file.
     pub fn new(mut from: R) -> Result<Self, FileError> {
         let mut magic = [0; MAGIC.len()];
         from.read_exact(&mut magic)
@@ -135,7 +136,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { from, at, header })
     }
 
-    /// What the shard is part of.
+    /// Describes what the shard is part of.
     pub fn header(&self) -> &Header {
         &self.header
     }

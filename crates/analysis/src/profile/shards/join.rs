@@ -21,7 +21,7 @@ pub enum JoinError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file of a shard cannot be used.
+    /// A shard file cannot be used.
     #[error("shard {number}: {error}")]
     File {
         /// The number of the shard; the first is 1.
@@ -29,7 +29,7 @@ pub enum JoinError {
         /// What is wrong with it.
         error: FileError,
     },
-    /// A shard is not one of this snapshot and this number of shards.
+    /// A shard does not belong to this snapshot or to this number of shards.
     #[error("shard {number}: {why}")]
     Unfit {
         /// The number of the shard; the first is 1.
@@ -58,7 +58,7 @@ impl From<JoinError> for io::Error {
 struct Files<'f, R> {
     files: &'f mut [Reader<R>],
     shard: usize,
-    /// The record that was read and not used yet.
+    /// The record that was read but not used yet.
     next: Option<Record>,
 }
 
@@ -77,14 +77,15 @@ impl<R: Read> Files<'_, R> {
     }
 }
 
-/// Joins all shards, whose files are in order. The result is that of
-/// [`profile`](super::super::profile) without a window, except that straight lines by chains of callers
-/// ([`Listener::LINES`]) are not in shards: the tree lacks them. `finished` gets, at the end of each buffer,
-/// its index with the bytes of each source; `progress` the number of bytes done.
+/// Joins all shards, whose files are in order. The result equals that of
+/// [`profile`](super::super::profile) without a window, except that shards do not contain straight
+/// lines by chains of callers ([`Listener::LINES`]): the tree lacks them. `finished` receives, at
+/// the end of each buffer, its index with the bytes of each source; `progress` the number of bytes
+/// done.
 ///
 /// # Errors
 ///
-/// If a file is not one of a shard of this trace, or cannot be read.
+/// If a file is not a shard file of this trace, or cannot be read.
 pub fn join<L: Listener, R: Read>(
     loaded: &OpenSnapshot,
     capture: &Capture,

@@ -1,4 +1,4 @@
-//! Which part of the buffers belongs to which shard, and the decoding of one shard.
+//! Assigns parts of the buffers to shards, and decodes one shard.
 
 use super::super::pieces::{Piece, Wanted, decoder};
 use super::super::run::{Track, tracks};
@@ -11,14 +11,14 @@ use armsnap_snapshot::snapshot::OpenSnapshot;
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// The most and the fewest bytes of trace in a page.
+/// The maximum and minimum number of bytes of trace in a page.
 const PAGE: (u64, u64) = (64, 64 << 10);
-/// The fewest pages of a shard, but for short traces.
+/// The minimum number of pages in a shard, except for short traces.
 const PAGES: u64 = 8;
-/// A lead-in is at most this part of a shard.
+/// The size of a shard divided by this is the maximum length of a lead-in.
 const LEAD: u64 = 2;
 
-/// What records the pieces of a shard.
+/// The recorder of a shard's pieces.
 pub(super) type Recorder<'a> = super::super::pieces::Recorder<'a, false>;
 
 /// Takes the piece of a source.
@@ -26,7 +26,7 @@ pub(super) fn take(recorder: &mut Recorder<'_>, packets: u64) -> Piece {
     recorder.take(packets)
 }
 
-/// How the trace of a snapshot is cut into shards.
+/// How the trace of a snapshot is divided into shards.
 pub struct Plan<'a> {
     capture: &'a Capture,
     programs: &'a Programs,
@@ -41,15 +41,15 @@ pub struct Plan<'a> {
 pub struct Planned {
     /// Index of the buffer in the snapshot.
     pub buffer: usize,
-    /// Its bytes.
+    /// Its byte range.
     pub part: Part,
 }
 
-/// A place between two shards: a buffer, the lead-in there, and the first byte after it.
+/// A boundary between two shards: a buffer, the lead-in, and the first byte after the boundary.
 type Seam = (usize, u64, u64);
 
 impl<'a> Plan<'a> {
-    /// Cuts the trace into a number of shards of about the same size.
+    /// Divides the trace into a number of shards of about the same size.
     pub fn new(
         loaded: &'a OpenSnapshot,
         capture: &'a Capture,
@@ -84,7 +84,7 @@ impl<'a> Plan<'a> {
         &self.tracks
     }
 
-    /// Describes a shard, so that only those of the same plan are joined.
+    /// Describes a shard, so that only shards of the same plan are joined.
     pub fn header(&self, shard: u32) -> Header {
         let buffers = self.capture.buffers.iter();
         Header {
@@ -148,8 +148,8 @@ impl<'a> Plan<'a> {
         Some((self.capture.buffers.len(), 0, 0))
     }
 
-    /// Returns the parts of a shard, by its number, which starts at 0. Without a place where decoding
-    /// can start it has none, and they belong to the shard before it.
+    /// Returns the parts of a shard, by its number, which starts at 0. If decoding cannot start at
+    /// the shard, it has no parts; they belong to the shard before it.
     pub fn parts(&self, shard: u32) -> Vec<Planned> {
         let Some((first, mut lead_in, mut start)) = self.seam(shard) else {
             return Vec::new();
@@ -196,12 +196,12 @@ fn fingerprint(buffer: &CaptureBuffer) -> (u64, u64) {
     (buffer.bytes(), hash)
 }
 
-/// Decodes a shard, by its number, which starts at 0. `each` gets its records, in order; pieces have
-/// their straight lines if `lines` says so. `progress` gets the number of bytes done.
+/// Decodes a shard, by its number, which starts at 0. `each` receives its records, in order; pieces
+/// contain their straight lines if `lines` says so. `progress` receives the number of bytes done.
 ///
 /// # Errors
 ///
-/// Those of `each`, and if a file was cut while it was read.
+/// Those of `each`, and if a file was truncated while being read.
 pub fn decode_shard<X: From<io::Error>>(
     plan: &Plan<'_>,
     shard: u32,

@@ -1,8 +1,8 @@
-//! Programs that are traced without their kernel: exceptions and signal handlers.
+//! Programs traced without their kernel: exceptions and signal handlers.
 
 use super::*;
 
-/// Linux, where only the program is traced: system calls leave no trace in the calls.
+/// Linux with only the program traced: system calls do not affect the calls.
 #[test]
 fn open_calls_survive_untraced_kernel_execution() {
     let context = |el| {
@@ -42,11 +42,12 @@ fn open_calls_survive_untraced_kernel_execution() {
     // PTM and ETMv3 do not trace exception levels.
     steps[0] = context(None);
     assert_eq!(follow_in(Window::default(), true, &steps).log, log);
-    // Without such a recording each is a place where tracing was off.
+    // If the kernel may be traced too, each is a gap where tracing was off.
     assert_eq!(follow(&steps).counted.gaps["trace_off"], 3);
 }
 
-/// The code that asks the kernel to resume is in a function of its own, traced by instruction.
+/// The code that asks the kernel to resume is a function of its own, traced instruction by
+/// instruction.
 fn signal(handler: &[Step], taken: fn(u64) -> Step) -> Outcome {
     let off = || Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
     let mut steps = vec![MAIN_CALLS, IN_F, taken(0x2004), off()];

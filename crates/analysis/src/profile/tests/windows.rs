@@ -1,4 +1,4 @@
-//! Windows: what is counted of an execution, and the calls that are open where it starts.
+//! Windows: what is counted of an execution, and which calls are open where it starts.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_window_starts_and_ends_in_straight_lines() {
         false,
         &[
             MAIN_CALLS,
-            // These end before the places.
+            // These end before the bounds.
             Run(0x2000, 0x2008, JUMP),
             Run(0x2000, 0x200c, RETURN),
             MAIN_CONTINUES,
@@ -77,7 +77,7 @@ fn a_window_of_messages_is_one_of_time() {
     assert_eq!((counted.events, counted.last_time), (2, Some(40)));
 }
 
-/// A task that was left in the window is continued after it, and calls.
+/// A task that was left in the window continues after it, and calls.
 #[test]
 fn tasks_left_in_the_window_may_continue_after_it() {
     let window = Window {
@@ -96,7 +96,7 @@ fn tasks_left_in_the_window_may_continue_after_it() {
         Run(0x9104, 0x9108, OTHER),
         Irq(0x9108),
         HANDLER,
-        // The first one.
+        // The first task.
         Run(0x4004, 0x4008, CALL),
         Run(0x2000, 0x2004, RETURN),
     ];
@@ -106,7 +106,7 @@ fn tasks_left_in_the_window_may_continue_after_it() {
     assert!(outcome.stacks.contains(&("task".to_owned(), 1)));
 }
 
-/// Neither calls nor instructions outside of the window need room in the tree.
+/// Neither calls nor instructions outside the window take space in the tree.
 #[test]
 fn chains_outside_of_the_window_are_not_kept() {
     let lost = Step::Mark(Mark::NoSync(NoSyncReason::Overflow));

@@ -1,4 +1,4 @@
-//! Words that several registers share.
+//! Field values in words, shared by several registers.
 
 use std::borrow::Cow;
 

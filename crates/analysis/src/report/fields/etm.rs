@@ -1,5 +1,5 @@
 //! Fields that ETMv3 (ARM IHI 0014Q) and PFT (ARM IHI 0035B) share in ETMCR, ETMCCER, ETMIDR and
-//! ETMTRACEIDR. Which version brought them differs.
+//! ETMTRACEIDR. The versions that introduced them differ.
 
 use super::{Row, common, rule, switch, table};
 

@@ -151,8 +151,8 @@ const DATA_ACCESS: &[&str] = &[
     "data addresses and values are traced",
 ];
 
-/// What the bits `[20:18,3:1]` switch on, and which implementation reads back this value when
-/// ones were written to test it (IHI 0014Q 3.5.1, table 3.11; from ETMv3.3).
+/// What the bits `[20:18,3:1]` enable, and which implementation reads back this value when ones
+/// were written to test it (IHI 0014Q 3.5.1, table 3.11; from ETMv3.3).
 fn data_tracing(value: u64) -> Cow<'static, str> {
     let on = [
         (0b000_100, "data addresses"),

@@ -223,7 +223,7 @@ const REALM: &[Row] = &[
     switch(0, "EXLEVEL_RL_EL0", NOT, YES).since(FIRST_ETE),
 ];
 
-/// TRCIDR8: how many P0 elements may be speculative.
+/// TRCIDR8: the maximum number of speculative P0 elements.
 const SPECULATION: &[Row] = &[rule(31, 0, "MAXSPEC", |value| match value {
     0 => "no speculation is traced".into(),
     _ => format!("up to {value} speculative P0 elements").into(),

@@ -1,8 +1,8 @@
-//! Trace configuration registers in words: a register's value becomes a list of fields, each
-//! with its bits, name, value and meaning.
+//! Trace configuration registers in words: a register's value becomes a list of fields, each with
+//! its bits, name, value and meaning.
 //!
-//! Every register family has a file with its tables, each table citing the specification's section.
-//! Uses only numbers and register names.
+//! Every register family has a file with its tables, and each table cites the specification's
+//! section. Uses only numbers and register names.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,14 +20,14 @@ mod stm;
 
 use armsnap_snapshot::capture::TraceArchitecture;
 
-/// A field of a register, read.
+/// A field of a register, with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field {
-    /// Where it is in the register.
+    /// Its location in the register.
     pub bits: Bits,
     /// The specification's name, or `reserved` for bits that must be 0 and are not.
     pub name: &'static str,
-    /// Its value; of a field in two parts, the parts put together.
+    /// Its value; for a field in two parts, the parts combined.
     pub value: u64,
     /// The meaning of the value.
     pub meaning: Cow<'static, str>,
@@ -39,8 +39,8 @@ pub struct Field {
     pub off: bool,
 }
 
-/// The place of a field: one or two runs of bits `(high, low)`, the more significant part of the
-/// value first. Written as in the specifications: `[6:4]`, `[21,6:4]`.
+/// The location of a field: one or two runs of bits `(high, low)`, the more significant part of the
+/// value first. Displayed as in the specifications: `[6:4]`, `[21,6:4]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits(pub (u8, u8), pub Option<(u8, u8)>);
 
@@ -57,7 +57,7 @@ impl Bits {
         })
     }
 
-    /// The field's bits set in a register.
+    /// The bits of the field, set in a register.
     fn mask(self) -> u64 {
         self.parts().fold(0, |mask, (high, low)| {
             mask | (ones(u32::from(high - low) + 1) << low)
@@ -65,7 +65,7 @@ impl Bits {
     }
 }
 
-/// A number of low bits set.
+/// A number with its low `width` bits set.
 const fn ones(width: u32) -> u64 {
     match 1u64.checked_shl(width) {
         Some(bit) => bit - 1,
@@ -99,20 +99,20 @@ impl Serialize for Bits {
 enum Words {
     /// A switch: off, on.
     Switch(&'static str, &'static str),
-    /// By value; an empty text and what is beyond the end are reserved encodings.
+    /// By value; empty texts and values beyond the end are reserved encodings.
     Table(&'static [&'static str]),
     /// By rule.
     Rule(fn(u64) -> Cow<'static, str>),
-    /// Reserved, reads as ones; shown only where it does not.
+    /// Reserved, reads as ones; shown only if it does not.
     Ones,
-    /// Shown, as forbidden, only where all its bits are set.
+    /// Shown, as forbidden, only if all its bits are set.
     Forbidden(&'static str),
 }
 
 /// Meanings of 0 that only say that something is off or absent.
 const OFF: [&str; 5] = ["off", "no", "none", "not implemented", "idle"];
 
-/// A line in a register's table.
+/// A row in a register's table.
 #[derive(Clone, Copy)]
 struct Row {
     bits: Bits,
@@ -162,8 +162,8 @@ const fn read_as_one(high: u8, low: u8) -> Row {
     row(Bits((high, low), None), "reserved", Words::Ones)
 }
 
-/// Reads a register by its table as `version` has it, most significant fields first as the
-/// table lists them; set bits without a row are shown as reserved.
+/// Decodes a register by its table, as of `version`, in the order of the table, most significant
+/// fields first; set bits without a row are shown as reserved.
 fn read(rows: &[Row], version: u8, register: u64) -> Vec<Field> {
     let mut known = 0;
     let mut fields = Vec::new();
@@ -223,8 +223,8 @@ fn row_in_words(row: &Row, value: u64) -> Option<Field> {
     })
 }
 
-/// The fields of a trace configuration register, or `None` where its name is not known for
-/// the architecture. Names compare without case; `value` may have more than 32 bits.
+/// The fields of a trace configuration register, or `None` if its name is unknown for the
+/// architecture. Names are compared without case; `value` may have more than 32 bits.
 pub fn describe(architecture: TraceArchitecture, name: &str, value: u64) -> Option<Vec<Field>> {
     let name = name.to_ascii_uppercase();
     let (rows, version): (&[Row], u8) = match architecture {
@@ -245,7 +245,7 @@ pub fn describe(architecture: TraceArchitecture, name: &str, value: u64) -> Opti
 pub(crate) mod tests {
     use super::*;
 
-    /// The one field of that name, as `(value, meaning)`.
+    /// The only field of that name, as `(value, meaning)`.
     #[track_caller]
     pub(crate) fn field(fields: &[Field], name: &str) -> (u64, String) {
         let mut found = fields.iter().filter(|field| field.name == name);

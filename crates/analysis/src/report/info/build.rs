@@ -115,7 +115,7 @@ fn insert(known: &mut HashSet<String>, note: &str) -> bool {
     !known.contains(note) && known.insert(note.to_owned())
 }
 
-/// The first cluster of each device, by its name in small letters.
+/// The first cluster of each device, by its lower-case name.
 fn clusters_of(model: &Snapshot) -> HashMap<String, &str> {
     let mut of = HashMap::new();
     for cluster in &model.clusters {
@@ -127,7 +127,7 @@ fn clusters_of(model: &Snapshot) -> HashMap<String, &str> {
     of
 }
 
-/// A core, and notes: how the program in the snapshot agrees with its dumps.
+/// A core, and notes on how the program in the snapshot agrees with its dumps.
 fn core_info(
     loaded: &OpenSnapshot,
     index: usize,
@@ -257,7 +257,7 @@ fn sources(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     sources
 }
 
-/// The cores that the metadata name, by source.
+/// The cores named by the metadata, by source.
 fn written_cores(model: &Snapshot) -> HashMap<usize, Vec<usize>> {
     let names = model.device_names();
     let mut cores: HashMap<usize, Vec<usize>> = HashMap::new();

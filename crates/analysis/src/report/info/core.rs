@@ -7,7 +7,7 @@ use crate::report::psr;
 use armsnap_arch::arch::{Architecture, RegisterFile, views};
 use armsnap_snapshot::snapshot::model::Device;
 
-/// The registers as written, and with views of one register counted once.
+/// The number of registers as written, and with the views of one register counted once.
 pub(super) fn count(device: &Device, architecture: Architecture) -> RegisterCount {
     let mut distinct = BTreeSet::new();
     for register in &device.registers {

@@ -1,5 +1,5 @@
-//! The memory that a device's dumps hold, by space and address: the dump that wins where two
-//! overlap, neighbours of one file joined, and what is missing.
+//! The memory that a device's dumps contain, by space and address: the prevailing dump where
+//! several overlap, adjacent ranges of one file joined, and what is missing.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use armsnap_snapshot::snapshot::model::{Device, Dump};
 
 /// The contents of some addresses of a space.
 struct Piece<'a> {
-    /// In order of the names; `None` where a dump names a space that does not exist.
+    /// Sorted by name; `None` if a dump names a space that does not exist.
     space: Option<Space>,
     first: u64,
     /// `None` if the end is not known.
@@ -78,7 +78,7 @@ fn missing_part<'a>(loaded: &OpenSnapshot, dump: &'a Dump, there: u64) -> Option
     })
 }
 
-/// Neighbours from one file as one region.
+/// Joins adjacent ranges from one file into one region.
 fn join(pieces: &[Piece<'_>]) -> Vec<RegionInfo> {
     let mut regions: Vec<RegionInfo> = Vec::new();
     for piece in pieces {

@@ -1,7 +1,7 @@
 //! The contents of a snapshot as data: created from a loaded snapshot, printed for people by
-//! [`text`], serialised as it stands for `armsnap info --json` (docs/info-json.md).
+//! [`text`], serialised unchanged for `armsnap info --json` (docs/info-json.md).
 //!
-//! Of the trace buffers only the start is read, for notes on those that may decode to nothing.
+//! Only the start of each trace buffer is read, for notes on those that may decode to nothing.
 
 mod build;
 mod core;
@@ -53,7 +53,7 @@ pub struct DeviceInfo {
     pub location: Option<String>,
     /// Its file.
     pub file: String,
-    /// How many registers it has.
+    /// The number of its registers.
     pub registers: usize,
 }
 
@@ -78,35 +78,35 @@ pub struct CoreInfo {
     pub kind: String,
     /// `AArch64`, `AArch32` or `M-profile`.
     pub architecture: &'static str,
-    /// What says so.
+    /// What the architecture was derived from.
     pub architecture_from: String,
     /// The cluster it is in.
     pub cluster: Option<String>,
-    /// How many registers.
+    /// The number of its registers.
     pub registers: RegisterCount,
     /// The program counter.
     pub pc: Option<Hex>,
     /// The stack pointer.
     pub sp: Option<Hex>,
-    /// CPSR, or xPSR of an M-profile core.
+    /// CPSR, or xPSR for an M-profile core.
     pub status: Option<StatusInfo>,
     /// The signal that stopped its thread, and the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     /// Why the registers are not machine state.
     pub placeholder: Option<String>,
-    /// The address space in which the core sees memory now, and why.
+    /// The address space in which the core currently sees memory, and why.
     pub current_space: SpaceInfo,
-    /// Its memory, dumps merged, by space and address.
+    /// Its memory, with dumps merged, by space and address.
     pub memory: Vec<RegionInfo>,
     /// Notes on registers that were combined or left out.
     pub notes: Vec<String>,
 }
 
-/// How many registers a core has.
+/// The number of registers of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RegisterCount {
-    /// As the file has them.
+    /// As written in the file.
     pub written: usize,
     /// With the views of one register (`X0` and `W0`) counted once.
     pub distinct: usize,
@@ -121,16 +121,16 @@ pub struct StatusInfo {
     pub value: Hex,
     /// The value in words.
     pub meaning: String,
-    /// Whether it is not in the snapshot but combined from its parts.
+    /// Whether it was assembled from its parts because the snapshot does not contain it.
     pub assembled: bool,
 }
 
 /// An address space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpaceInfo {
-    /// Its name in the snapshot format; `None` where the architecture has none.
+    /// Its name in the snapshot format; `None` if the architecture has none.
     pub name: Option<&'static str>,
-    /// Why.
+    /// Why it is the current one.
     pub reason: String,
 }
 
@@ -143,7 +143,7 @@ pub struct MemorySpaceInfo {
     pub memory: Vec<RegionInfo>,
 }
 
-/// A range of memory that one file fills.
+/// A range of memory filled by one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionInfo {
     /// Its address space; `None` if the dump names none.
@@ -152,7 +152,7 @@ pub struct RegionInfo {
     pub start: Hex,
     /// The last address; `None` if the file is missing and no length is written.
     pub end: Option<Hex>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
     /// The file, as written.
     pub file: String,
@@ -167,7 +167,7 @@ pub struct BufferInfo {
     pub name: String,
     /// `format`, as written; empty if missing.
     pub format: String,
-    /// Bytes of all its files that are there.
+    /// The total size in bytes of the files that exist.
     pub size: u64,
     /// Its files in order.
     pub files: Vec<FileInfo>,
@@ -178,7 +178,7 @@ pub struct BufferInfo {
 pub struct FileInfo {
     /// As written.
     pub file: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
     /// Why it is missing.
     pub missing: Option<String>,
@@ -200,13 +200,13 @@ pub struct SourceInfo {
     pub cores: Vec<String>,
     /// The location of its trace.
     pub buffers: Vec<SourceBufferInfo>,
-    /// Its configuration registers that are known, in words.
+    /// Its known configuration registers, in words.
     pub registers: Vec<SourceRegisterInfo>,
-    /// How many further registers it has.
+    /// The number of its other registers.
     pub other_registers: usize,
 }
 
-/// Where a source's trace is.
+/// The location of a source's trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceBufferInfo {
     /// The buffer's name.
@@ -230,7 +230,7 @@ pub struct SourceRegisterInfo {
     pub fields: Vec<Field>,
 }
 
-/// A number that is written in hex, with as many digits as its bits need.
+/// A number written in hex, with as many digits as its bits need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hex {
     /// The number.

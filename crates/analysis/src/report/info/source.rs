@@ -38,7 +38,8 @@ fn name_by_id(device: &Device, register: &Register) -> Option<&'static str> {
     Some(name)
 }
 
-/// Where a register comes in the listing: control, trace ID, identification by number.
+/// The sort key of a register in the listing: control registers, the trace ID, then identification
+/// registers.
 fn rank(name: &str) -> (u8, u32) {
     let name = name.to_ascii_uppercase();
     match name.as_str() {

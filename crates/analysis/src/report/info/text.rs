@@ -9,7 +9,7 @@ use super::{
 };
 use armsnap_snapshot::text::Plain;
 
-/// Displays as the text.
+/// Displays a snapshot's contents as text.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a>(pub &'a Info);
 
@@ -65,7 +65,7 @@ fn heading(out: &mut impl Write, count: usize, one: &str) -> fmt::Result {
     writeln!(out, "\n{}", plural(count, one))
 }
 
-/// Neighbours and others with the same `key`, in order of the first of each.
+/// Groups the items with the same `key`, in order of the first of each group.
 fn groups<T>(items: &[T], key: impl Fn(&T) -> String) -> Vec<Vec<&T>> {
     let mut groups: Vec<Vec<&T>> = Vec::new();
     let mut known = HashMap::new();
@@ -181,7 +181,7 @@ fn memory(regions: &[RegionInfo], out: &mut impl Write) -> fmt::Result {
 /// The largest width of a column: one long name must not widen every row.
 const WIDEST: usize = 80;
 
-/// Rows of a table, columns aligned to the left, the last one as long as it is. A cell wider than
+/// Rows of a table, with columns aligned to the left and the last one unpadded. A cell wider than
 /// [`WIDEST`] shifts the rest of its row.
 fn aligned<const N: usize>(
     rows: &[[String; N]],
@@ -206,7 +206,7 @@ fn aligned<const N: usize>(
     Ok(())
 }
 
-/// Bytes in the largest unit that leaves no fraction.
+/// A number of bytes in the largest unit that leaves no fraction.
 fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes;
@@ -259,7 +259,7 @@ fn configuration(source: &SourceInfo) -> String {
     format!("{:?} {registers:?}", source.protocol)
 }
 
-/// Whether a register holds the trace ID and nothing else, which the head line has already.
+/// Whether a register holds only the trace ID, which the heading already shows.
 fn is_trace_id(register: &SourceRegisterInfo) -> bool {
     matches!(&register.fields[..], [field] if field.bits.to_string() == "[6:0]")
 }
@@ -344,10 +344,11 @@ fn source_register(register: &SourceRegisterInfo, out: &mut impl Write) -> fmt::
     }
 }
 
-/// Columns of a line that is broken.
+/// The width at which lines are broken.
 const WIDTH: usize = 100;
 
-/// A list after `first`, broken where a line would be too long and indented below itself.
+/// A list after `first`, broken where a line would be too long; continuation lines are indented
+/// below the list.
 fn wrapped(first: &str, list: &[&str], out: &mut impl Write) -> fmt::Result {
     let mut line = first.to_owned();
     for (at, item) in list.iter().enumerate() {

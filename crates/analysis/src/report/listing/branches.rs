@@ -1,9 +1,9 @@
 //! Contents of the trace without a code image: branch targets, events, exceptions, contexts and
 //! time, each with the running cycle count.
 //!
-//! The columns are those of "High Throughput Hardware Accelerated CoreSight Trace Decoding",
-//! table I: Type, Cycle, Value. It is complete for a trace with branch broadcasting; otherwise it shows the
-//! branches whose targets are in the trace.
+//! The columns are those of "High Throughput Hardware Accelerated CoreSight Trace Decoding", table
+//! I: Type, Cycle, Value. The listing is complete for a trace with branch broadcasting; otherwise
+//! it shows the branches whose targets are in the trace.
 
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
@@ -12,14 +12,14 @@ use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
 use std::collections::VecDeque;
 
-/// The most lines waiting for their cycle count. A trace unit sends the count right after the
-/// element that it belongs to; only events and the like come between.
+/// The maximum number of lines waiting for their cycle count. A trace unit sends the count right
+/// after the element that it belongs to; only events and the like come in between.
 const HELD: usize = 16;
 
 /// A line of this listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A branch went here.
+    /// A branch to this address.
     Branch(Address),
     /// An exception was taken.
     Exception(Exception),
@@ -44,7 +44,7 @@ impl Line {
 #[derive(Clone, Debug)]
 pub struct Branches<L> {
     lines: L,
-    /// The running count, once the trace has given any.
+    /// The running count, once the trace has provided one.
     cycle: Option<u64>,
     /// Whether the trace counts cycles, so that lines wait for their count.
     counting: bool,
@@ -104,7 +104,8 @@ impl<L: Lines> Listed for Branches<L> {
 }
 
 impl<L> Stage for Branches<L> {
-    /// A running count depends on everything before, so it has no state that a part could start in.
+    /// A running count depends on everything before it, so there is no state in which a part could
+    /// start.
     fn save(&self, _: &mut StageStates) -> Result<(), Unsaved> {
         if self.counting || self.cycle.is_some() {
             return Err(Unsaved);

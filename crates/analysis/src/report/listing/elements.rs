@@ -1,4 +1,4 @@
-//! Elements as lines: what was executed, and everything beside it.
+//! Elements as lines: what was executed, and all other elements.
 
 use super::rendered::Rendered;
 use super::text_buffer::TextBuffer;
@@ -117,7 +117,7 @@ impl<L: Lines> FlowSink for ElementListing<L> {
     }
 }
 
-/// Sources that do not trace a core only have marks.
+/// Sources that do not trace a core have only marks.
 impl<L: Lines> ElementSink for ElementListing<L> {
     const LOCATES: bool = !L::SILENT;
 

@@ -14,17 +14,17 @@ use armsnap_trace::flow::{
 };
 use std::collections::HashMap;
 
-/// The most instructions cached with their text. The cache is cleared when it is full.
+/// The maximum number of instructions cached with their text. The cache is cleared when full.
 const REMEMBERED: usize = 1 << 18;
 
 /// The contents of a line for an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
     /// Its instruction set.
     pub isa: Isa,
-    /// Its bytes, 2 or 4 of them; fewer where memory is missing.
+    /// Its 2 or 4 bytes; fewer if memory is missing.
     pub bytes: Vec<u8>,
     /// Disassembly.
     pub text: String,

@@ -28,7 +28,7 @@ fn quoted(text: &str) -> String {
 }
 
 impl JsonLines {
-    /// For the source and buffer of these names.
+    /// Creates the lines for the source and buffer with these names.
     pub fn new(source: &str, buffer: &str, id: TraceId) -> Self {
         let (source, buffer) = (quoted(source), quoted(buffer));
         Self {
@@ -41,7 +41,7 @@ impl JsonLines {
         }
     }
 
-    /// With the times of perf's clock beside timestamps, in nanoseconds.
+    /// Adds the times of perf's clock to timestamps, in nanoseconds.
     pub const fn with_clock(mut self, clock: Option<PerfClock>) -> Self {
         self.clock = clock;
         self
@@ -63,7 +63,7 @@ impl JsonLines {
         self.out.text("}\n");
     }
 
-    /// A field with a name in quotes, a colon: `,"name":`.
+    /// Appends a comma, a name in quotes, and a colon: `,"name":`.
     #[inline]
     pub fn key(&mut self, name: &str) {
         self.out.text(",\"");
@@ -325,7 +325,7 @@ impl Lines for JsonLines {
         self.begin(at, "q_range");
         self.hex("start", range.start.0);
         self.hex("end", range.end.0);
-        // Readers rely on the field, even where a Q element has no count.
+        // Readers rely on this field, even if a Q element has no count.
         self.count("instructions", range.instructions.unwrap_or(0).into());
         self.end();
     }

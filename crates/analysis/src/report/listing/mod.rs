@@ -1,6 +1,6 @@
 //! Listings of decoded trace: for programs (JSON Lines) and for people (text).
 //!
-//! Everything is formatted by hand into one big buffer. Independent of the protocols that produce
+//! Everything is formatted by hand into one large buffer. Independent of the protocols that produce
 //! the elements.
 
 pub mod branches;
@@ -49,7 +49,7 @@ pub struct Unfollowed {
 }
 
 impl Unfollowed {
-    /// Adds what was counted further on.
+    /// Adds what was counted later.
     pub fn add(counted: &mut Option<Self>, later: Option<Self>) {
         match (counted.as_mut(), later) {
             (Some(counted), Some(later)) => counted.times += later.times,
@@ -76,14 +76,14 @@ impl Unfollowed {
     }
 }
 
-/// Numbers of what was listed.
+/// Counts of what was listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ranges of executed instructions.
     pub ranges: u64,
     /// Instructions executed.
     pub instructions: u64,
-    /// Elements, the ranges among them.
+    /// Elements, including the ranges.
     pub elements: u64,
 }
 
@@ -118,9 +118,9 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A form of listing: one call, one line.
+/// A listing format: each call writes one line.
 pub trait Lines {
-    /// Whether it writes nothing.
+    /// Whether nothing is written.
     const SILENT: bool = false;
 
     /// A packet and its bytes.
@@ -141,13 +141,14 @@ pub trait Lines {
     /// Instructions executed on an unknown path.
     fn q_range(&mut self, at: BufferOffset, range: &QRange);
 
-    /// Nothing can be followed from here on.
+    /// Execution cannot be followed from here on.
     fn gap(&mut self, at: BufferOffset, gap: Gap);
 
     /// A line of the listing of branches.
     fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);
 
-    /// Where an offset of this many digits starts in a line of a range or an instruction.
+    /// The column at which an offset of this many digits starts in a line for a range or an
+    /// instruction.
     fn offset_column(&self, digits: usize) -> usize;
 
     /// The text so far.

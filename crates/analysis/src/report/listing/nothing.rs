@@ -1,4 +1,4 @@
-//! The listing that is only counted, not printed.
+//! A listing that is only counted, not printed.
 
 use super::Lines;
 use super::branches::Line;

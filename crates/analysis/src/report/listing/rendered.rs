@@ -1,27 +1,27 @@
 //! Lines of blocks, rendered once and copied afterwards.
 //!
-//! A block that is executed again has the same lines, but for the offset in the buffer, whose
-//! digits are written over the old ones. Lines are kept for one number of digits at a time, so that
-//! nothing moves: it changes a few times in a whole trace.
+//! A block has the same lines each time it is executed, except for the offset in the buffer, whose
+//! digits overwrite the old ones. Lines are kept for one number of digits at a time, so that
+//! nothing moves: that number changes only a few times in a whole trace.
 
 use super::Lines;
 use super::text_buffer::TextBuffer;
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_trace::flow::BlockId;
 
-/// The most bytes of text that are kept. Everything is dropped beyond.
+/// The maximum number of bytes of text that are kept. When it is exceeded, everything is dropped.
 const MAX_BYTES: usize = 16 << 20;
 
 /// The lines of the blocks of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
-    /// The offset of the lines that are written now, and its digits; none before the first line.
+    /// The offset of the lines being written, and its digits; none before the first line.
     at: BufferOffset,
     digits: TextBuffer,
     /// By block and atom: the index in `blocks` plus one, or 0.
     index: Vec<u32>,
     blocks: Vec<Kept>,
-    /// Where the digits of the offset are in the text of a block, line by line.
+    /// Where the offset's digits are in the text of a block, line by line.
     columns: Vec<u32>,
     text: Vec<u8>,
 }
@@ -38,7 +38,7 @@ fn key(id: BlockId, taken: bool) -> usize {
 }
 
 impl Rendered {
-    /// Writes the lines of a block with this offset, and returns whether they are kept.
+    /// Writes the lines of a block with this offset if they are kept, and returns whether they are.
     #[inline]
     pub fn write(
         &mut self,
@@ -64,8 +64,8 @@ impl Rendered {
         true
     }
 
-    /// Keeps the lines of a block, which were written from `start` on, after [`Self::write`] did
-    /// not have them.
+    /// Keeps the lines of a block, which were written from `start` on, after [`Self::write`]
+    /// returned false.
     #[cold]
     pub fn keep(&mut self, id: BlockId, taken: bool, lines: &mut impl Lines, start: usize) {
         let offset = lines.offset_column(self.digits.len());
@@ -94,7 +94,7 @@ impl Rendered {
         self.index[key] = self.blocks.len() as u32;
     }
 
-    /// Drops all lines: the numbers of blocks get another meaning.
+    /// Drops all lines, because the numbers of blocks change their meaning.
     pub fn forget(&mut self) {
         self.index.clear();
         self.blocks.clear();

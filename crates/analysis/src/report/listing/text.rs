@@ -1,7 +1,7 @@
-//! Listings for people: one aligned line a packet or element.
+//! Listings for people: one aligned line per packet or element.
 //!
-//! `offset  id  kind  what`, the offset in decimal as the reference counts it, the trace ID in
-//! hex. Independent of protocols and files.
+//! `offset  id  kind  what`, with the offset in decimal as the reference counts it and the trace ID
+//! in hex. Independent of protocols and files.
 
 use super::Lines;
 use super::branches::Line;
@@ -36,7 +36,7 @@ const FIELDS: usize = 66;
 pub struct TextLines<'a> {
     symbols: Option<&'a Symbols>,
     clock: Option<PerfClock>,
-    /// What the trace has in the place of VMIDs.
+    /// What the trace contains in place of VMIDs.
     virtual_id: &'static str,
     id: [u8; 2],
     start: usize,
@@ -44,7 +44,8 @@ pub struct TextLines<'a> {
 }
 
 impl<'a> TextLines<'a> {
-    /// For the source of this trace ID, with the functions of its core's program.
+    /// Creates the lines for the source with this trace ID; `symbols` are the functions of its
+    /// core's program.
     pub fn new(id: TraceId, symbols: Option<&'a Symbols>) -> Self {
         let digits = format!("{:02x}", id.0);
         let digits = digits.as_bytes();
@@ -58,13 +59,13 @@ impl<'a> TextLines<'a> {
         }
     }
 
-    /// With the times of perf's clock beside timestamps, in nanoseconds.
+    /// Adds the times of perf's clock to timestamps, in nanoseconds.
     pub const fn with_clock(mut self, clock: Option<PerfClock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// With CONTEXTIDR_EL2 in the place of VMIDs, if `are_host_ids`.
+    /// Shows CONTEXTIDR_EL2 in place of VMIDs, if `are_host_ids`.
     pub const fn with_host_ids(mut self, are_host_ids: bool) -> Self {
         if are_host_ids {
             self.virtual_id = ", CONTEXTIDR_EL2 ";
@@ -175,7 +176,7 @@ impl<'a> TextLines<'a> {
         }
     }
 
-    /// The function that contains an address, at the end of the line.
+    /// Appends the function that contains an address to the line.
     fn function(&mut self, address: u64) {
         if let Some((name, offset)) = self.symbols.and_then(|s| s.function(address)) {
             self.out.pad(self.start, FUNCTION);
@@ -245,7 +246,7 @@ impl<'a> TextLines<'a> {
         }
     }
 
-    /// Text with a blank before it, unless it is the first after `start`.
+    /// Appends text, preceded by a blank unless it is the first after `start`.
     fn part(&mut self, start: usize, text: &str) {
         if self.out.len() > start {
             self.out.byte(b' ');

@@ -1,6 +1,6 @@
-//! A buffer of text that numbers are written into by hand.
+//! A text buffer to which numbers are formatted by hand.
 //!
-//! Formatting with `write!` costs several times the decoding; these few functions do not.
+//! Formatting with `write!` takes several times as long as decoding; these few functions do not.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
@@ -25,7 +25,7 @@ impl TextBuffer {
         std::mem::replace(&mut self.0, empty)
     }
 
-    /// Bytes of text.
+    /// The length of the text in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -46,7 +46,7 @@ impl TextBuffer {
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends text, and returns it in the buffer.
+    /// Appends text, and returns the appended copy.
     #[inline]
     pub fn copy(&mut self, text: &[u8]) -> &mut [u8] {
         let start = self.0.len();
@@ -54,7 +54,7 @@ impl TextBuffer {
         &mut self.0[start..]
     }
 
-    /// Appends one byte of ASCII.
+    /// Appends one ASCII byte.
     #[inline]
     pub fn byte(&mut self, byte: u8) {
         self.0.push(byte);
@@ -71,8 +71,8 @@ impl TextBuffer {
         }
     }
 
-    /// Makes one word, for a column, of the text from `start` on: `, ` becomes `,` and any other
-    /// blank `_`.
+    /// Turns the text from `start` on into a single word for a column: `, ` becomes `,` and any
+    /// other blank `_`.
     pub fn join_words(&mut self, start: usize) {
         let text = self.0.split_off(start.min(self.0.len()));
         for (at, &byte) in text.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is summed up in pieces equals what is followed block by block.
+//! Sums made in pieces equal those of following block by block.
 
 use super::super::super::parts::Watched;
 use super::super::super::pieces::{Facts, Recorder, Wanted, What};
@@ -13,14 +13,14 @@ use armsnap_trace::flow::{Flow, FlowConfig, FlowDriver, FlowSink, Pieces};
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 
-/// Listens to nothing, but does not say so.
+/// Listens to nothing, without declaring so.
 pub(in super::super::super) struct Silent<const CALLS: bool>;
 
 impl<const CALLS: bool> Listener for Silent<CALLS> {
     const CALLS: bool = CALLS;
 }
 
-/// A flow of which a recorder makes pieces.
+/// A flow from which a recorder makes pieces.
 type Driver<'a> = FlowDriver<Watched<'a, Pieces>, Recorder<'a, true>>;
 
 fn driver<'a>(
@@ -44,7 +44,7 @@ fn driver<'a>(
     }
 }
 
-/// Atoms that follow each other come together, as decoders of packets pass them on.
+/// Consecutive atoms are passed together, as the packet decoders do.
 fn feed(driver: &mut Driver<'_>, elements: &[(u64, Element)]) {
     let mut rest = elements;
     while let Some(((at, element), after)) = rest.split_first() {
@@ -69,7 +69,7 @@ fn feed(driver: &mut Driver<'_>, elements: &[(u64, Element)]) {
     }
 }
 
-/// What the pieces of a case are made of.
+/// Statistics of the pieces of a case.
 #[derive(Debug, Default)]
 struct Seen {
     pieces: u64,
@@ -152,7 +152,7 @@ fn direct<const CALLS: bool>(case: &Case) -> Counted {
     course.finish().1
 }
 
-/// Functions have other numbers if they are met in another order.
+/// Text that does not depend on the numbers of functions, which vary with the order of discovery.
 pub(in super::super::super) fn text(counted: &Counted) -> String {
     let Counted {
         functions,

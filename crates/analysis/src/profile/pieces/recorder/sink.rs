@@ -1,4 +1,4 @@
-//! What a recorder gets from the flow.
+//! What a recorder receives from the flow.
 
 use super::super::piece::{Straight, What};
 use super::{Left, Recorder, add};
@@ -113,7 +113,7 @@ impl<const SUMS: bool> FlowSink for Recorder<'_, SUMS> {
         if !self.knows(index) {
             self.learn(blocks, to);
         }
-        // The memory of a block without instructions is missing: nothing is executed there.
+        // If a block has no instructions, its memory is missing: nothing is executed there.
         let follows = self.infos[index].instructions > 0 && self.follow((from, taken), index);
         if !follows && taken {
             self.left_behind(from);
