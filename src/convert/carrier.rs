@@ -30,10 +30,10 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The first line.
+/// The first line of a carrier.
 const MAGIC: &[u8] = b"\x7fARMSNAP0\n";
 
-/// The shortest run of bytes worth a `memory` line.
+/// The shortest range of bytes worth a `memory` line.
 const SHORTEST: usize = 32;
 
 /// The field of `status` with the carrier's length.
@@ -239,7 +239,7 @@ impl<'a> Loading<'a> {
             ) else {
                 continue;
             };
-            // Usually both are the same bytes of a mapped file: do not read gigabytes.
+            // Usually both are the same bytes of a mapped file; this avoids reading gigabytes.
             if std::ptr::eq(wanted, there) || wanted == there {
                 self.bytes(&file[done..begin]);
                 let _ = writeln!(self.text, "memory {from:x} {length:x}");
@@ -250,7 +250,7 @@ impl<'a> Loading<'a> {
         done
     }
 
-    /// Its length in bytes.
+    /// The carrier's length in bytes.
     pub fn length(&self) -> usize {
         let bytes: usize = self.bytes.iter().map(|bytes| bytes.len()).sum();
         MAGIC.len() + self.text.len() + bytes
@@ -286,19 +286,19 @@ pub enum CarrierError {
     /// A line is not recognised; its first characters.
     #[error("cannot read {0:?}")]
     Line(String),
-    /// A path leads out of the snapshot.
+    /// A path leads outside the snapshot.
     #[error("{0:?} is not a path inside a snapshot")]
     Path(String),
     /// The carrier ends within the bytes of a file.
     #[error("its bytes are truncated")]
     Truncated,
-    /// More memory is referred to than the trace frame contains.
+    /// Lines refer to more memory than the trace frame contains.
     #[error("it refers to memory twice")]
     MemoryTwice,
     /// Trace frame 0 does not contain memory that a file refers to.
     #[error("{0}: trace frame 0 lacks memory of it")]
     MemoryMissing(String),
-    /// A file does not have the length in its line.
+    /// The length of a file differs from that in its line.
     #[error("{path}: expected {expected} bytes, found {found}")]
     Length {
         /// The file.
@@ -311,10 +311,10 @@ pub enum CarrierError {
     /// Two files have the same path.
     #[error("{0}: there are two files with this name")]
     FileTwice(String),
-    /// Bytes after those of the files.
+    /// There are bytes after those of the files.
     #[error("{0} bytes belong to no file")]
     Rest(usize),
-    /// The `snapshot.ini` that it names is missing.
+    /// The `snapshot.ini` named in the carrier is missing.
     #[error("its file {0:?} is missing")]
     NoEntry(String),
 }
@@ -381,14 +381,14 @@ impl Carried {
     }
 }
 
-/// A carrier while its lines are read.
+/// A carrier while its lines are being read.
 struct Reading<'a> {
     carried: Carried,
     /// Path, length and bytes so far.
     file: Option<(String, usize, Vec<u8>)>,
     rest: &'a [u8],
     memory: &'a Memory<'a>,
-    /// Bytes of memory that no line has referred to.
+    /// Bytes of memory to which no line has referred so far.
     memory_left: usize,
 }
 
@@ -475,7 +475,7 @@ impl Reading<'_> {
     }
 }
 
-/// Memory blocks of a trace frame, by address; where two overlap, the first is read, as in GDB.
+/// Memory blocks of a trace frame, by address; if two overlap, the first is read, as in GDB.
 #[derive(Clone, Debug, Default)]
 pub struct Memory<'a> {
     pieces: BTreeMap<u64, &'a [u8]>,
@@ -493,7 +493,7 @@ impl<'a> Memory<'a> {
         let Some(last) = (bytes.len() as u64).checked_sub(1) else {
             return Vec::new();
         };
-        // The pieces that it covers form one range.
+        // The pieces that the block covers form one range.
         let free = self.covered.add(address, address + last);
         let new = free.into_iter().map(|(first, last)| {
             let part = (first - address) as usize..=(last - address) as usize;

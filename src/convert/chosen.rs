@@ -21,7 +21,7 @@ pub enum ChoiceError {
     /// A program is not for Arm.
     #[error("{}: expected a program for Arm", .0.display())]
     NotArm(PathBuf),
-    /// A program is for another architecture than chosen before.
+    /// A program is for another architecture than the one chosen before.
     #[error("{} says {}, and {} is for {}", .chosen.from, .chosen.architecture.name(),
         .program.display(), .found.name())]
     Contradiction {
@@ -35,7 +35,7 @@ pub enum ChoiceError {
 }
 
 impl ChosenArchitecture {
-    /// Chooses by the name of an architecture, or else by the programs.
+    /// Chooses by the name of an architecture, or else from the programs.
     ///
     /// # Errors
     ///

@@ -9,10 +9,10 @@ use armsnap_trace::encode::CodeAddress;
 use armsnap_trace::flow::{self, CodeImage, View, fetch};
 use std::collections::{HashMap, HashSet};
 
-/// The most instructions examined for one path.
+/// The maximum number of instructions examined for one path.
 const NEAR: usize = 4096;
 
-/// The most instructions examined in total.
+/// The maximum number of instructions examined in total.
 const ALL: usize = 1 << 26;
 
 /// A straight line of executed instructions.
@@ -28,14 +28,14 @@ pub struct Line {
 #[derive(Debug)]
 pub struct CodePaths<C> {
     code: C,
-    /// Addresses whose execution is always seen.
+    /// Addresses whose execution is always observed.
     watched: HashSet<u64>,
     /// Earlier results: loops repeat the same search.
     known: HashMap<(View, CodeAddress, CodeAddress), Option<Vec<Line>>>,
     left: usize,
 }
 
-/// An instruction with its successors, as indices of the list of nodes.
+/// An instruction with its successors, as indices into the list of nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     here: CodeAddress,
@@ -58,12 +58,12 @@ impl<C: CodeImage> CodePaths<C> {
         }
     }
 
-    /// Whether the limit of examined instructions is reached.
+    /// Whether the limit of examined instructions has been reached.
     pub fn is_exhausted(&self) -> bool {
         self.left == 0
     }
 
-    /// The instruction at a place, if its code is there.
+    /// The instruction at an address, if its code is present.
     pub fn instruction(&self, view: View, here: CodeAddress) -> Option<Instruction> {
         let mut instruction = flow::instruction(&self.code, view, here.isa, here.address)?;
         instruction.conditional |= self.may_be_in_it_block(view, here);
@@ -160,7 +160,7 @@ impl<C: CodeImage> CodePaths<C> {
     }
 }
 
-/// The place after an instruction.
+/// The address after an instruction.
 pub fn next(here: CodeAddress, bytes: u8) -> CodeAddress {
     CodeAddress {
         address: here.address.after(bytes.into(), here.isa),
@@ -170,7 +170,7 @@ pub fn next(here: CodeAddress, bytes: u8) -> CodeAddress {
 
 /// The lines from the first node to the goal, if there is exactly one path.
 fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
-    // Find the nodes that lead to the goal, backward from the goal.
+    // Find the nodes that lead to the goal, working backwards from it.
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut leads = vec![false; nodes.len()];
     let mut reached = Vec::new();
@@ -262,7 +262,7 @@ mod tests {
             path(&[NOP, b(2), RET, NOP, NOP], &[], 0, 4),
             Some(vec![(0, 2), (3, 4)])
         );
-        // Backward, once through an endless loop.
+        // Backwards, once through an endless loop.
         assert_eq!(
             path(&[NOP, NOP, b(-2)], &[], 1, 1),
             Some(vec![(1, 3), (0, 1)])
@@ -281,12 +281,12 @@ mod tests {
     fn several_possible_paths_give_no_result() {
         // With or without executing a nop.
         assert_eq!(path(&[cbz(2), NOP, NOP, NOP], &[], 0, 3), None);
-        // Unless one of them would have been seen.
+        // Unless execution of one of them would have been observed.
         assert_eq!(
             path(&[cbz(2), NOP, NOP, NOP], &[1], 0, 3),
             Some(vec![(0, 1), (2, 3)])
         );
-        // A loop, any number of times.
+        // A loop executed any number of times.
         assert_eq!(path(&[NOP, cbz(-1), NOP], &[], 0, 2), None);
         assert_eq!(path(&[NOP, cbz(-1), NOP], &[0], 0, 2), Some(vec![(0, 2)]));
     }

@@ -1,4 +1,4 @@
-//! A snapshot's halted state as an ELF core file, in the layout of Linux, which GDB opens.
+//! A snapshot's halted state as an ELF core file in the Linux layout, which GDB opens.
 
 mod thread_state;
 
@@ -26,11 +26,11 @@ const NT_SIGINFO: u32 = 0x5349_4749;
 const NT_GDB_TDESC: u32 = 0xff00_0000;
 const AT_ENTRY: u64 = 9;
 const AT_HWCAP: u64 = 16;
-/// HWCAP_FP, HWCAP_ASIMD, HWCAP_PACA: GDB looks for the masks of pointer authentication only with the last
-/// (Linux, arch/arm64/include/uapi/asm/hwcap.h).
+/// HWCAP_FP, HWCAP_ASIMD, HWCAP_PACA: GDB looks for the masks of pointer authentication only if the
+/// last is set (Linux, arch/arm64/include/uapi/asm/hwcap.h).
 const CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 30;
 const SIGTRAP: u16 = 5;
-/// The most parts of memory: the number of program headers has 16 bits.
+/// The maximum number of parts of memory: the number of program headers has 16 bits.
 const MAX_PARTS: usize = 0xFFF0;
 
 /// Writes the state of the cores that have the first core's architecture. Returns notes on what was
@@ -100,7 +100,7 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
         notes.extend(added.into_iter().map(Note::Program));
     }
     if architecture == Architecture::MProfile {
-        // Otherwise nothing says that xPSR is in the place of CPSR.
+        // Otherwise nothing says that xPSR is in the position of CPSR.
         let description = TargetDescription::new(architecture, &[], &[first_registers]);
         let xml = description.xml_of_first_feature() + "\0";
         note(b"GDB", NT_GDB_TDESC, xml.as_bytes(), &mut contents);
@@ -157,7 +157,7 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, E
     Ok(notes)
 }
 
-/// The first address whose byte in memory is not the one that a core file has.
+/// The first address at which a core's memory differs from the memory in the core file.
 fn first_difference((own, own_space): Seen, (written, space): Seen) -> Option<Address> {
     let mut at = Address(0);
     loop {
@@ -167,7 +167,7 @@ fn first_difference((own, own_space): Seen, (written, space): Seen) -> Option<Ad
         if !bytes.is_empty() && count == 0 {
             return Some(at);
         }
-        // Dumps of one file have the same bytes in memory.
+        // Dumps of the same file share its bytes in memory.
         if count > 0 && bytes.as_ptr() != other.as_ptr() {
             let pairs = bytes[..count].iter().zip(other);
             if let Some(same) = pairs.into_iter().position(|(byte, other)| byte != other) {
@@ -182,7 +182,7 @@ fn first_difference((own, own_space): Seen, (written, space): Seen) -> Option<Ad
 }
 
 /// The known memory of a space, in order: address and length of each part. If there are too many
-/// parts, the rest is left out and noted.
+/// parts, the remaining ones are left out and noted.
 fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<Note>) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     let mut at = Some(Address(0));
@@ -211,10 +211,10 @@ fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<Note>) -> Vec<(u64, 
     out
 }
 
-/// Leaves out memory that a 32-bit file cannot have: addresses, sizes and offsets have 32 bits.
+/// Leaves out memory that a 32-bit file cannot contain: addresses, sizes and offsets have 32 bits.
 fn fit(parts: &mut Vec<(u64, u64)>, notes_length: u64, notes: &mut Vec<Note>) {
     const END: u64 = 1 << 32;
-    // The headers, with room for all parts.
+    // The headers, with space for all parts.
     let mut offset = 52 + 32 * (parts.len() as u64 + 1) + notes_length;
     for index in 0..parts.len() {
         let (address, length) = parts[index];
@@ -253,8 +253,8 @@ fn note(owner: &[u8], kind: u32, contents: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The notes of a thread (`struct elf_prstatus`, `user_fpsimd_state`, `ARM_VFP`; the latter ones only if
-/// something is known in them). Returns the registers in them that are not known.
+/// Writes the notes of a thread (`struct elf_prstatus`, `user_fpsimd_state`, `ARM_VFP`; the latter
+/// two only if something in them is known). Returns the unknown registers in them.
 fn thread(
     number: u32,
     registers: &RegisterFile,
@@ -303,7 +303,7 @@ fn thread(
         let known = (0..size).filter(|at| byte(*at).is_some()).count();
         state.extend((0..size).map(|at| byte(at).unwrap_or(0)));
         is_known |= known > 0;
-        // The M-profile has 16 of them.
+        // The M-profile has only 16 of them.
         let is_there = number < 16 || !m_profile;
         zero.extend((known < size && is_there).then_some(name));
     }
@@ -327,7 +327,7 @@ fn thread(
     unknown
 }
 
-/// The ELF header and the program headers: the notes, and the parts of memory behind them.
+/// The ELF header and the program headers: the notes, and the parts of memory after them.
 fn head(architecture: Architecture, notes: u64, parts: &[(u64, u64)]) -> Vec<u8> {
     let wide = architecture == Architecture::AArch64;
     let (size, entry) = if wide { (64_u16, 56_u16) } else { (52, 32) };

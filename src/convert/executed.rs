@@ -1,5 +1,5 @@
-//! The decoded trace of a core as single executed instructions, each with the values that the trace
-//! reports.
+//! The decoded trace of a core as individual executed instructions, each with the values that the
+//! trace reports.
 //!
 //! Takes the output of the flow; independent of debuggers and files.
 
@@ -18,8 +18,8 @@ use armsnap_trace::flow::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// The last instruction of each straight line: waypoints (branches, taken or not, and other
-    /// instructions with atoms), and where an exception, a gap or a change of the core's state cut
-    /// a line short.
+    /// instructions with atoms), and instructions where an exception, a gap or a change of the
+    /// core's state cut a line short.
     #[default]
     Waypoints,
     /// The first instruction of a function: the target of a call, or the start of a symbol.
@@ -31,8 +31,8 @@ pub enum Kind {
     Exceptions,
 }
 
-/// An executed instruction, or the instruction to which an exception returns. A value is `None` if it
-/// has not been reported so far.
+/// An executed instruction, or the instruction to which an exception returns. A value is `None` if
+/// it has not been reported yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecutedInstruction {
     /// The instruction.
@@ -41,11 +41,12 @@ pub struct ExecutedInstruction {
     pub isa: Isa,
     /// Its code, least significant byte first.
     pub code: [u8; 4],
-    /// How many bytes of `code` are known: 4 or 2, fewer where memory is missing.
+    /// The number of known bytes of `code`: 4 or 2, fewer if memory is missing.
     pub code_bytes: u8,
     /// The offset of the packet that reported it.
     pub offset: BufferOffset,
-    /// How many instructions the trace reports before it; `None` if it is not one of them.
+    /// The number of instructions that the trace reports before it; `None` if it was not executed
+    /// itself.
     pub number: Option<u64>,
     /// Other values reported by the trace.
     pub values: FrameValues,
@@ -230,8 +231,8 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         self.taken = (end.kind != InstructionKind::Other).then_some(end.taken);
     }
 
-    /// Ends the current line. Where atoms are single instructions (ETMv3), no atom marks the end of
-    /// a line before an exception, a gap, or a change of the core's state.
+    /// Ends the current line. If atoms are single instructions (ETMv3), no atom marks the end of a
+    /// line before an exception, a gap, or a change of the core's state.
     fn end_line(&mut self) {
         if let Some(line) = self.line.take() {
             let (at, last) = self.reached;
@@ -276,7 +277,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
         });
         let last = LastInstruction {
             address: last,
-            // Where atoms are single instructions (ETMv3), most of them end no line.
+            // If atoms are single instructions (ETMv3), most of them do not end a line.
             ends_line: range.last.kind != InstructionKind::Other,
         };
         self.line(at, &range, last, cycles);

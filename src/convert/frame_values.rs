@@ -48,7 +48,7 @@ pub enum Variable {
     Security,
     /// Start of the straight line.
     Line,
-    /// Execution before this instruction is not known.
+    /// Execution before this instruction is unknown.
     Gap,
     /// Where an exception returns to.
     ExceptionReturn,
@@ -81,26 +81,26 @@ impl IndexMut<Variable> for Variables {
     }
 }
 
-/// Values reported for an executed instruction. `None` is not known.
+/// Values reported for an executed instruction. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameValues {
     /// The start of the straight line that ends with it. If present, only this line was executed
     /// since the previous reported instruction, unless there is a gap.
     pub line: Option<Address>,
-    /// Execution before it is not known.
+    /// Whether execution before it is unknown.
     pub gap: bool,
     /// The exception taken since the previous reported instruction, as numbered in the trace.
     pub exception: Option<u16>,
     /// The preferred return address of that exception, or the address reached if the trace does not
     /// contain it (ETMv3).
     pub exception_return: Option<Address>,
-    /// Set if execution after this waypoint is not known: whether it was taken.
+    /// If execution after this waypoint is unknown: whether it was taken.
     pub taken: Option<bool>,
     /// Cycles counted up to it.
     pub cycles: Option<u64>,
     /// The last timestamp before it.
     pub timestamp: Option<u64>,
-    /// The core's state, without the instruction set and its width.
+    /// The core's state, except for the instruction set and register width.
     pub state: Context,
 }
 

@@ -1,7 +1,8 @@
 //! Decodes a core's trace into executed instructions.
 //!
-//! Works directly on the flow: each block is processed once, in order. The timeline keeps blocks to
-//! move in both directions; walking its entries alone takes as long as the whole decoding here.
+//! Works directly on the flow: each block is processed once, in order. The timeline keeps blocks in
+//! order to move in both directions; walking its entries alone takes as long as the whole decoding
+//! here.
 
 use super::Progress;
 use super::executed::{InstructionCollector, Kind};

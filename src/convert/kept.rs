@@ -4,7 +4,7 @@ use super::executed::ExecutedInstruction;
 use armsnap_arch::quantity::{Address, BufferOffset};
 use std::collections::{HashSet, VecDeque};
 
-/// A place in the decoded trace.
+/// A position in the decoded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The execution of the instruction at this address.
@@ -126,7 +126,7 @@ impl KeptInstructions {
         self.limits.to.filter(to)
     }
 
-    /// Keeps the longest run of last instructions with at most `addresses` distinct addresses.
+    /// Keeps only as many of the last instructions as have at most `addresses` distinct addresses.
     pub fn keep_addresses(&mut self, addresses: usize) {
         let mut seen = HashSet::new();
         let fits = |instruction: &&ExecutedInstruction| {

@@ -66,7 +66,7 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// Maps a trace file. Only the pages that are accessed are read. Other files are mapped too: the
+/// Maps a trace file. Only the accessed pages are read. Files of other kinds are mapped too: the
 /// reader reports what is wrong with them.
 ///
 /// # Errors

@@ -11,18 +11,18 @@ use armsnap_snapshot::text;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a conversion assumed, left out, or made.
+/// What a conversion assumed, left out, or created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A note on the snapshot or its trace.
     Snapshot(model::Note),
-    /// A note on what is decoded.
+    /// A note on the decoded trace.
     Decode(decode::Note),
-    /// What is read from a program.
+    /// A note on what is read from a program.
     Program(ProgramNote),
     /// A note on the description of the trace file.
     TraceFile(tfile::Note),
-    /// The last trace frame does not fit the file.
+    /// The last trace frame is truncated.
     Cut(tfile::Error),
     /// The registers are GDB's defaults.
     DefaultRegisters(DefaultRegisters),
@@ -53,12 +53,12 @@ pub enum Note {
     ShortRegisters {
         /// The number of the frame, from 0.
         frame: usize,
-        /// The number of registers behind its end.
+        /// The number of registers that are missing.
         missing: usize,
         /// The number of all registers.
         registers: usize,
     },
-    /// A program gives no symbols.
+    /// A program provides no symbols.
     Symbols {
         /// The program's file.
         program: PathBuf,
@@ -78,12 +78,13 @@ pub enum Note {
     NoTrace,
     /// No program is known, so perf will not find any code.
     NoProgram,
-    /// Memory has more parts than a core file; the rest is left out.
+    /// There are more parts of memory than a core file can contain; the remaining ones are left
+    /// out.
     ManyParts {
-        /// The most parts.
+        /// The maximum number of parts.
         limit: usize,
     },
-    /// A 32-bit core file has no room for the memory from an address on.
+    /// A 32-bit core file has no space for the memory from an address on.
     Memory32 {
         /// The address.
         at: u64,
@@ -93,16 +94,16 @@ pub enum Note {
         /// The level.
         level: u8,
     },
-    /// The carried trace is left out, because trace is made from the frames.
+    /// The carried trace is left out, because trace is generated from the frames.
     CarriedTrace,
-    /// The number of frames that were traced, and of gaps between them.
+    /// Frames were traced.
     Traced {
-        /// The frames.
+        /// The number of frames.
         frames: u64,
-        /// The gaps.
+        /// The number of gaps between them.
         gaps: u64,
     },
-    /// Frames without program counter or code.
+    /// Frames have no program counter or code.
     Lost {
         /// Their number.
         frames: u64,
@@ -233,24 +234,24 @@ pub enum CoreNote {
         /// The reason.
         reason: String,
     },
-    /// Registers that are not known, and registers that are left out because of them.
+    /// Registers are unknown, and others are left out because of them.
     Unknown {
         /// The names of unknown registers.
         unknown: Vec<String>,
-        /// The names of known ones that a trace file cannot have.
+        /// The names of known ones that the trace file cannot contain.
         left_out: Vec<String>,
     },
-    /// Past values are not known.
+    /// Past values are unknown.
     NoValues(NoValues),
-    /// Something limits what past values are known.
+    /// A limit on which past values are known.
     Limit(Limit),
     /// Past values are known.
     Values {
         /// The number of trace frames with values.
         frames: usize,
-        /// The number of the last frames that were examined, if not all.
+        /// The number of frames examined, counted from the end, if not all.
         last: Option<usize>,
-        /// Whether inferred values are among them.
+        /// Whether they include inferred values.
         inferred: bool,
     },
     /// There are many tracepoints, so GDB needs time to load them.
@@ -260,37 +261,37 @@ pub enum CoreNote {
     },
     /// Only the last trace frames are written.
     LastFrames {
-        /// The number of those.
+        /// The number of frames written.
         kept: u64,
-        /// The number of all.
+        /// The total number of frames.
         total: u64,
-        /// The most frames.
+        /// The maximum number of frames.
         limit: usize,
-        /// The most addresses of frames.
+        /// The maximum number of distinct addresses in frames.
         addresses: usize,
     },
     /// GDB does not know the instruction set of trace frames.
     InstructionSet,
-    /// Memory of its dumps that does not fit into trace frame 0.
+    /// Memory of its dumps does not fit into trace frame 0.
     DumpsLeftOut {
         /// The number of bytes.
         bytes: usize,
     },
     /// It is not in the core file.
     NotInCoreFile,
-    /// Another core's memory is in the core file, and does not have all of its bytes.
+    /// The core file contains another core's memory, which differs.
     OtherMemoryInCoreFile {
-        /// The first address with other bytes, or none.
+        /// The first address at which bytes differ or are missing.
         at: Address,
-        /// The core whose memory it is.
+        /// The core that the memory belongs to.
         core: String,
     },
-    /// Registers that a core file has no place for.
+    /// A core file cannot contain some registers.
     NoPlaceInCoreFile {
         /// Their names.
         registers: Vec<String>,
     },
-    /// Registers that are not known, and 0 in the core file.
+    /// Some registers are unknown, and 0 in the core file.
     ZeroInCoreFile {
         /// Their names.
         registers: Vec<String>,
@@ -394,7 +395,7 @@ impl fmt::Display for CoreNote {
     }
 }
 
-/// The first names, and the number of further ones.
+/// The first names, and the number of remaining ones.
 fn list(names: &[String]) -> String {
     const LISTED: usize = 8;
     let (listed, more) = names.split_at(names.len().min(LISTED));

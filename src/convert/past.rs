@@ -24,18 +24,18 @@ use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_snapshot::stop::Cancel;
 use std::sync::Arc;
 
-/// The most frames with values, counted from the end.
+/// The maximum number of frames with values, counted from the end.
 pub const MOST: usize = 10_000;
 
-/// Bytes of the stack in a frame.
+/// The number of stack bytes in a frame.
 const STACK: usize = 512;
 
-/// What is known at a trace frame.
+/// The known values at a trace frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PastFrame {
     /// The registers of the description, in its order, up to the program counter.
     pub registers: Vec<Option<u64>>,
-    /// Pieces of memory from the stack pointer on.
+    /// Pieces of memory, starting at the stack pointer.
     pub stack: Vec<(u64, Vec<u8>)>,
 }
 
@@ -79,7 +79,8 @@ fn location(architecture: Architecture, name: &str) -> Option<Location> {
     (number < 31).then(|| Location::general(number))
 }
 
-/// Returns what is known in the last frames, the last one last, at most [`MOST`]; and what ended proof.
+/// Returns the known values in the last frames, oldest first, at most [`MOST`]; and what limits
+/// them.
 ///
 /// # Errors
 ///
@@ -109,7 +110,7 @@ pub fn frames(
     let mut recovery = Recovery::new(facts(loaded, core, state, elfs), options);
     let total = places.len() as u64;
     let mut out = Vec::with_capacity(places.len());
-    // The newest first: recovery starts from the end of the history.
+    // Newest first: recovery starts from the end of the history.
     for (done, place) in (1..).zip(places.into_iter().rev()) {
         out.push(place.map_or_else(PastFrame::default, |(position, pc)| {
             at(&mut recovery, history, position, pc, state)
@@ -146,7 +147,7 @@ fn places(
     }
 }
 
-/// Returns what is known at a position.
+/// Returns the known values at a position.
 fn at(
     recovery: &mut Recovery,
     history: &mut History,
@@ -181,7 +182,7 @@ fn at(
     PastFrame { registers, stack }
 }
 
-/// Collects what is known of a core besides its trace and code.
+/// Collects what is known about a core besides its trace and code.
 fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> FinalState {
     let devices = &loaded.snapshot.devices;
     let file = RegisterFile::read(&devices[core], state.description.architecture());

@@ -1,8 +1,8 @@
-//! A snapshot's trace as a `perf.data` file, which Linux' perf decodes.
+//! A snapshot's trace as a `perf.data` file, which Linux perf decodes.
 //!
-//! Each core becomes a thread of one process, whose trace lies in a buffer of its own, as `perf
-//! record --per-thread` writes it: perf then needs no context IDs in the trace. Programs and
-//! libraries become mappings with build-ids; code that only dumps have cannot be expressed.
+//! Each core becomes a thread of one process, whose trace is in a separate buffer, as written by
+//! `perf record --per-thread`: perf then needs no context IDs in the trace. Programs and libraries
+//! become mappings with build-ids; code that only dumps contain cannot be represented.
 
 use super::Error;
 use super::note::Note;
@@ -20,16 +20,16 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::RangeInclusive;
 
-/// The process, and the number of its first thread.
+/// The process ID, which is also the ID of its first thread.
 const PROCESS: u32 = 1000;
-/// The number of the PMU: any that the attribute and the trace units agree on.
+/// The number of the PMU: arbitrary, but the attribute and the trace units must agree.
 const PMU: u64 = 8;
-/// `sample_type`: IP, TID, IDENTIFIER. Without TIME perf decodes each buffer as it is.
+/// `sample_type`: IP, TID, IDENTIFIER. Without TIME, perf decodes each buffer separately.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 16;
-/// `sample_type`: CPU, without which perf looks for buffers of threads, but by which it places trace
-/// IDs that records give.
+/// `sample_type`: CPU. Without it perf looks for buffers of threads; with it, perf assigns the
+/// trace IDs given in records.
 const SAMPLE_CPU: u64 = 1 << 7;
-/// The bytes of a buffer that are deformatted at once.
+/// The number of bytes of a buffer deformatted at once.
 const PIECE: usize = 1 << 20;
 /// The sizes in bytes of the header, and of an attribute with the location of its IDs.
 const HEADER: u64 = 104;
@@ -57,7 +57,7 @@ struct Traced<'c> {
     trace: Vec<(&'c CaptureBuffer, &'c CaptureSource)>,
 }
 
-/// Trace of a core to be stored: one buffer.
+/// Trace of a core to be stored, from one buffer.
 struct Stored<'c> {
     core: &'c Traced<'c>,
     buffer: &'c CaptureBuffer,
@@ -69,12 +69,12 @@ struct Stored<'c> {
     length: u64,
 }
 
-/// Writes the trace of a snapshot; `version` (1 or 2) is the layout of the records on trace units.
-/// Returns notes on what was left out.
+/// Writes the trace of a snapshot; `version` (1 or 2) is the layout of the records that describe
+/// trace units. Returns notes on what was left out.
 ///
 /// # Errors
 ///
-/// If the snapshot has no trace that perf decodes, or writing fails.
+/// If the snapshot has no trace that perf can decode, or writing fails.
 pub fn write(
     loaded: &OpenSnapshot,
     version: u64,
@@ -234,7 +234,8 @@ fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> V
     }
     out.extend(1_u64.to_le_bytes());
     let mut attribute = words32(&[PMU as u32, 128]);
-    // Config, period, sample type, read format; disabled, exclude_kernel, exclude_hv, sample_id_all.
+    // Config, period, sample type, read format; disabled, exclude_kernel, exclude_hv,
+    // sample_id_all.
     for word in [0, 1, sample_type, 0, 1 | 1 << 5 | 1 << 6 | 1 << 18] {
         attribute.extend(u64::to_le_bytes(word));
     }
@@ -250,7 +251,7 @@ fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> V
 #[derive(Default)]
 struct Records {
     bytes: Vec<u8>,
-    /// Whether records of the kernel name their CPU.
+    /// Whether kernel records include their CPU.
     with_cpu: bool,
 }
 
@@ -266,7 +267,7 @@ impl Records {
         Ok(())
     }
 
-    /// Adds a record of the kernel on a core's thread. A record that is too long is left out.
+    /// Adds a kernel record on a core's thread. A record that is too long is left out.
     fn event(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, core: &Traced<'_>) {
         self.sample(&mut body, core.thread, core.thread - PROCESS);
         let _ = self.record(kind, misc, &body);
@@ -348,8 +349,9 @@ fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
     count
 }
 
-/// The trace ID of each core in the file, where the frames are made anew: its own, or another one if that
-/// is reserved or used by a core with another buffer (CoreSight Architecture Specification, trace IDs).
+/// The trace ID of each core in the file, whose frames are generated anew: its own, or another one
+/// if that is reserved or already used by another core (CoreSight Architecture Specification, trace
+/// IDs).
 fn ids(traced: &[Traced<'_>]) -> Result<Vec<TraceId>, Error> {
     const VALID: RangeInclusive<u8> = 1..=0x6F;
     let own = |core: &Traced<'_>| core.trace[0].1.trace_id.0;
@@ -371,7 +373,7 @@ fn ids(traced: &[Traced<'_>]) -> Result<Vec<TraceId>, Error> {
     ids.collect()
 }
 
-/// The block of a trace unit: magic, CPU, number of parameters, parameters.
+/// The data block of a trace unit: magic, CPU, number of parameters, parameters.
 fn unit(loaded: &OpenSnapshot, source: &CaptureSource, (cpu, trace_id): (u64, TraceId)) -> Vec<u8> {
     let device = &loaded.snapshot.devices[source.device];
     let (magic, names): (u64, &[(&str, u64, u64)]) = match source.protocol {
@@ -421,8 +423,8 @@ fn unit(loaded: &OpenSnapshot, source: &CaptureSource, (cpu, trace_id): (u64, Tr
     out
 }
 
-/// Writes the trace of a source in frames with only its ID; returns their size in bytes. Called
-/// twice, once for the size, so that the trace need not be in memory.
+/// Writes the trace of a source in formatter frames with only its ID; returns their size in bytes.
+/// Called twice, once only for the size, so that the trace need not be kept in memory.
 fn framed(
     buffer: &CaptureBuffer,
     source: &CaptureSource,

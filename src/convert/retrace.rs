@@ -19,13 +19,13 @@ use std::collections::HashSet;
 /// Bytes of trace between synchronisations.
 const SYNC_BYTES: usize = 4096;
 
-/// The longest straight line of a frame, in bytes.
+/// The maximum length of a frame's straight line, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// The most bytes of code that are traced in all: a few frames in a ring of code could otherwise become
-/// gigabytes of trace.
+/// The maximum number of bytes of code that are traced in total: a few frames in cyclic code could
+/// otherwise become gigabytes of trace.
 const MOST: u64 = 1 << 28;
-/// The same for each frame besides.
+/// Additional bytes of code allowed for each frame.
 const MOST_PER_FRAME: u64 = 256;
 
 /// Options for encoding the trace.
@@ -34,7 +34,7 @@ pub struct RetraceOptions {
     pub unit: TraceUnitOptions,
     /// The protocol whose exception numbers the frames use.
     pub protocol: Option<Protocol>,
-    /// The core's state where no frame contains it.
+    /// The core's state, for frames that do not contain it.
     pub context: Context,
     /// Addresses whose execution always produces a frame.
     pub watched: HashSet<u64>,
@@ -55,7 +55,7 @@ pub struct Retraced {
     pub gaps: u64,
     /// The traced straight lines of code, each once: view, start and end.
     pub lines: HashSet<(View, Address, Address)>,
-    /// The search for paths reached its limit.
+    /// Whether the search for paths reached its limit.
     pub exhausted: bool,
 }
 
@@ -112,7 +112,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         };
         let mut connected = !values.gap && self.previous.is_some();
         if connected && values.line.is_some() && values.exception.is_some() {
-            // The core's state changes after it.
+            // The core's state changes after the exception.
             connected = self.exception(values);
         }
         self.state(values, place.isa);
@@ -263,7 +263,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         }
     }
 
-    /// Whether the last instruction itself leads to a place.
+    /// Whether the last instruction itself leads to an address.
     fn leads_to(&mut self, to: CodeAddress) -> bool {
         let Some(last) = self.previous else {
             return false;
@@ -282,7 +282,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         }
     }
 
-    /// Traces an exception. Returns `false` if the path to it is not known.
+    /// Traces an exception. Returns `false` if the path to it is unknown.
     fn exception(&mut self, values: &FrameValues) -> bool {
         let (Some(number), Some(last)) = (self.number(values), self.previous) else {
             return false;

@@ -28,7 +28,7 @@ const MEMORY: &str = "memory.bin";
 pub struct Options {
     /// The trace frame to convert; if `None`, the carried snapshot, or else the last frame.
     pub frame: Option<usize>,
-    /// Whether memory of earlier frames fills gaps.
+    /// Whether memory of earlier frames fills missing memory.
     pub merge: bool,
     /// The architecture, for a file that does not name it.
     pub chosen: Option<ChosenArchitecture>,
@@ -39,7 +39,7 @@ pub struct Options {
 pub enum Found {
     /// The snapshot carried in the file.
     Carried(Carried),
-    /// A snapshot made from a trace frame, and its dumps.
+    /// A snapshot generated from a trace frame, and its dumps.
     Made(Box<Snapshot>, InMemory),
 }
 
@@ -65,7 +65,7 @@ impl Found {
 ///
 /// # Errors
 ///
-/// If the file is damaged or has no target description, or the wanted trace frame is not in it.
+/// If the file is damaged or has no target description, or does not contain the wanted trace frame.
 pub fn read(
     bytes: &Mapped,
     name: &str,
@@ -153,7 +153,7 @@ fn choose<'a>(
     }
 }
 
-/// A trace frame of which a snapshot is made.
+/// A trace frame from which a snapshot is generated.
 struct Making<'f, 'a> {
     file: &'f File<'a>,
     target: Target,
@@ -284,10 +284,10 @@ impl<'a> Making<'_, 'a> {
         registers
     }
 
-    /// The frame's memory; with `merge`, memory of earlier frames fills its gaps.
+    /// The frame's memory; with `merge`, memory of earlier frames fills what is missing.
     fn dumps(&self, merge: bool, files: &mut InMemory) -> Vec<Dump> {
         let mut memory = Memory::default();
-        // By address: the frame and the bytes.
+        // By address: the frame number and the bytes.
         let mut pieces: Vec<(u64, usize, &'a [u8])> = Vec::new();
         let mut add = |number: usize, new: Vec<(u64, &'a [u8])>| {
             pieces.extend(
@@ -305,7 +305,7 @@ impl<'a> Making<'_, 'a> {
         }
         pieces.sort_unstable_by_key(|(address, _, _)| *address);
         let mut dumps: Vec<Dump> = Vec::new();
-        // All pieces are in one file, however many there are.
+        // All pieces are written to one file, however many there are.
         let mut file = Vec::new();
         let mut last_frame = None;
         for (address, frame, bytes) in pieces {
@@ -357,7 +357,7 @@ fn register(name: &str, bytes: usize, value: &[u8]) -> Register {
     }
 }
 
-/// The `type` of a core that is known by its architecture alone.
+/// The `type` of a core of which only the architecture is known.
 const fn kind(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::AArch64 => "ARM-AA64",

@@ -23,7 +23,7 @@ pub struct State {
     pub block: Vec<u8>,
     /// Names of registers that are known but not in `block`.
     pub left_out: Vec<String>,
-    /// Names of registers of the block that are not known.
+    /// Names of the block's unknown registers.
     pub unknown: Vec<String>,
     /// The program counter.
     pub pc: Option<Address>,
@@ -35,7 +35,7 @@ pub struct State {
     pub notes: Vec<CoreNote>,
 }
 
-/// The whole register, if all its bytes are known.
+/// The bytes of a register, if all of them are known.
 fn known(registers: &RegisterFile, register: &RegisterDescription) -> Option<Vec<u8>> {
     let bytes = registers.bytes(&register.view, register.bytes());
     bytes.into_iter().collect()
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// The registers up to the program counter, if that is among the first.
+    /// The registers up to and including the program counter; all of them if it is not described.
     pub fn short_block(&self) -> impl Iterator<Item = &RegisterDescription> {
         let mut ended = false;
         self.description.registers().take_while(move |register| {
@@ -136,8 +136,8 @@ impl State {
     }
 }
 
-/// Selects the pieces of memory that fit into `room` bytes of a trace frame: small ones first, and
-/// the start of the first one that does not fit.
+/// Selects the pieces of memory that fit into `room` bytes of a trace frame: the smallest first,
+/// and the start of the first one that does not fit.
 pub fn fitting<'a>(pieces: &[(u64, &'a [u8])], mut room: usize) -> Vec<(u64, &'a [u8])> {
     let mut by_size = pieces.to_vec();
     by_size.sort_by_key(|(_, bytes)| bytes.len());

@@ -15,7 +15,7 @@ use armsnap_snapshot::program::instruction_sets::InstructionSets;
 use armsnap_trace::encode::CodeAddress;
 use std::collections::{HashMap, HashSet};
 
-/// The contents of a trace frame. `None` is not known.
+/// The contents of a trace frame. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The executed instruction.
@@ -42,9 +42,10 @@ pub struct Steps<'f, 'a> {
     /// The address of each tracepoint that is also the program counter of its frames.
     addresses: HashMap<u32, Option<u64>>,
     watched: HashSet<u64>,
-    /// Those of programs, for frames that do not name theirs.
+    /// The instruction sets in the programs, for frames that do not contain theirs.
     sets: Vec<InstructionSets<'f>>,
-    /// Written by this program: frames without an offset in the trace are the halted state.
+    /// Whether the file was written by this program: then frames without an offset in the trace are
+    /// the halted state.
     own: bool,
 }
 

@@ -13,12 +13,12 @@ use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::model::DeviceClass;
 use std::io::{self, Write};
 
-/// One trace file to write: of one core, or of a snapshot without cores.
+/// A trace file to write: of one core, or of a snapshot without cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreRun {
     /// The core's index in the device list.
     pub core: Option<usize>,
-    /// The user selected this core by name.
+    /// Whether the user selected this core by name.
     alone: bool,
 }
 
@@ -160,7 +160,7 @@ fn write_run<W: Write>(
     Ok(out.out)
 }
 
-/// Approximate size in bytes of a trace frame.
+/// The approximate size of a trace frame in bytes.
 const FRAME: usize = 64;
 
 /// A writer that reports progress.

@@ -1,7 +1,7 @@
 //! A core as a finished trace run: tracepoints, state variables, trace frames.
 //!
 //! Trace frame 0 is the halted state, the others are the decoded trace in chronological order. Both
-//! trace files and the server take their frames from here.
+//! trace files and the server take their frames from this module.
 
 use super::executed::{ExecutedInstruction, Kind};
 use super::frame_values::{VARIABLES, Variable, Variables};
@@ -27,18 +27,18 @@ use armsnap_snapshot::snapshot::program::add_segments;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
-/// The default limit of trace frames.
+/// The default maximum number of trace frames.
 pub const FRAMES: usize = 1_000_000;
 
-/// The default limit of distinct addresses: GDB's time to load tracepoints grows quadratically, and
-/// this number takes seconds.
+/// The default maximum number of distinct addresses: GDB's time to load tracepoints grows
+/// quadratically, and this number takes seconds.
 pub const ADDRESSES: usize = 5_000;
 
-/// The most distinct addresses that a trace file can hold: tracepoint numbers, less one for the
-/// halted state and one for "no tracepoint".
+/// The maximum number of distinct addresses that a trace file can hold: the tracepoint numbers,
+/// minus one for the halted state and one for "no tracepoint".
 pub const MAX_ADDRESSES: usize = TRACEPOINT_LIMIT as usize - 2;
 
-/// The most bytes of a trace frame: GDB counts them with 31 bits.
+/// The maximum size of a trace frame in bytes: GDB counts them with 31 bits.
 const FRAME_LIMIT: usize = i32::MAX as usize;
 
 /// The tracepoint of the halted state, if its program counter is known.
@@ -64,13 +64,13 @@ pub struct Options {
     pub to: Option<Bound>,
     /// The maximum number of frames, counted from the end.
     pub last: Option<usize>,
-    /// Leave out the trace.
+    /// Whether to leave out the trace.
     pub state_only: bool,
-    /// Include the frames despite `state_only`.
+    /// Whether to include the frames despite `state_only`.
     pub frames_nevertheless: bool,
     /// Which registers and stack memory the last frames of the trace contain; `None` for none.
     pub values: Option<Level>,
-    /// Programs: code where no dump has any, and names of functions.
+    /// Programs: they supply code that no dump contains, and names of functions.
     pub elfs: Vec<Elf>,
 }
 
@@ -88,7 +88,7 @@ impl Options {
     }
 }
 
-/// The space for memory in trace frame 0, in bytes, next to a register block of `registers` bytes.
+/// The space in bytes for memory in trace frame 0, besides a register block of `registers` bytes.
 pub fn room(registers: usize) -> usize {
     // Variables, and the block's type.
     FRAME_LIMIT.saturating_sub(registers + 13 * VARIABLES.len() + 1)
@@ -143,7 +143,7 @@ pub struct TraceRun {
     protocol: Option<Protocol>,
     /// Distinct addresses, with their tracepoints' numbers.
     numbers: HashMap<Address, u16>,
-    /// What is known in the last frames.
+    /// The known values in the last frames.
     past: Vec<PastFrame>,
 }
 
@@ -198,7 +198,7 @@ impl TraceRun {
         Ok(run)
     }
 
-    /// Finds what is known in the last frames.
+    /// Finds the known values in the last frames.
     fn find_values(
         &mut self,
         loaded: &OpenSnapshot,
@@ -299,8 +299,8 @@ impl TraceRun {
         numbers
     }
 
-    /// In A- and R-profile GDB takes the instruction set from symbols, or else from CPSR, which
-    /// trace frames do not contain.
+    /// In the A- and R-profiles GDB takes the instruction set from symbols, or else from CPSR,
+    /// which trace frames do not contain.
     fn mode_hint(&self) -> Option<CoreNote> {
         let a_profile = self.state.description.architecture() == Architecture::AArch32;
         (a_profile && !self.kept.instructions().is_empty()).then_some(CoreNote::InstructionSet)
@@ -378,20 +378,20 @@ impl TraceRun {
             .filter_map(|(number, value)| Some((number, value?)))
     }
 
-    /// What is known in a trace frame.
+    /// The known values in a trace frame.
     fn past(&self, frame: usize) -> Option<&PastFrame> {
         let before = self.instructions().len() - self.past.len();
         self.past.get(frame.checked_sub(1 + before)?)
     }
 
-    /// The registers of the halted state, up to the size of blocks in the file.
+    /// The register block of the halted state, limited to the size of blocks in the file.
     pub fn block(&self) -> &[u8] {
         let size = self.block_size().min(self.state.block.len());
         &self.state.block[..size]
     }
 
-    /// The size of the register blocks in bytes. All of a file have the same; those of past frames end
-    /// with the program counter, after which nothing is known.
+    /// The size of the register blocks in bytes, which is the same for the whole file; if there are
+    /// blocks of past frames, they end with the program counter, because nothing after it is known.
     fn block_size(&self) -> usize {
         if self
             .past
@@ -499,7 +499,7 @@ impl TraceRun {
             .filter_map(|(number, value)| Some((number, value.as_ref()?.cast_signed())))
     }
 
-    /// The names of these variables: GDB takes `$x0` for the register.
+    /// The names of these variables; GDB would take `$x0` for the register.
     fn known_names(&self) -> impl Iterator<Item = String> {
         let registers = self.state.short_block();
         registers.map(|register| format!("known_{}", register.name))
@@ -561,7 +561,7 @@ impl TraceRun {
         if let Some(hint) = self.mode_hint() {
             text += &format!("; {hint}");
         }
-        // Its hex form shares a line of limited length.
+        // Its hex form is in a line of limited length.
         let cut = (0..=300).rev().find(|&at| text.is_char_boundary(at));
         text.truncate(cut.unwrap_or(0));
         text

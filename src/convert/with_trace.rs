@@ -163,7 +163,7 @@ impl Survey {
     }
 }
 
-/// Adds code that is not in the dumps: from the frames and from programs.
+/// Adds code that is not in the dumps, from the frames and from programs.
 fn add_code(memory: &mut CoreMemory, collected: BTreeMap<u64, Vec<u8>>, elfs: &[Elf]) {
     for (address, bytes) in joined(collected) {
         memory.add_region(Address(address), bytes.into(), Space::Any, "trace frames");
@@ -190,7 +190,7 @@ fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
-/// A trace unit configured for the values that any frame contains.
+/// A trace unit configured for the values that are in any frame.
 fn trace_unit(any: &FrameValues, device: &Device) -> TraceUnitOptions {
     TraceUnitOptions {
         core: traced_core(device),
@@ -203,7 +203,7 @@ fn trace_unit(any: &FrameValues, device: &Device) -> TraceUnitOptions {
     }
 }
 
-/// The core's state where no frame contains it: as halted.
+/// The core's state, for frames that do not contain it: the halted state.
 fn state(device: &Device) -> Context {
     let architecture = Architecture::detect(device).architecture;
     let registers = RegisterFile::read(device, architecture);
@@ -373,8 +373,8 @@ fn folded<'n>(names: impl Iterator<Item = &'n String>) -> HashSet<String> {
     names.map(|name| name.to_ascii_lowercase()).collect()
 }
 
-/// `base` and `end`, with a number between them if the name is taken, whatever the case of its
-/// letters. `taken` has lower case.
+/// Joins `base` and `end`, with a number between them if the name is taken, ignoring case. The
+/// names in `taken` are in lower case.
 fn unique(base: &str, end: &str, taken: &HashSet<String>) -> String {
     let free = |name: &String| !taken.contains(&name.to_ascii_lowercase());
     let numbered = (1..).map(|number| format!("{base}_{number}{end}"));

@@ -15,7 +15,7 @@ pub struct Description {
     pub status: Option<Status>,
     /// `tsv`, in file order.
     pub variables: Vec<Variable>,
-    /// `tp`, one entry a tracepoint and location, in file order.
+    /// `tp`, one entry per tracepoint and location, in file order.
     pub tracepoints: Vec<Tracepoint>,
     /// `tdesc`, the lines joined.
     pub target: Option<String>,
@@ -287,8 +287,9 @@ impl Description {
         addresses
     }
 
-    /// Reads a line of the description; `index` locates the tracepoints read so far. A line that cannot
-    /// be read is reported to `fault` and kept as unknown. Returns the sizes that an `R` line may mean.
+    /// Reads a line of the description; `index` locates the tracepoints read so far. A line that
+    /// cannot be read is reported to `fault` and kept as unknown. Returns the possible meanings of
+    /// an `R` line's size.
     pub fn line(
         &mut self,
         line: &str,

@@ -2,7 +2,7 @@
 //!
 //! A file is a line `\x7fTRACE0`, a description in lines of text up to an empty line, then trace
 //! frames in the target's byte order up to a tracepoint number 0 or the end of the file (Debugging
-//! with GDB, "Trace File Format"; where GDB differs from its manual, this follows GDB).
+//! with GDB, "Trace File Format"; where GDB differs from its manual, this module follows GDB).
 //!
 //! [`File`] reads, [`Writer`] writes. Independent of snapshots and trace protocols.
 

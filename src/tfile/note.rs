@@ -12,9 +12,9 @@ pub enum Note {
         /// The fault.
         fault: LineFault,
     },
-    /// No line has the size of register blocks.
+    /// No line contains the size of register blocks.
     NoRegisterSize,
-    /// The frames decide whether the size of register blocks is hexadecimal or decimal.
+    /// The frames determined whether the size of register blocks is hexadecimal or decimal.
     RegisterSize {
         /// Whether it is decimal.
         decimal: bool,
@@ -47,14 +47,14 @@ impl fmt::Display for Note {
 pub enum LineFault {
     /// The size of register blocks is not a number.
     RegisterSize {
-        /// What the line has instead.
+        /// What the line contains instead.
         found: String,
     },
     /// The size of register blocks is repeated; the last one is used.
     SecondRegisterSize,
     /// The status starts with neither 0 nor 1.
     Status {
-        /// What it starts with.
+        /// Its first characters.
         found: String,
     },
     /// A field of the status cannot be read.

@@ -19,9 +19,9 @@ const STRIDE: usize = 256;
 
 /// Frames examined to determine the byte order and the size of register blocks.
 const SAMPLE: usize = 64;
-/// Bytes that are walked before their memory is released.
+/// Bytes walked before their memory is released.
 const RELEASED: usize = 16 << 20;
-/// The frame size from which only the header is read, in bytes.
+/// The frame size in bytes from which only the header is read.
 const LARGE: usize = 32 << 10;
 
 /// The byte order of the frames.
@@ -68,7 +68,7 @@ pub enum Error {
     /// The description has no end.
     #[error("line {0}: the description ends without an empty line")]
     Unended(usize),
-    /// A frame does not fit the file.
+    /// A frame extends beyond the end of the file.
     #[error(
         "trace frame {frame} at byte {at:#x}: its {size} bytes reach beyond the file's end ({left} left)"
     )]
@@ -114,9 +114,9 @@ struct Index {
 }
 
 impl<'a> File<'a> {
-    /// Reads the description; frames are read when they are asked for. Their byte order is the one in
-    /// which they are consistent: that of a program (`program_order`) decides only where both are. We
-    /// write little-endian frames for big-endian programs too.
+    /// Reads the description; frames are read on demand. Their byte order is the one in which they
+    /// are consistent; the order of a program (`program_order`) is used only if they are consistent
+    /// in both. We write little-endian frames even for big-endian programs.
     ///
     /// # Errors
     ///
@@ -198,7 +198,8 @@ impl<'a> File<'a> {
             (Some((misfits, size)), Some((other, decimal))) if size != decimal => {
                 let is_decimal = other < misfits;
                 let chosen = if is_decimal { decimal } else { size };
-                // The blocks of the frames leave no doubt that GDB wrote it.
+                // The blocks of the frames do not prove that the size is hexadecimal, as GDB writes
+                // it.
                 if other <= misfits {
                     self.notes.push(Note::RegisterSize {
                         decimal: is_decimal,
@@ -227,7 +228,7 @@ impl<'a> File<'a> {
         &self.notes
     }
 
-    /// All trace frames from the first one.
+    /// All trace frames, starting with the first.
     pub fn frames(&self) -> Frames<'_, 'a> {
         self.walk(self.first)
     }
@@ -314,7 +315,8 @@ impl<'a> File<'a> {
     }
 }
 
-/// The byte order in which more of the first frames are consistent; `None` if there is no difference.
+/// The byte order in which more of the first frames are consistent; `None` if there is no
+/// difference.
 fn likely_order(bytes: &[u8], first: usize) -> Option<ByteOrder> {
     let whole = |order: ByteOrder| {
         let mut at = first;
@@ -343,7 +345,7 @@ fn likely_order(bytes: &[u8], first: usize) -> Option<ByteOrder> {
     }
 }
 
-/// Walks trace frames. A frame that does not fit the file is the last item.
+/// Walks trace frames. A truncated frame is the last item.
 #[derive(Clone, Debug)]
 pub struct Frames<'f, 'a> {
     file: &'f File<'a>,
@@ -363,7 +365,7 @@ impl<'a> Iterator for Frames<'_, 'a> {
         }
         let rest = &self.file.bytes[self.at..];
         let order = self.file.order;
-        // GDB ends with 4 zero bytes, its manual with 2; a file may also just end.
+        // GDB ends the frames with 4 zero bytes, its manual says 2; a file may also just end.
         if rest.len() < 2 || order.u16(rest) == 0 {
             self.ended = true;
             return None;

@@ -51,7 +51,7 @@ fn file(order: ByteOrder) -> Vec<u8> {
 fn written_files_are_read_back() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let bytes = file(order);
-        // A program's order does not replace that of frames which fit no other.
+        // A program's order does not override that of frames that fit no other.
         for program in [None, Some(ByteOrder::Little), Some(ByteOrder::Big)] {
             assert_eq!(File::open(&bytes, program).unwrap().order(), order);
         }
@@ -141,7 +141,7 @@ fn errors_in_the_description_are_reported_with_their_line() {
     assert_eq!(file.description().tracepoints[0].number, 0);
 }
 
-/// Found by fuzzing: a line of one carriage return is not an empty line.
+/// Found by fuzzing: a line containing only a carriage return is not an empty line.
 #[test]
 fn an_unknown_line_is_written_back_unchanged() {
     let bytes = b"\x7fTRACE0\nR 4\n\r\nlast\n\n\x01\x00\x00\x00\x00\x00";
@@ -174,7 +174,7 @@ fn files_unreadable_for_gdb_are_not_written() {
 #[test]
 fn the_order_of_a_program_decides_where_frames_do_not() {
     let mut writer = Writer::new(Vec::new(), &description(), ByteOrder::Little).unwrap();
-    // Both orders give the same number and size.
+    // The number and size are the same in both orders.
     writer.end_frame(0x0101).unwrap();
     let bytes = writer.finish().unwrap();
     for (program, order) in [
@@ -235,7 +235,7 @@ fn frames_are_found_by_number_beyond_the_first_places_of_the_index() {
             3000_usize.saturating_sub(number).saturating_sub(1)
         );
     }
-    // All but the end that GDB writes.
+    // Everything except the end that GDB writes.
     assert!(bytes.ends_with(&[file.buffer(), &[0; 4]].concat()));
     assert_eq!(file.buffer().len(), 3000 * (6 + 13));
 }

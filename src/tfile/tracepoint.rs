@@ -1,4 +1,4 @@
-//! `tp` lines: the definition of a tracepoint, as replies to `qTfP` and `qTsP` give it.
+//! `tp` lines: the definition of a tracepoint, in the form of replies to `qTfP` and `qTsP`.
 
 use crate::remote_protocol::hex;
 use std::collections::HashMap;
@@ -8,13 +8,13 @@ use std::collections::HashMap;
 pub struct Tracepoint {
     /// Its number on the target, from 1.
     pub number: u32,
-    /// Where it is.
+    /// Its address.
     pub address: u64,
     /// Whether it is enabled.
     pub enabled: bool,
-    /// How many single steps are collected after it (`while-stepping`).
+    /// The number of single steps collected after it (`while-stepping`).
     pub steps: u64,
-    /// After how many hits tracing stops; 0 for never.
+    /// The number of hits after which tracing stops; 0 for never.
     pub pass: u64,
     /// Further parts of the `T` line, in order: `F4` (a fast tracepoint, of 4 bytes), `S`,
     /// `X3,220000` (the condition's bytecode).
@@ -41,7 +41,7 @@ pub struct SourceString {
 /// The index of each tracepoint among those read so far, by number and address.
 pub type Index = HashMap<(u32, u64), usize>;
 
-/// Reads the payload of one line. Returns `false`, without a change, if it cannot be read.
+/// Reads the payload of one line. If it cannot be read, returns `false` and changes nothing.
 pub fn read_line(payload: &str, tracepoints: &mut Vec<Tracepoint>, index: &mut Index) -> bool {
     read(payload, tracepoints, index).is_some()
 }
@@ -90,7 +90,7 @@ fn definition(number: u32, address: u64, rest: &str) -> Option<Tracepoint> {
     })
 }
 
-/// `at:0:5:6d61696e`: kind, offset, whole length, hex. Long texts come in parts.
+/// `at:0:5:6d61696e`: kind, offset, total length, hex. Long texts are split into parts.
 fn source(rest: &str, sources: &mut Vec<SourceString>) -> Option<()> {
     let mut fields = rest.splitn(4, ':');
     let kind = fields.next()?;
@@ -107,7 +107,8 @@ fn source(rest: &str, sources: &mut Vec<SourceString>) -> Option<()> {
     Some(())
 }
 
-/// Bytes of source text in one `Z` line: its hex fits a packet and a line of the description.
+/// The maximum number of bytes of source text in one `Z` line: its hex fits into a packet and into
+/// a line of the description.
 const SOURCE_PART: usize = 400;
 
 impl Tracepoint {
@@ -159,7 +160,7 @@ impl Tracepoint {
     }
 }
 
-/// Returns the end of the part that starts at `offset`, between two characters.
+/// Returns the end of the part that starts at `offset`, at a character boundary.
 fn part_end(text: &str, offset: usize) -> usize {
     let mut end = (offset + SOURCE_PART).min(text.len());
     while !text.is_char_boundary(end) {

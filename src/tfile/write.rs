@@ -11,20 +11,20 @@ pub struct Writer<W> {
     out: W,
     order: ByteOrder,
     register_bytes: usize,
-    /// The frame under construction, with room for its header.
+    /// The frame under construction, including space for its header.
     frame: Vec<u8>,
     frames: u64,
 }
 
-/// The most bytes of memory in one block.
+/// The maximum number of bytes of memory in one block.
 const BLOCK: usize = u16::MAX as usize;
 
-/// The bytes that memory of `length` bytes takes in a frame.
+/// The number of bytes that memory of `length` bytes takes in a frame.
 pub fn memory_size(length: usize) -> usize {
     length + length.div_ceil(BLOCK) * 11
 }
 
-/// The most memory that takes no more than `room` bytes in a frame.
+/// The maximum amount of memory that fits into `room` bytes of a frame.
 pub fn memory_length(room: usize) -> usize {
     const WHOLE: usize = BLOCK + 11;
     room / WHOLE * BLOCK + (room % WHOLE).saturating_sub(11)
@@ -53,8 +53,7 @@ impl<W: Write> Writer<W> {
         Ok(Self::bare(out, description.register_bytes as usize, order))
     }
 
-    /// Writes trace frames and nothing before them: a trace buffer. Register blocks have
-    /// `register_bytes` bytes.
+    /// Writes only trace frames, as in a trace buffer. Register blocks have `register_bytes` bytes.
     pub fn bare(out: W, register_bytes: usize, order: ByteOrder) -> Self {
         Self {
             out,
@@ -131,7 +130,7 @@ impl<W: Write> Writer<W> {
         self.u64(value.cast_unsigned());
     }
 
-    /// Ends the frame, which belongs to a tracepoint of number 1 to 32767.
+    /// Ends the frame, which belongs to a tracepoint with a number from 1 to 32767.
     ///
     /// # Errors
     ///
@@ -140,8 +139,8 @@ impl<W: Write> Writer<W> {
         self.end_frame_with(tracepoint, &[])
     }
 
-    /// Ends the frame with memory that is not copied into it first: address and bytes of each piece,
-    /// in blocks of up to 65535 bytes.
+    /// Ends the frame with memory that is not copied into it first: address and bytes of each
+    /// piece, in blocks of up to 65535 bytes.
     ///
     /// # Errors
     ///

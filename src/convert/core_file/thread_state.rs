@@ -1,4 +1,4 @@
-//! Notes of a core file with state of a thread that only some systems have, as Linux writes them
+//! Core file notes with state of a thread that only some systems have, as Linux writes them
 //! (include/uapi/linux/elf.h, arch/arm64/include/uapi/asm/ptrace.h).
 
 use super::note;
@@ -14,9 +14,9 @@ const NT_ARM_TAGGED_ADDR_CTRL: u32 = 0x409;
 const NT_ARM_FPMR: u32 = 0x40e;
 const NT_ARM_POE: u32 = 0x40f;
 const NT_ARM_GCS: u32 = 0x410;
-/// Kind, registers with their sizes in bytes.
+/// Note type, and registers with their sizes in bytes.
 const KINDS: [(u32, &[(&str, usize)]); 8] = [
-    // With SME, or without.
+    // With SME, and without.
     (NT_ARM_TLS, &[("TPIDR_EL0", 8), ("TPIDR2_EL0", 8)]),
     (NT_ARM_TLS, &[("TPIDR_EL0", 8)]),
     (NT_ARM_PAC_MASK, &[(MASKS[0], 8), (MASKS[1], 8)]),
@@ -33,13 +33,13 @@ const KINDS: [(u32, &[(&str, usize)]); 8] = [
         ],
     ),
 ];
-/// SVE_PT_REGS_SVE: the registers have the format of SVE.
+/// SVE_PT_REGS_SVE: the registers are in SVE format.
 const SVE: u16 = 1;
-/// The unit of lengths and offsets in the note of SVE.
+/// The unit of lengths and offsets in the SVE note.
 const QUAD: usize = 16;
 
 /// Appends the notes of a thread. Returns the registers outside the core's own set that a core file
-/// has no place for, or that are not completely known.
+/// cannot contain, or that are not completely known.
 pub fn write(registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
     let mut written = BTreeSet::new();
     if registers.architecture() == Architecture::AArch64 {
@@ -67,7 +67,7 @@ pub fn write(registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
         }
     }
     let others = registers.others().map(|(name, _)| name);
-    // The masks of pointer authentication have a note of their own.
+    // The masks of pointer authentication have a separate note.
     let is_mask = |name: &&str| pointer_auth::MASKS.contains(&name.to_ascii_lowercase().as_str());
     let has_masks = pointer_auth::Masks::of(registers).is_some();
     let others = others.filter(|name| !(has_masks && is_mask(name)));
@@ -75,7 +75,8 @@ pub fn write(registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
     left.map(str::to_owned).collect()
 }
 
-/// The registers of SVE, and `struct user_sve_header` with them; `None` if they are not all known.
+/// The names of the SVE registers, and `struct user_sve_header` followed by their values; `None` if
+/// not all are known.
 fn scalable(registers: &RegisterFile) -> Option<(Vec<String>, Vec<u8>)> {
     let length = usize::try_from(registers.value("vg")?)
         .ok()?

@@ -1,4 +1,4 @@
-//! Tests of the limits of trace runs with more frames than a real capture contains.
+//! The limits of trace runs with more frames than a real capture contains.
 
 use super::*;
 use crate::tfile::{Block, ByteOrder, File};
