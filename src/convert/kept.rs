@@ -126,7 +126,8 @@ impl KeptInstructions {
         self.limits.to.filter(to)
     }
 
-    /// Keeps only as many of the last instructions as have at most `addresses` distinct addresses.
+    /// Keeps as many of the last instructions as possible with at most `addresses` distinct
+    /// addresses.
     pub fn keep_addresses(&mut self, addresses: usize) {
         let mut seen = HashSet::new();
         let fits = |instruction: &&ExecutedInstruction| {

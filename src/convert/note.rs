@@ -254,7 +254,7 @@ pub enum CoreNote {
         /// Whether they include inferred values.
         inferred: bool,
     },
-    /// There are many tracepoints, so GDB needs time to load them.
+    /// There are many tracepoints, so GDB takes long to load them.
     ManyAddresses {
         /// Their number.
         addresses: usize,

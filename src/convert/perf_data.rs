@@ -349,9 +349,9 @@ fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
     count
 }
 
-/// The trace ID of each core in the file, whose frames are generated anew: its own, or another one
-/// if that is reserved or already used by another core (CoreSight Architecture Specification, trace
-/// IDs).
+/// The trace ID of each core in the file: its own, or another one if that is reserved or already
+/// used by another core (CoreSight Architecture Specification, trace IDs). The formatter frames are
+/// regenerated, so the IDs may change.
 fn ids(traced: &[Traced<'_>]) -> Result<Vec<TraceId>, Error> {
     const VALID: RangeInclusive<u8> = 1..=0x6F;
     let own = |core: &Traced<'_>| core.trace[0].1.trace_id.0;

@@ -34,9 +34,9 @@ struct Counts {
     branches: BTreeMap<(u64, Option<u64>), u64>,
 }
 
-/// Writes the counts of the program at `path`, or of a copy of it that the cores have elsewhere.
-/// Without `path`, writes those of the program in which most instructions were executed; a library
-/// is chosen only if no program was executed. Returns a note that names it.
+/// Writes the counts of the program at `path`, which may be another copy of the same build. Without
+/// `path`, writes those of the program in which most instructions were executed; a library is
+/// chosen only if no program was executed. Returns a note that names it.
 ///
 /// # Errors
 ///

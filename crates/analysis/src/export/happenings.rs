@@ -174,7 +174,7 @@ impl<H: Happenings> Listener for Joined<H> {
 /// The parts of an event: its kind, its origin (port, channel, number), and its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventParts {
-    /// What it is.
+    /// Its kind.
     pub kind: &'static str,
     /// Master of an STM message.
     pub master: Option<u64>,

@@ -99,7 +99,7 @@ fn write_file(path: &str, file: &FileCoverage, out: &mut impl Write) -> Result<(
     Ok(())
 }
 
-/// The name that the linker knows; the reader shows that of the source (`genhtml --demangle-cpp`).
+/// The linker's name; the reader shows the name in the source (`genhtml --demangle-cpp`).
 fn function_name(linked: &str) -> String {
     let clean = |c: char| if c == ',' || !is_plain(c) { '_' } else { c };
     linked.chars().map(clean).collect()

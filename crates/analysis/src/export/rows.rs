@@ -18,7 +18,7 @@ pub enum Form {
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Not known, or not applicable.
+    /// Unknown, or not applicable.
     None,
     /// A number.
     Number(u64),

@@ -48,11 +48,11 @@ pub struct Track {
     pub follows: bool,
 }
 
-/// What is wanted.
+/// Options for decoding a profile.
 pub struct Options<'a> {
     /// Number of threads.
     pub jobs: usize,
-    /// The part of each track that is wanted; `None` to leave it out.
+    /// The wanted part of each track; `None` leaves the track out.
     pub window: &'a (dyn Fn(&Track) -> Option<Window> + 'a),
 }
 

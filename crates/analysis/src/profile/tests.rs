@@ -362,7 +362,7 @@ fn open_calls_wait_while_another_context_runs() {
 /// A function that made calls before its task continued was not open in the other task.
 #[test]
 fn a_caller_begins_when_its_task_is_continued() {
-    /// The begin of each caller.
+    /// The start of each caller.
     #[derive(Default)]
     struct Callers(Vec<(String, u64)>);
 

@@ -1,4 +1,4 @@
-//! The part of a core's execution that is wanted.
+//! The wanted part of a core's execution.
 
 use super::clock::Moment;
 use armsnap_arch::quantity::BufferOffset;

@@ -1,6 +1,6 @@
 //! The calls that a piece knows: those that began in it.
 //!
-//! A call is open until a return reaches its return address. If both its begin and its return are
+//! A call is open until a return reaches its return address. If both its start and its return are
 //! in the piece, and nothing between them depends on earlier execution, then the call is only
 //! counted, in a small tree. Otherwise the course has to know of it: [`Frames::flush`] writes steps
 //! for the open calls, and what follows is counted in the innermost of them.
@@ -386,7 +386,7 @@ impl Frames {
         self.places.insert(place.0);
     }
 
-    /// Notes the begin of a call that is not tracked here; for an exception, also that of its
+    /// Notes the start of a call that is not tracked here; for an exception, also that of its
     /// handler.
     pub fn note_unknown(&mut self, returns_to: Option<Address>) {
         self.places.extend(returns_to.map(|place| place.0));
