@@ -5,7 +5,7 @@
 //! | module | what it is for |
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
-//! | [`xml`] | XML documents from outside, within bounds |
+//! | [`xml`] | XML documents from untrusted sources, within limits |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`semantics`] | what instructions compute, as relations between values |
 //! | [`translation`] | translation tables of cores: virtual → physical addresses |

@@ -32,7 +32,7 @@ pub enum XmlError {
 /// A limit of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
-    /// A document type has no definitions: target descriptions have none, and the contents of
+    /// A document type without definitions: target descriptions have none, and the contents of
     /// entities would bypass the limits.
     #[error("a document type without definitions")]
     Definitions,

@@ -6,7 +6,7 @@
 use super::branch::{Instruction, Kind, sign_extend};
 use crate::quantity::{Address, Isa};
 
-/// The instruction `word` at `address`.
+/// Decodes the instruction `word` at `address`.
 #[must_use]
 pub fn decode(address: Address, word: u32) -> Instruction {
     let relative = |field: u32, bits: u32| {

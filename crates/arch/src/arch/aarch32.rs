@@ -4,7 +4,7 @@
 use super::description::{Feature, RegisterDescription};
 use super::registers::RegisterFile;
 
-/// Number of the first VFP register; GDB's own set ends at 25 with the status register.
+/// Number of the first VFP register; GDB's own set ends at 25, the status register.
 const FIRST_VFP: u32 = 26;
 /// Number of the first M-profile stack pointer.
 const FIRST_STACK_POINTER: u32 = 64;
@@ -62,7 +62,7 @@ pub(super) fn a_profile(kinds: &[&str], cores: &[&RegisterFile]) -> Vec<Feature>
     features
 }
 
-/// The stack pointers of M-profile cores: those in use, and those of each security state.
+/// The stack pointers of M-profile cores: the current ones, and those of each security state.
 const STACK_POINTERS: [&str; 6] = ["msp", "psp", "msp_ns", "psp_ns", "msp_s", "psp_s"];
 
 /// The features of M-profile cores.
@@ -75,8 +75,8 @@ pub(super) fn m_profile(cores: &[&RegisterFile]) -> Vec<Feature> {
         .collect();
     let (in_use, by_state) = pointers.split_at(2);
     let mut features = vec![feature("m-profile", general("xpsr"))];
-    // GDB reads all registers of these features before it unwinds anything. Without one of them it finds
-    // no frame, and without the first feature the second one ends it.
+    // GDB reads all registers of these features before it unwinds anything. If one of them is
+    // missing, it finds no frame; if `m-system` is missing, `secext` makes it abort.
     let mut own = Vec::new();
     match cores.iter().all(|core| core.selects_stack()) {
         true => features.push(feature("m-system", in_use.to_vec())),

@@ -27,7 +27,7 @@ const LANES: [Lanes; 5] = [
     ("q", &[("u", "uint128"), ("s", "int128")], 1),
 ];
 
-/// Their names.
+/// The names of these features.
 pub(super) const REQUIRED: [&str; 2] = ["org.gnu.gdb.aarch64.core", "org.gnu.gdb.aarch64.fpu"];
 
 /// The features that every AArch64 core has.

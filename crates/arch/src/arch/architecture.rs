@@ -14,7 +14,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// All.
+    /// All architectures.
     pub const ALL: [Self; 3] = [Self::AArch64, Self::AArch32, Self::MProfile];
 
     /// Returns the name for users.
@@ -303,7 +303,7 @@ mod tests {
                 // A placeholder.
                 (&[("R15", 32, 0), ("CPSR", 32, 0)][..], AArch32),
             ] {
-                // A PC of 64 bits decides if the type does not.
+                // A 64-bit PC decides if the type does not.
                 if kind == "unknown" && registers.iter().any(|register| register.1 == 64) {
                     continue;
                 }

@@ -1,6 +1,6 @@
 //! The effect of an instruction on program flow, for all instruction sets.
 //!
-//! Independent of the origin of instructions and of trace.
+//! Independent of where instructions and trace come from.
 
 use crate::quantity::{Address, Isa};
 
@@ -10,11 +10,11 @@ use crate::quantity::{Address, Isa};
 pub enum Kind {
     /// No effect on program flow.
     Other,
-    /// A branch whose target is in its encoding.
+    /// A branch whose target is encoded in it.
     Branch {
         /// The target.
         target: Address,
-        /// The instruction set there.
+        /// The instruction set at the target.
         isa: Isa,
     },
     /// A branch whose target is in a register or in memory; exception returns too.
@@ -106,7 +106,7 @@ impl Instruction {
 /// The position in a T32 IT block, whose instructions are conditional (Arm ARM DDI 0487, F1.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItBlock {
-    /// Instructions of the current block to come.
+    /// Remaining instructions of the current block.
     rest: u8,
 }
 

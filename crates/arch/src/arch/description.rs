@@ -74,7 +74,7 @@ pub struct Feature {
 pub struct TargetDescription {
     architecture: Architecture,
     features: Vec<Feature>,
-    /// Number → feature and register.
+    /// Number → indices of the feature and the register.
     numbers: BTreeMap<u32, (usize, usize)>,
 }
 
@@ -149,7 +149,7 @@ impl TargetDescription {
             .map(|&(feature, register)| &self.features[feature].registers[register])
     }
 
-    /// The register of that number.
+    /// The register with this number.
     pub fn register(&self, number: u32) -> Option<&RegisterDescription> {
         let &(feature, register) = self.numbers.get(&number)?;
         self.features.get(feature)?.registers.get(register)
@@ -166,8 +166,9 @@ impl TargetDescription {
         self.xml_with(|feature| Some(&feature.name) == first)
     }
 
-    /// The document for GDB before version 11, if it differs. With masks of pointer authentication and
-    /// further registers that GDB ends. `needs_others` is whether it must have the latter.
+    /// The document for GDB before version 11, if it differs. Those versions abort on a description
+    /// that has both masks of pointer authentication and further registers. `needs_others` is
+    /// whether the further registers are required.
     pub fn xml_for_old_gdb(&self, needs_others: bool) -> Option<String> {
         masks_of_gdb(&self.features).next()?;
         Some(self.xml_with(|feature| {
@@ -213,8 +214,8 @@ impl TargetDescription {
     }
 }
 
-/// The masks of pointer authentication, if those of all cores are known. GDB reads them wherever it finds that
-/// a return address is signed.
+/// The masks of pointer authentication, if those of all cores are known. GDB reads them whenever it
+/// finds a signed return address.
 fn pointer_masks(cores: &[&RegisterFile]) -> Option<Feature> {
     if cores.is_empty() || cores.iter().any(|core| Masks::of(core).is_none()) {
         return None;
@@ -236,7 +237,8 @@ fn pointer_masks(cores: &[&RegisterFile]) -> Option<Feature> {
     })
 }
 
-/// The thread pointers under the names by which GDB finds variables of threads, if any core has them.
+/// The thread pointers under the names by which GDB finds thread-local variables, if any core has
+/// them.
 fn thread_pointers(cores: &[&RegisterFile], next: &mut u32) -> Option<Feature> {
     let mut registers = Vec::new();
     for (name, written) in [("tpidr", "TPIDR_EL0"), ("tpidr2", "TPIDR2_EL0")] {
@@ -264,8 +266,8 @@ fn thread_pointers(cores: &[&RegisterFile], next: &mut u32) -> Option<Feature> {
     })
 }
 
-/// Known views of partly known registers. They need registers of their own, because a debugger shows
-/// a register as unavailable if any byte of it is.
+/// Known parts of partly known registers. They are registers of their own, because a debugger shows
+/// a register as unavailable if any of its bytes is.
 fn parts(
     architecture: Architecture,
     cores: &[&RegisterFile],
@@ -338,7 +340,7 @@ fn part_kind(letter: char) -> &'static str {
     }
 }
 
-/// The masks of pointer authentication that GDB knows.
+/// The masks of pointer authentication in `features`, by the names that GDB knows.
 fn masks_of_gdb(features: &[Feature]) -> impl Iterator<Item = &'static str> {
     let registers = features.iter().flat_map(|feature| &feature.registers);
     registers.filter_map(|register| match register.view {
@@ -354,7 +356,7 @@ fn further(
     names: &mut Names,
     next: &mut u32,
 ) -> Vec<Feature> {
-    // Name in lower case → name as first written, bytes; in the order of the files.
+    // Name in lower case → name as first written and size in bytes; in file order.
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
     let mut order: Vec<(String, String)> = Vec::new();
     for core in cores {
@@ -412,7 +414,7 @@ fn unsigned(bytes: usize, types: &mut BTreeMap<usize, String>) -> String {
     }
 }
 
-/// Returns a name that debuggers accept after `$`, and that no other register has.
+/// Returns a name that debuggers accept after `$` and that no other register has.
 fn unique_identifier(name: &str, names: &mut Names) -> String {
     let mut identifier: String = name
         .chars()

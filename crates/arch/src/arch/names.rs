@@ -11,11 +11,11 @@ pub fn safe(name: &str) -> String {
         .collect()
 }
 
-/// Names that are in use, each with the number to append to the next equal name.
+/// Names in use, each with the number to append to the next equal name.
 #[derive(Clone, Debug, Default)]
 pub struct Names(HashMap<String, usize>);
 
-/// The number appended to the first name that is equal to one in use.
+/// The number appended to the first duplicate of a name.
 const FIRST_NUMBER: usize = 2;
 
 impl Names {
@@ -34,8 +34,8 @@ impl Names {
         self.unique(plain)
     }
 
-    /// Returns a name that is not in use, from now on in use: `name`, or `name` with a number. The
-    /// time does not depend on how many equal names there were before.
+    /// Returns a name that is not in use, and reserves it: `name`, or `name` with a number. The
+    /// time taken does not depend on the number of earlier equal names.
     pub fn unique(&mut self, name: String) -> String {
         let Some(&next) = self.0.get(&name) else {
             self.0.insert(name.clone(), FIRST_NUMBER);

@@ -12,12 +12,12 @@ pub enum RegisterNote {
         /// Its size.
         bytes: usize,
     },
-    /// A register is given twice under one name with different values; the first is used.
+    /// A register occurs twice under one name with different values; the first is used.
     Twice {
         /// Its name as written.
         register: String,
     },
-    /// A register of the core is given under several names with different values.
+    /// A register of the core occurs under several names with different values.
     Views {
         /// The register.
         register: String,
@@ -41,7 +41,7 @@ pub enum RegisterNote {
         /// The register of that stack: `msp` or `psp`.
         register: &'static str,
     },
-    /// MSP of M-profile is SP: the core handles an exception.
+    /// MSP of M-profile is SP: the core is handling an exception.
     MainStack,
     /// LR of M-profile is shown under another name.
     LinkRegister {

@@ -1,44 +1,46 @@
-//! Bits of AArch64 pointers that are no address: the code of pointer authentication, and the tag in the
-//! top byte (Arm ARM DDI 0487, D8.8 "Address tagging", D8.10 "Pointer authentication").
+//! The bits of AArch64 pointers that are not part of the address: the pointer authentication code
+//! (PAC), and the tag in the top byte (Arm ARM DDI 0487, D8.8 "Address tagging", D8.10 "Pointer
+//! authentication").
 
 use super::registers::RegisterFile;
 use super::{Architecture, state};
 
-/// The registers with the masks, under GDB's names: of pointers to data, and to code. Their set bits are those of
-/// the code.
+/// The registers with the masks, under GDB's names: for data pointers, and for code pointers. The
+/// set bits are those of the authentication code.
 pub const MASKS: [&str; 2] = ["pauth_dmask", "pauth_cmask"];
 
 /// Number of the first mask, after FPSR and FPCR.
 pub(super) const FIRST_NUMBER: u32 = 68;
-/// Bit 55 selects the half of the address space.
+/// Bit 55, which selects the half of the address space.
 const HALF: u64 = 1 << 55;
 /// The top byte.
 const TAG: u64 = 0xff << 56;
 
-/// The bits of pointers that hold the code of pointer authentication.
+/// The bits of pointers that hold the authentication code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Masks {
-    /// Of pointers to data.
+    /// The mask for data pointers.
     pub data: u64,
-    /// Of pointers to code.
+    /// The mask for code pointers.
     pub code: u64,
 }
 
 impl Masks {
-    /// Those that the registers of a core contain, or else describe.
+    /// The masks in the registers of a core, or else those derived from its translation registers.
     pub fn of(registers: &RegisterFile) -> Option<Self> {
         if registers.architecture() != Architecture::AArch64 {
             return None;
         }
         let [data, code] = MASKS.map(|name| registers.value(name));
         match (data, code) {
-            // Address spaces of Linux have 36 bits at least.
+            // Linux address spaces have at least 36 bits.
             (Some(data), Some(code)) if (data | code) << 32 == 0 => Some(Self { data, code }),
             _ => Self::described(registers),
         }
     }
 
-    /// Those that follow from the size of the address space, if the core has pointer authentication.
+    /// The masks that follow from the size of the address space, if the core has pointer
+    /// authentication.
     fn described(registers: &RegisterFile) -> Option<Self> {
         let high = registers.pc().is_some_and(|pc| pc & HALF != 0);
         let layout = Layout::of(registers, high).filter(|_| has_authentication(registers))?;
@@ -51,12 +53,12 @@ impl Masks {
         })
     }
 
-    /// The number of the lowest bits of a pointer that are its address.
+    /// The number of low bits of a pointer that hold its address.
     pub fn address_bits(self) -> u32 {
         (self.data | self.code | HALF).trailing_zeros()
     }
 
-    /// The mask in a register of [`MASKS`].
+    /// The mask for a name in [`MASKS`].
     pub fn named(self, name: &str) -> u64 {
         if name == MASKS[0] {
             self.data
@@ -66,26 +68,26 @@ impl Masks {
     }
 }
 
-/// How the pointers of one half of the address space are laid out.
+/// The layout of the pointers to one half of the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     /// The number of bits of the address.
     bits: u32,
-    /// Whether the top byte of pointers to data is a tag.
+    /// Whether the top byte of data pointers is a tag.
     tagged_data: bool,
-    /// Whether that of pointers to code is.
+    /// Whether the top byte of code pointers is a tag.
     tagged_code: bool,
 }
 
 impl Layout {
-    /// The layout by TCR_ELx of the regime in which a core runs; `None` if that is not known.
+    /// The layout given by TCR_ELx of the regime in which a core runs; `None` if that is not known.
     fn of(registers: &RegisterFile, high: bool) -> Option<Self> {
         let state = registers
             .value("cpsr")
             .or_else(|| registers.value("CurrentEL"));
         let level = state.map_or(1, |state| state >> 2 & 3);
         let hypervisor = registers.value("HCR_EL2").unwrap_or(0);
-        // HCR_EL2.E2H, TGE: a host's kernel at EL2, and its programs at EL0.
+        // HCR_EL2.E2H, TGE: a host kernel at EL2 and its programs at EL0.
         let (host, traps) = (hypervisor >> 34 & 1 == 1, hypervisor >> 27 & 1 == 1);
         let (name, one_half) = match level {
             3 => ("TCR_EL3", true),
@@ -103,7 +105,7 @@ impl Layout {
             (false, false) => (bit(37), bit(51), bit(59)),
             (false, true) => (bit(38), bit(52), bit(59)),
         };
-        // TG0 and TG1: granules of 64 KiB, with which FEAT_LVA has addresses of 52 bits.
+        // TG0 and TG1: 64 KiB granules, for which FEAT_LVA allows 52-bit addresses.
         let granule = match (one_half, high) {
             (false, true) => tcr >> 30 & 3 == 3,
             _ => tcr >> 14 & 3 == 1,
@@ -113,7 +115,8 @@ impl Layout {
             true => 12,
             false => 16,
         };
-        // Sizes above 39 are small address spaces (FEAT_TTST, ID_AA64MMFR2_EL1.ST), and without them no sizes.
+        // TnSZ above 39 selects a small address space (FEAT_TTST, ID_AA64MMFR2_EL1.ST); without
+        // FEAT_TTST it is not valid.
         let small = registers.value("ID_AA64MMFR2_EL1").map(|id| id >> 28 & 15);
         if size > 39 && small.unwrap_or(0) == 0 || size > 48 {
             return None;
@@ -126,8 +129,8 @@ impl Layout {
     }
 }
 
-/// Whether a core has pointer authentication: by its ID registers (APA, API, APA3), or else because it is
-/// enabled (SCTLR_EL1.EnIA, EnIB, EnDA, EnDB).
+/// Whether a core has pointer authentication, according to its ID registers (APA, API, APA3), or
+/// else because it is enabled (SCTLR_EL1.EnIA, EnIB, EnDA, EnDB).
 fn has_authentication(registers: &RegisterFile) -> bool {
     if let Some(id) = registers.value("ID_AA64ISAR1_EL1") {
         let third = registers.value("ID_AA64ISAR2_EL1").unwrap_or(0);
@@ -138,8 +141,9 @@ fn has_authentication(registers: &RegisterFile) -> bool {
     control.is_some_and(|control| control & enabled != 0)
 }
 
-/// The address of memory that a pointer to data refers to: without the tag in its top byte, where that is
-/// ignored. For programs of Linux it always is (Linux, Documentation/arch/arm64/tagged-pointers.rst).
+/// The memory address that a data pointer refers to: without the tag in its top byte, if the tag is
+/// ignored, as it always is for Linux programs (Linux,
+/// Documentation/arch/arm64/tagged-pointers.rst).
 pub fn without_tag(registers: &RegisterFile, pointer: u64) -> u64 {
     let high = pointer & HALF != 0;
     let canonical = if high { pointer | TAG } else { pointer & !TAG };
@@ -200,9 +204,9 @@ mod tests {
         for (registers, wanted) in [
             (&[HAS, ("TCR_EL1", 16)][..], Some((top, top))),
             (&[HAS, ("TCR_EL1", 16 | tbi0)], Some((low, low))),
-            // TBID0: only the top byte of data is ignored.
+            // TBID0: the top byte is ignored for data only.
             (&[HAS, ("TCR_EL1", 16 | tbi0 | 1 << 51)], Some((low, top))),
-            // Below the least size, as QEMU sets it for programs.
+            // Below the minimum of TnSZ, as QEMU sets it for programs.
             (&[HAS, ("TCR_EL1", 5 | tbi0)], Some((low, low))),
             // 52 bits: FEAT_LPA2, FEAT_LVA.
             (
@@ -221,7 +225,7 @@ mod tests {
                 ],
                 Some((low, low)),
             ),
-            // 39 bits of a kernel's half, at EL1 and at EL2.
+            // 39 bits, in the kernel's half, at EL1 and at EL2.
             (
                 &[HAS, KERNEL, ("CPSR", 5), ("TCR_EL1", 16 | 25 << 16)],
                 Some((0xff7f_ff80 << 32, 0xff7f_ff80 << 32)),
@@ -241,7 +245,7 @@ mod tests {
                 &[HAS, ("CPSR", 9), ("TCR_EL2", 16 | 1 << 20)],
                 Some((low, low)),
             ),
-            // Enabled, or there by another algorithm.
+            // Enabled, or implemented with another algorithm.
             (&[("SCTLR_EL1", 1 << 31), ("TCR_EL1", 16)], Some((top, top))),
             (
                 &[
@@ -251,11 +255,11 @@ mod tests {
                 ],
                 Some((top, top)),
             ),
-            // Not there, or not known.
+            // Not implemented, or not known.
             (&[("ID_AA64ISAR1_EL1", 0), ("TCR_EL1", 16)], None),
             (&[("SCTLR_EL1", 1), ("TCR_EL1", 16)], None),
             (&[HAS], None),
-            // No size of an address space, unless small ones are implemented.
+            // Not a valid size, unless small address spaces are implemented.
             (&[HAS, ("TCR_EL1", 48)], None),
             (
                 &[HAS, ("TCR_EL1", 40 | tbi0), ("ID_AA64MMFR2_EL1", 1 << 28)],

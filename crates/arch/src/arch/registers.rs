@@ -1,4 +1,4 @@
-//! The known bytes of a core's registers. No value is invented.
+//! The known bytes of a core's registers. No value is made up.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -112,7 +112,7 @@ impl RegisterFile {
         self.core.get(register).map(Vec::as_slice)
     }
 
-    /// Returns the `size` bytes of a view; unknown ones are `None`.
+    /// Returns `size` bytes of a view; unknown bytes are `None`.
     pub fn bytes(&self, view: &RegisterView, size: usize) -> Bytes {
         let known: &[Option<u8>] = match view {
             RegisterView::Core(view) => self
@@ -131,8 +131,8 @@ impl RegisterFile {
             }
         };
         let mut bytes: Bytes = known.iter().copied().take(size).collect();
-        // The upper bytes of a register that is narrower than in another core are zero. A vector of SVE
-        // ends there.
+        // If a register is wider in another core, its missing upper bytes are zero here. For an SVE
+        // vector they do not exist.
         let fill = match view {
             RegisterView::Other(name) if !known.is_empty() && !is_scalable(name) => Some(0),
             _ => None,
@@ -176,12 +176,13 @@ impl RegisterFile {
         }
     }
 
-    /// GDB ends at an M-profile core whose pc is the code of an exception return or of a return from
-    /// non-secure code, and whose lr is none. Such an lr is moved to a register of another name.
+    /// GDB aborts on an M-profile core whose pc is an exception return code, or the code of a
+    /// return from non-secure code, while its lr is not an exception return code. This moves such
+    /// an lr to a register with another name.
     pub fn keep_unwinding_possible(&mut self) {
         let code = |value: u64| value >> 24 == 0xff || value >> 24 == 0xfe;
-        // Those without the Security Extension, and without or with a frame of floating point (DDI 0403,
-        // B1.5.8).
+        // The codes without the Security Extension, with and without a floating-point frame (DDI
+        // 0403, B1.5.8).
         let is_return = |value: u64| {
             value >> 8 == 0xff_ffff
                 && [0xe1, 0xe9, 0xed, 0xf1, 0xf9, 0xfd].contains(&(value & 0xff))
@@ -200,7 +201,7 @@ impl RegisterFile {
         }
     }
 
-    /// Whether SP of M-profile is one of MSP and PSP, which are known.
+    /// Whether SP of M-profile equals MSP or PSP, and all three are known.
     pub fn selects_stack(&self) -> bool {
         let [sp, msp, psp] = ["sp", "msp", "psp"].map(|name| self.value(name));
         sp.is_some() && msp.is_some() && psp.is_some() && (sp == msp || sp == psp)
@@ -249,7 +250,7 @@ impl RegisterFile {
         let Some(bits) = views::core_register_bits(self.architecture, &view.register) else {
             return;
         };
-        // A vector that was written with fewer bits has unknown ones above them.
+        // A vector that was written with fewer bits is unknown above them.
         let written = match register.size {
             Some(size) if bits > 32 && view.register.starts_with(['v', 'd']) => {
                 (size.div_ceil(8) as usize).max(register.value.len())
@@ -279,7 +280,7 @@ impl RegisterFile {
         }
     }
 
-    /// AArch64: CPSR from its parts, SP from the copy that is in use (DDI 0487, C5.2, D1.2.2).
+    /// AArch64: CPSR from its parts, SP from the copy in use (DDI 0487, C5.2, D1.2.2).
     fn complete_aarch64(&mut self) {
         if self.core("cpsr").is_none() {
             let parts = ["CurrentEL", "DAIF", "NZCV", "SPSel"].map(|name| self.value(name));
@@ -347,8 +348,8 @@ impl RegisterFile {
         self.complete_stack_pointers();
     }
 
-    /// MSP and PSP of a core with the Security Extension are those of its security state (DDI 0553,
-    /// B3.8), which the stack in use determines.
+    /// With the Security Extension, MSP and PSP are those of the current security state (DDI 0553,
+    /// B3.8), which is inferred from the stack in use.
     fn complete_stack_pointers(&mut self) {
         let Some(sp) = self.value("sp") else {
             return;
@@ -375,13 +376,13 @@ impl RegisterFile {
     }
 }
 
-/// The bytes of a value up to the last that is not zero.
+/// The bytes of a value up to the last non-zero one.
 fn significant(value: &[u8]) -> &[u8] {
     let last = value.iter().rposition(|&byte| byte != 0);
     value.get(..last.map_or(0, |last| last + 1)).unwrap_or(&[])
 }
 
-/// Returns whether it is a register of SVE, whose length differs between threads.
+/// Returns whether `name` is an SVE register, whose length differs between threads.
 fn is_scalable(name: &str) -> bool {
     let number = name.strip_prefix(['Z', 'z', 'P', 'p']);
     let numbered = number.is_some_and(|number| number.parse::<u8>().is_ok());

@@ -1,5 +1,5 @@
 //! Makes a target description from an untrusted file safe for a debugger: only elements of the
-//! format remain (GDB manual, G.2 "Target Description Format"), and all names are plain.
+//! format remain (GDB manual, G.2 "Target Description Format"), and all names are harmless.
 
 use super::names::{self, Names};
 use crate::xml::{self, XmlError};

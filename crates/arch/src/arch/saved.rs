@@ -1,4 +1,4 @@
-//! The saved registers of a core, independent of the format that they were saved in.
+//! The saved registers of a core, independent of the format in which they were saved.
 
 /// A saved register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,20 +3,20 @@
 use super::{Architecture, RegisterFile, Space};
 use crate::quantity::{ExceptionLevel, Security};
 
-/// The address space in which a core sees memory now (Debug and Trace Snapshot File Format 0.2,
-/// section 4.1).
+/// The address space in which a core currently sees memory (Debug and Trace Snapshot File Format
+/// 0.2, section 4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentSpace {
     /// The space; [`Space::Any`] where the architecture has only one.
     pub space: Space,
-    /// Its name in the architecture, `None` where there is only one: `EL1N` of AArch64 is `N` in
-    /// AArch32.
+    /// The name that the architecture gives it, `None` where there is only one space: `EL1N` of
+    /// AArch64 is `N` in AArch32.
     pub name: Option<&'static str>,
     /// The reason, for the user.
     pub reason: String,
 }
 
-/// Returns the space in which a core sees memory now, from CPSR and SCR.
+/// Returns the space in which a core currently sees memory, from CPSR and SCR.
 ///
 /// If SCR is missing, non-secure is assumed (section 4.1).
 pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
@@ -40,9 +40,9 @@ pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
     }
 }
 
-/// Returns the part of the state that the address space does not show: `EL0`, which has the address
-/// space of EL1, and the mode of an M-profile core (Arm ARM DDI 0487, C5.2.19; DDI 0406, B1.3.1; DDI
-/// 0553, B3.2). `None` in other states, and if it is unknown.
+/// Returns the part of the state that the address space does not show: `EL0`, which shares the
+/// address space of EL1, and the mode of an M-profile core (Arm ARM DDI 0487, C5.2.19; DDI 0406,
+/// B1.3.1; DDI 0553, B3.2). `None` in other states, and if the state is unknown.
 pub fn mode(registers: &RegisterFile) -> Option<&'static str> {
     match registers.architecture() {
         Architecture::AArch64 => {

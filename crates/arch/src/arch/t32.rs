@@ -12,7 +12,7 @@ pub const fn is_wide(halfword: u16) -> bool {
     halfword >= 0xe800
 }
 
-/// The instruction at `address`; the low half of `word` is its first halfword.
+/// Decodes the instruction at `address`; the low half of `word` is its first halfword.
 #[must_use]
 pub fn decode(address: Address, word: u32) -> Instruction {
     let first = word & 0xffff;
@@ -155,7 +155,7 @@ fn low_overhead_loop(address: Address, first: u32, second: u32) -> Instruction {
     }
     let offset = i64::from((second & 0x7fe) << 1 | (second >> 10 & 2));
     match first {
-        // LE LR, LETP LR end after the last round; LE without LR always branches
+        // LE LR and LETP LR fall through after the last iteration; LE without LR always branches
         0xf00f | 0xf01f => relative(4, address, -offset).conditional_if(true),
         0xf02f => relative(4, address, -offset),
         _ if first & 0xfff0 == 0xf040 || first & 0xffc0 == 0xf000 => {

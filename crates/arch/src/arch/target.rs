@@ -22,7 +22,7 @@ pub struct Target {
     /// Set if the registers are GDB's defaults, because no description lists any.
     pub by_default: Option<DefaultRegisters>,
     /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes. An
-    /// unnamed one occupies its place and has no meaning.
+    /// unnamed one only takes up space and has no meaning.
     pub registers: Vec<(String, usize)>,
     /// Their numbers, in the same order.
     pub numbers: Vec<u32>,
@@ -37,7 +37,7 @@ const LARGEST: usize = 1 << 16;
 pub struct NamedArchitecture {
     /// The architecture.
     pub architecture: Architecture,
-    /// What names it, for messages.
+    /// Where it was named, for messages.
     pub from: &'static str,
 }
 
@@ -122,7 +122,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Returns an error if the architecture is not known or not Arm, or the description malformed.
+    /// Returns an error if the architecture is unknown or not Arm, or the description is malformed.
     pub fn of_file(
         description: Option<&str>,
         named: Option<&NamedArchitecture>,

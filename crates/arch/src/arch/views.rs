@@ -1,8 +1,8 @@
 //! Views of registers under other names: `W0` of `X0`, `S1` of `D0`, `R13` of `SP`.
 //!
-//! Writers of snapshots use several names for the same register. Here each name is mapped to a range
-//! of bits of a register of the target description (Arm ARM DDI 0487, B1.2.1, B1.2.2, E1.3; DDI 0403,
-//! B1.4.1).
+//! Writers of snapshots use several names for the same register. This module maps each name to a
+//! range of bits of a register of the target description (Arm ARM DDI 0487, B1.2.1, B1.2.2, E1.3;
+//! DDI 0403, B1.4.1).
 
 use super::Architecture;
 
@@ -59,8 +59,8 @@ pub fn core_register_bits(architecture: Architecture, register: &str) -> Option<
     }
 }
 
-/// Returns the bits that a register of a snapshot is a view of; `None` if it is not in the core's own
-/// set.
+/// Returns the bits that a register of a snapshot is a view of; `None` if it is not part of the
+/// core's own set.
 pub fn view_of(architecture: Architecture, name: &str) -> Option<View> {
     let name = name.to_ascii_lowercase();
     match architecture {

@@ -47,12 +47,12 @@ impl Builder {
         }
     }
 
-    /// Discards what was collected.
+    /// Discards what has been collected.
     pub(super) fn restart(&mut self) {
         *self = Self::new();
     }
 
-    /// Discards what was collected: everything is unknown after the instruction.
+    /// Discards what has been collected, and makes everything unknown after the instruction.
     pub(super) fn everything_unknown(&mut self) {
         *self = Self::new();
         self.may_store_anywhere = true;
@@ -61,7 +61,7 @@ impl Builder {
         }
     }
 
-    /// `destination = operation(a, b, c)`; nothing if the result goes nowhere.
+    /// `destination = operation(a, b, c)`; nothing if the result is dropped.
     pub(super) fn set(
         &mut self,
         destination: Location,
@@ -101,8 +101,8 @@ impl Builder {
         }
     }
 
-    /// Writes a value that is not used again. If it is the newest temporary, its relation writes the
-    /// destination instead, without a copy.
+    /// Writes a value that is not used again. If it is the newest temporary, the relation that
+    /// computes it writes the destination instead, without a copy.
     pub(super) fn move_to(&mut self, destination: Location, a: Operand) {
         match self.relations.last_mut() {
             Some(last)
@@ -124,7 +124,7 @@ impl Builder {
         location
     }
 
-    /// The result in a new temporary.
+    /// Computes a result in a new temporary.
     pub(super) fn op(
         &mut self,
         operation: Operation,
@@ -145,7 +145,7 @@ impl Builder {
         self.op(operation, a, b, Operand::ZERO)
     }
 
-    /// Returns the current value, which later writes to its location do not change.
+    /// Returns the current value as an operand that later writes to its location do not change.
     pub(super) fn kept(&mut self, a: Operand) -> Operand {
         match a {
             Operand::Location(location) if location.is_kept() => self.op1(Operation::Copy, a),
@@ -169,12 +169,12 @@ impl Builder {
         }
     }
 
-    /// The value loaded, zero-extended, in a new temporary.
+    /// Loads a value, zero-extended, into a new temporary.
     pub(super) fn load(&mut self, size: u8, address: Operand) -> Operand {
         self.op(Operation::Load { size }, address, Operand::ZERO, ONE)
     }
 
-    /// Loads a value, zero-extended.
+    /// Loads a value, zero-extended, into `destination`.
     pub(super) fn load_to(&mut self, destination: Location, size: u8, address: Operand) {
         self.set(
             destination,
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::semantics::{Machine, Values, execute};
 
-    /// No memory.
+    /// A machine without memory.
     struct Nothing;
 
     impl Machine for Nothing {
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn conditions_hold_as_the_manual_lists_them() {
         type Holds = fn(bool, bool, bool, bool) -> bool;
-        // N, Z, C, V by bit; the flags for which each condition holds.
+        // N, Z, C, V from the bits; the flags for which each condition holds.
         let holding: [Holds; 16] = [
             |_, z, _, _| z,
             |_, z, _, _| !z,

@@ -1,11 +1,11 @@
-//! The values of operations whose operands are known.
+//! Evaluates operations whose operands are known.
 
 use super::operation::{Operation, Width};
 use super::{floating, lanes};
 
 impl Operation {
     /// The result for known operands; `None` if it is not a function of them
-    /// ([`Operation::Unknown`], loads and stores) or if the architecture leaves it open.
+    /// ([`Operation::Unknown`], loads and stores) or if the architecture does not define it.
     #[must_use]
     pub fn eval(self, a: u64, b: u64, c: u64) -> Option<u64> {
         Some(match self {
@@ -42,7 +42,7 @@ impl Operation {
                 .unwrap_or(0),
             Self::DivideSigned(width) => {
                 let (a, b) = (width.signed(a), width.signed(b));
-                // The smallest number divided by -1 is itself.
+                // The smallest number divided by -1 gives itself.
                 let quotient = if b == 0 { 0 } else { a.wrapping_div(b) };
                 width.truncate(quotient.cast_unsigned())
             }
@@ -129,7 +129,7 @@ fn reverse_bytes(value: u64, group: u8) -> Option<u64> {
     })
 }
 
-/// Both polynomials with their bits in reverse order, as the checksum's bits are.
+/// The CRC of `data`. Both polynomials have their bits in reverse order, as the checksum does.
 fn crc32(mut checksum: u32, data: u64, bytes: u8, castagnoli: bool) -> u32 {
     let polynomial = if castagnoli { 0x82f6_3b78 } else { 0xedb8_8320 };
     for byte in data.to_le_bytes().into_iter().take(usize::from(bytes)) {

@@ -1,4 +1,4 @@
-//! Executes relations on values, each known or not.
+//! Executes relations on values, each of which is known or unknown.
 
 use super::{Control, Location, Operand, Operation, Semantics};
 
@@ -10,7 +10,8 @@ pub trait Machine {
     /// The `size` bytes (1, 2, 4, 8) at an address, zero-extended, if they are known.
     fn load(&mut self, address: u64, size: u8) -> Option<u64>;
 
-    /// Receives a store that happens: the lowest `size` bytes of `value` to `address`, either unknown.
+    /// Receives a store that happens: the lowest `size` bytes of `value` to `address`; either may
+    /// be unknown.
     fn store(&mut self, address: Option<u64>, size: u8, value: Option<u64>);
 
     /// Receives a store that may not happen; its bytes become unknown.

@@ -1,4 +1,4 @@
-//! Floating-point arithmetic, computed by the host, which follows IEEE 754 too.
+//! Floating-point arithmetic, computed by the host, which also follows IEEE 754.
 
 use super::operation::{FloatOperation, FloatShape, Rounding, Width};
 
@@ -43,8 +43,8 @@ pub(super) fn eval(
     }
 }
 
-/// The settings of FPCR (DDI 0487, C5.2, FPCR). Results are known only with rounding to the nearest and
-/// without alternate handling; if subnormal numbers are flushed, only if there are none.
+/// The settings of FPCR (DDI 0487, C5.2, FPCR). Results are known only with rounding to nearest and
+/// without alternate handling, and, if subnormal numbers are flushed, only if none occur.
 #[derive(Clone, Copy)]
 struct Control {
     flushes: bool,
@@ -57,7 +57,7 @@ impl Control {
         const ROUNDING: u64 = 3 << 22;
         const FLUSH: u64 = 1 << 24;
         const ALTERNATE: u64 = 7;
-        // In AArch32, length and stride of short vectors.
+        // In AArch32, the length and stride of short vectors.
         const LENGTH_AND_STRIDE: u64 = 0x0037_0000;
         (fpcr & (ROUNDING | ALTERNATE | LENGTH_AND_STRIDE) == 0).then_some(Self {
             flushes: fpcr & FLUSH != 0,
@@ -93,7 +93,7 @@ fn known_single(number: f32) -> Option<f32> {
     (!number.is_nan()).then_some(number)
 }
 
-/// The operations of one precision; the bits of its numbers are a `$bits`.
+/// The operations of one precision; `$bits` is the type that holds the bits of a number.
 macro_rules! on_numbers {
     ($name:ident, $float:ty, $bits:ty, $allows:ident) => {
         fn $name(
@@ -121,13 +121,13 @@ macro_rules! on_numbers {
                 FloatOperation::Minimum | FloatOperation::Maximum if a.is_nan() || b.is_nan() => {
                     return None;
                 }
-                // Of two zeros the sign decides.
+                // If both are zeros, the sign decides.
                 FloatOperation::Minimum if a == b => <$float>::from_bits(a_bits | b_bits),
                 FloatOperation::Maximum if a == b => <$float>::from_bits(a_bits & b_bits),
                 FloatOperation::Minimum => a.min(b),
                 FloatOperation::Maximum => a.max(b),
                 FloatOperation::FusedMultiplyAdd => a.mul_add(b, <$float>::from_bits(c_bits)),
-                // The sum that it checks may have been flushed.
+                // The sum that is checked may have been flushed.
                 FloatOperation::Checked if control.flushes => return None,
                 FloatOperation::Checked => a,
                 FloatOperation::Round(rounding) => match rounding {
@@ -179,7 +179,7 @@ fn rounded(rounding: Rounding, number: f64) -> f64 {
     }
 }
 
-// Conversions saturate in Rust as they do here, and NaN gives 0.
+// Conversions in Rust saturate as these do, and also turn NaN into 0.
 
 fn to_signed(rounding: Rounding, width: Width, number: f64) -> u64 {
     let number = rounded(rounding, number);

@@ -17,7 +17,7 @@ impl Lanes {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// The nearest number that a signed lane holds.
+    /// The nearest number that fits in a signed lane.
     fn limited(self, value: i128) -> u64 {
         let end = 1i128 << (self.bits() - 1);
         value.clamp(-end, end - 1) as u64
@@ -29,7 +29,7 @@ impl Lanes {
     }
 }
 
-/// The operation on each pair of lanes.
+/// Applies the operation to each pair of lanes.
 pub(super) fn each(operation: LaneOperation, lanes: Lanes, a: u64, b: u64) -> u64 {
     let mut result = 0;
     for low in (0..64).step_by(lanes.bits() as usize) {
@@ -39,7 +39,7 @@ pub(super) fn each(operation: LaneOperation, lanes: Lanes, a: u64, b: u64) -> u6
     result
 }
 
-/// Bytes of `b:a` by the nibbles of `c`.
+/// The bytes of `b:a` selected by the nibbles of `c`.
 pub(super) fn shuffle(a: u64, b: u64, c: u64) -> u64 {
     let bytes = (u128::from(b) << 64 | u128::from(a)).to_le_bytes();
     u64::from_le_bytes(std::array::from_fn(|index| {
@@ -47,7 +47,7 @@ pub(super) fn shuffle(a: u64, b: u64, c: u64) -> u64 {
     }))
 }
 
-/// Bytes of `b:a` by the bytes of `c`.
+/// The bytes of `b:a` selected by the bytes of `c`.
 pub(super) fn look_up(a: u64, b: u64, c: u64) -> u64 {
     let bytes = (u128::from(b) << 64 | u128::from(a)).to_le_bytes();
     u64::from_le_bytes(

@@ -27,13 +27,13 @@ impl Location {
     pub const Q: Self = Self(36);
     /// Flags GE of AArch32, bits 3:0.
     pub const GE: Self = Self(37);
-    /// FPCR; of AArch32 the control bits of FPSCR.
+    /// FPCR; in AArch32 the control bits of FPSCR.
     pub const FPCR: Self = Self(38);
-    /// TPIDR_EL0; of AArch32 TPIDRURO.
+    /// TPIDR_EL0; in AArch32 TPIDRURO.
     pub const THREAD_POINTER: Self = Self(39);
     /// N:Z:C:V of FPSCR in AArch32, in bits 3:0.
     pub const FPSCR_FLAGS: Self = Self(40);
-    /// In place of a destination: the result is dropped.
+    /// Used instead of a destination: the result is dropped.
     pub const NOWHERE: Self = Self(255);
 
     const VECTORS: u8 = 48;
@@ -75,7 +75,7 @@ impl Location {
 
     /// The locations that are kept between instructions.
     pub(super) fn kept() -> impl Iterator<Item = Self> {
-        // 41 to 47 have no meaning.
+        // 41 to 47 are not used.
         (0..=Self::FPSCR_FLAGS.0)
             .chain(Self::VECTORS..Self::TEMPORARIES)
             .map(Self)

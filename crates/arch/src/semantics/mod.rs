@@ -31,7 +31,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// In place of unused operands, and the value of `xzr`.
+    /// Used for unused operands, and as the value of `xzr`.
     pub const ZERO: Self = Self::Constant(0);
 }
 
@@ -47,11 +47,11 @@ pub struct Relation {
     pub operation: Operation,
     /// Where the result goes; [`Location::NOWHERE`] for a store.
     pub destination: Location,
-    /// First operand; of a load or store, the address.
+    /// First operand; for a load or store, the address.
     pub a: Operand,
-    /// Second operand; of a store, the value.
+    /// Second operand; for a store, the value.
     pub b: Operand,
-    /// Third operand; of a store, the predicate: it happens where this is not zero.
+    /// Third operand; for a store, the predicate: the store happens if it is not zero.
     pub c: Operand,
 }
 
@@ -62,11 +62,11 @@ pub enum Control {
     Next,
     /// To a fixed address.
     Jump(u64),
-    /// To `target` where `condition` is not zero, else to the next instruction.
+    /// To `target` if `condition` is not zero, else to the next instruction.
     Conditional {
         /// A temporary that holds 0 or 1 after the relations.
         condition: Operand,
-        /// The address of the branch taken.
+        /// The address if the branch is taken.
         target: u64,
     },
     /// To the address in an operand, read after the relations.
@@ -94,13 +94,15 @@ pub struct Semantics {
     pub control: Control,
     /// Size in bytes: 2 or 4.
     pub size: u8,
-    /// Whether it may write memory anywhere, because it is not modelled: all memory is unknown after
-    /// it. The registers that it may write have [`Operation::Unknown`] relations.
+    /// Whether it may write memory anywhere, because it is not modelled: all memory is unknown
+    /// after it. The registers that it may write have [`Operation::Unknown`] relations.
     pub may_store_anywhere: bool,
-    /// A general register with an address in a block of memory that it clears (DC ZVA): as
-    /// [`may_store_anywhere`](Self::may_store_anywhere), but only within that block. Its size, a power of two, is
-    /// that of the core, up to 2 KiB (DDI 0487, DCZID_EL0).
+    /// A general register that holds an address in a block of memory that the instruction clears
+    /// (DC ZVA): like [`may_store_anywhere`](Self::may_store_anywhere), but only within that block.
+    /// The block size is a power of two that depends on the core, up to 2 KiB (DDI 0487,
+    /// DCZID_EL0).
     pub clears_block: Option<Location>,
-    /// Whether an address may mean other memory after it: it selects translation tables or a process.
+    /// Whether addresses may be mapped to other memory after it, because it selects translation
+    /// tables or a process.
     pub changes_space: bool,
 }

@@ -63,9 +63,9 @@ pub enum LaneOperation {
     SubtractSaturatingSigned,
     /// `a - b`, at least 0.
     SubtractSaturatingUnsigned,
-    /// `a` shifted by the lowest byte of `b`, signed: left where positive, right where negative.
+    /// `a` shifted by the lowest byte of `b`, a signed number: left if positive, right if negative.
     Shift,
-    /// As `Shift`, and to the right copies of the sign are moved in.
+    /// Like `Shift`, but right shifts move in copies of the sign.
     ShiftSigned,
     /// The number of set bits of `a`.
     CountOnes,
@@ -89,9 +89,9 @@ pub enum FloatShape {
 /// How a number is rounded to an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rounding {
-    /// To the nearest; of two, to the even one.
+    /// To the nearest; ties to the even one.
     TiesToEven,
-    /// To the nearest; of two, to the one farther from zero.
+    /// To the nearest; ties to the one farther from zero.
     TiesAway,
     /// Up.
     Up,
@@ -101,11 +101,11 @@ pub enum Rounding {
     Zero,
 }
 
-/// An operation on floating-point numbers, by IEEE 754 with rounding to the nearest even.
+/// An operation on floating-point numbers, according to IEEE 754, rounding to nearest even.
 ///
-/// The third operand of all but [`FloatOperation::FusedMultiplyAdd`] is FPCR (of AArch32 the
-/// control bits of FPSCR): a result is known only if they select that rounding and nothing else. A NaN
-/// is never known, because its bits depend on more than the operands.
+/// The third operand of all but [`FloatOperation::FusedMultiplyAdd`] is FPCR (in AArch32 the
+/// control bits of FPSCR): a result is known only if they select that rounding and nothing else. A
+/// NaN result is never known, because its bits depend on more than the operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FloatOperation {
     /// `a + b`
@@ -124,17 +124,18 @@ pub enum FloatOperation {
     Maximum,
     /// `a * b + c`, rounded once. Its relation is followed by one with [`FloatOperation::Checked`].
     FusedMultiplyAdd,
-    /// `a`, if the third operand selects neither another rounding nor flushing of subnormal numbers.
+    /// `a`, if the third operand selects neither another rounding mode nor flushing of subnormal
+    /// numbers.
     Checked,
     /// `a` rounded to a number without a fraction.
     Round(Rounding),
-    /// `a`, single precision, as double precision; the shape is `Double`.
+    /// `a` converted from single to double precision; the shape is `Double`.
     Widen,
-    /// `a`, double precision, as single precision; the shape is `Single`.
+    /// `a` converted from double to single precision; the shape is `Single`.
     Narrow,
-    /// The signed integer `a`, of 64 bits; of shape `Singles` two of 32 bits.
+    /// The signed 64-bit integer `a`; for shape `Singles` two of 32 bits.
     FromSigned,
-    /// The unsigned integer `a`, of 64 bits; of shape `Singles` two of 32 bits.
+    /// The unsigned 64-bit integer `a`; for shape `Singles` two of 32 bits.
     FromUnsigned,
     /// `a` as a signed integer of the width, saturated; NaNs give 0.
     ToSigned(Rounding, Width),
@@ -152,8 +153,8 @@ pub enum FloatOperation {
 
 /// What a relation computes from its operands `a`, `b`, `c`.
 ///
-/// Shifts and rotations take amounts modulo the width. `low` and `count` are bit positions and numbers of bits, with
-/// `low + count <= 64`.
+/// Shifts and rotations take amounts modulo the width. `low` and `count` are a bit position and a
+/// number of bits, with `low + count <= 64`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
     /// `a`, all 64 bits.
@@ -168,7 +169,7 @@ pub enum Operation {
     CarryOf(Width),
     /// The signed overflow of `a + b + c` at the width, 0 or 1.
     OverflowOf(Width),
-    /// The carry out of `a - b` at the width: 1 where nothing is borrowed (`a >= b`, unsigned).
+    /// The carry out of `a - b` at the width: 1 if nothing is borrowed (`a >= b`, unsigned).
     CarryOfDifference(Width),
     /// The signed overflow of `a - b` at the width, 0 or 1.
     OverflowOfDifference(Width),
@@ -215,17 +216,17 @@ pub enum Operation {
     MultiplyHighSigned,
     /// Bits 127:64 of the product of unsigned `a` and `b`.
     MultiplyHighUnsigned,
-    /// `a / b` unsigned; 0 where `b` is 0.
+    /// `a / b` unsigned; 0 if `b` is 0.
     DivideUnsigned(Width),
-    /// `a / b` signed, towards zero; 0 where `b` is 0.
+    /// `a / b` signed, rounded towards zero; 0 if `b` is 0.
     DivideSigned(Width),
-    /// `a` where `c` is not 0, else `b`.
+    /// `a` if `c` is not 0, else `b`.
     Select,
-    /// 1 where `a == b`, else 0.
+    /// 1 if `a == b`, else 0.
     Equal,
-    /// 1 where `a < b` unsigned, else 0.
+    /// 1 if `a < b` unsigned, else 0.
     LessUnsigned,
-    /// 1 where `a < b` signed, else 0.
+    /// 1 if `a < b` signed, else 0.
     LessSigned,
     /// Leading zeros of `a` at the width.
     CountLeadingZeros(Width),
@@ -254,14 +255,14 @@ pub enum Operation {
     LookUpBytes,
     /// An operation on floating-point numbers.
     Float(FloatOperation, FloatShape),
-    /// The value at address `a`, `size` bytes (1, 2, 4, 8), little-endian, zero-extended; undefined
-    /// where the predicate `c` is 0.
+    /// The `size` bytes (1, 2, 4, 8) at address `a`, little-endian, zero-extended; undefined if the
+    /// predicate `c` is 0.
     Load {
         /// 1, 2, 4 or 8 bytes.
         size: u8,
     },
-    /// Writes the lowest `size` bytes of `b` to address `a`, little-endian, where the predicate
-    /// `c` is not 0. Has no destination.
+    /// Writes the lowest `size` bytes of `b` to address `a`, little-endian, if the predicate `c` is
+    /// not 0. Has no destination.
     Store {
         /// 1, 2, 4 or 8 bytes.
         size: u8,

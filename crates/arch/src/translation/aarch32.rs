@@ -128,7 +128,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
 }
 
 fn short(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, NoRegime> {
-    // ID_MMFR0.VMSA: 4 and more have PXN.
+    // ID_MMFR0.VMSA: values of 4 and more include PXN.
     let features = ["ID_MMFR0", "ID_MMFR0_EL1"].into_iter();
     let features = features
         .filter_map(|name| banked.registers.value(name))
@@ -192,7 +192,7 @@ fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, NoR
             split: Split::None,
         });
     }
-    // If T1SZ is 0, TTBR1 translates what T0SZ leaves (B3.6.4).
+    // If T1SZ is 0, TTBR1 translates the addresses that T0SZ leaves (B3.6.4).
     let first = match high_size {
         0 => 1 << (32 - low_size),
         size => (1_u64 << 32) - (1 << (32 - size)),
@@ -249,7 +249,7 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, NoRegime> {
 }
 
 fn stage2(registers: &RegisterFile) -> Result<Stage2, NoRegime> {
-    // The hypervisor is AArch64, and so are its tables.
+    // The hypervisor runs in AArch64, and its tables are those of AArch64.
     if registers.value("VTCR").is_none() && registers.value("VTCR_EL2").is_some() {
         return aarch64::stage2(registers, World::NonSecure);
     }

@@ -72,12 +72,12 @@ impl Hypervisor {
         bit(self.0, 12)
     }
 
-    /// Exceptions of EL0 are taken to EL2.
+    /// Exceptions at EL0 are taken to EL2.
     fn tge(self) -> bool {
         bit(self.0, 27)
     }
 
-    /// A host's kernel runs at EL2 (FEAT_VHE).
+    /// A host kernel runs at EL2 (FEAT_VHE).
     fn e2h(self) -> bool {
         bit(self.0, 34)
     }
@@ -124,7 +124,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     Ok(out)
 }
 
-/// The regime of EL2, or of a host's EL2 and EL0 (FEAT_VHE).
+/// The regime of EL2, or of EL2 and EL0 of a host (FEAT_VHE).
 pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     let names = match hypervisor {
@@ -139,7 +139,8 @@ pub fn el3(registers: &RegisterFile) -> Result<Regime, NoRegime> {
     regime(registers, &EL3, World::Secure, None)
 }
 
-/// The regime of some registers; `off` is the field of HCR_EL2 that switches stage 1 off.
+/// The regime that some registers describe; `off` is the field of HCR_EL2 that switches stage 1
+/// off.
 fn regime(
     registers: &RegisterFile,
     names: &Names,
@@ -297,7 +298,7 @@ impl Common<'_> {
     }
 }
 
-/// Whether TCR_ELx.DS has an effect: not with 64 KiB pages, and not on a core without FEAT_LPA2
+/// Whether TCR_ELx.DS has an effect: it has none with 64 KiB pages, or on a core without FEAT_LPA2
 /// (ID_AA64MMFR0_EL1.TGran4 = 1, TGran16 = 2).
 fn has_ds(registers: &RegisterFile, granule: Granule) -> bool {
     let features = registers.value("ID_AA64MMFR0_EL1");
@@ -308,7 +309,7 @@ fn has_ds(registers: &RegisterFile, granule: Granule) -> bool {
     }
 }
 
-/// The size of output addresses in bits: TCR_ELx.IPS or PS, limited to what the core has.
+/// The size of output addresses in bits: TCR_ELx.IPS or PS, limited to what the core supports.
 fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) -> u32 {
     let bits = |value: u64| match value {
         0 => 32,
@@ -342,7 +343,7 @@ pub(super) fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, N
     }
     let vstcr = of_stage2(registers, "VSTCR_EL2")?;
     let secure = stage2_tables(registers, "VSTTBR_EL2", vstcr, vtcr)?;
-    // VSTCR_EL2.SW and SA, VTCR_EL2.NSW and NSA: each counts as set if one before it is
+    // VSTCR_EL2.SW and SA, VTCR_EL2.NSW and NSA: each counts as set if an earlier one is set
     // (AArch64.SS2OutputPASpace).
     let walks = !bit(vstcr, 29);
     let outputs = walks && !bit(vstcr, 30);
@@ -354,14 +355,14 @@ pub(super) fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, N
     })
 }
 
-/// A register of stage 2, which is on.
+/// The value of a stage 2 register, while stage 2 is on.
 fn of_stage2(registers: &RegisterFile, register: &'static str) -> Result<u64, NoRegime> {
     let missing = NoRegime::RegisterOfStage { register, stage: 2 };
     registers.value(register).ok_or(missing)
 }
 
-/// The tables that `control` (VTCR_EL2 or VSTCR_EL2) describes. `common` (VTCR_EL2) contains the size of
-/// addresses for both worlds.
+/// The tables that `control` (VTCR_EL2 or VSTCR_EL2) describes. `common` (VTCR_EL2) contains the
+/// address size for both worlds.
 fn stage2_tables(
     registers: &RegisterFile,
     name: &'static str,

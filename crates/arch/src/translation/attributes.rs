@@ -1,11 +1,11 @@
-//! The attributes in descriptors, for the user: permissions and the type of memory.
+//! The attributes in descriptors, for the user: permissions and memory type.
 //!
-//! DDI 0487, D8.4 (permissions) and D8.5 (types of memory); DDI 0406, B3.7 and B3.8.
+//! DDI 0487, D8.4 (permissions) and D8.5 (memory types); DDI 0406, B3.7 and B3.8.
 
 use super::{bit, field};
 use std::fmt;
 
-/// The restrictions of the tables above an entry (D8.4.1: APTable, XNTable, PXNTable).
+/// The restrictions that the tables above an entry impose (D8.4.1: APTable, XNTable, PXNTable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableAttributes {
     read_only: bool,
@@ -43,14 +43,14 @@ impl fmt::Display for Access {
     }
 }
 
-/// What a block or page permits, as its descriptor says.
+/// The permissions and the memory type of a block or page, according to its descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The permissions of EL1, or of the only exception level of the regime.
     pub privileged: Access,
     /// The permissions of EL0, in a regime that includes it.
     pub user: Option<Access>,
-    /// The type of memory, if the registers determine it.
+    /// The memory type, if the registers determine it.
     pub memory: Option<&'static str>,
     /// Whether the block or page may share a TLB entry with its neighbours (the contiguous bit).
     pub contiguous: bool,
@@ -72,8 +72,8 @@ impl fmt::Display for Attributes {
     }
 }
 
-/// Returns the attributes of a 64-bit descriptor of stage 1; `user` is whether the regime includes EL0,
-/// `aarch32` whether it is of AArch32.
+/// Returns the attributes of a 64-bit descriptor of stage 1; `user` is whether the regime includes
+/// EL0, `aarch32` whether it is an AArch32 regime.
 pub(super) fn of_long(
     descriptor: u64,
     tables: TableAttributes,
@@ -99,8 +99,8 @@ pub(super) fn of_long(
         };
     }
     let reaches = bit(descriptor, 6) && !tables.privileged;
-    // In AArch64, what EL0 can write is never executed at EL1; in AArch32, XN is for PL1 too (DDI 0406,
-    // B3.7.2).
+    // In AArch64, memory that EL0 can write is never executable at EL1; in AArch32, XN applies to
+    // PL1 too (DDI 0406, B3.7.2).
     let never_privileged = bit(descriptor, 53)
         || tables.never_executed_privileged
         || if aarch32 {
@@ -129,7 +129,7 @@ pub(super) fn of_long(
 /// Returns the attributes of a 32-bit descriptor. Domains are not considered.
 pub(super) fn of_short(descriptor: u32, shift: u32) -> Attributes {
     let value = u64::from(descriptor);
-    // AP[2], AP[1:0], XN (B3.5.1): by the kind of the descriptor.
+    // AP[2], AP[1:0], XN (B3.5.1), whose positions depend on the kind of descriptor.
     let (ap2, ap, xn) = match shift {
         20.. => (bit(value, 15), field(value, 10, 2), bit(value, 4)),
         16 => (bit(value, 9), field(value, 4, 2), bit(value, 15)),
@@ -154,7 +154,7 @@ pub(super) fn of_short(descriptor: u32, shift: u32) -> Attributes {
     }
 }
 
-/// The type of memory of an attribute in MAIR_ELx (D19.2.97).
+/// The memory type for an attribute in MAIR_ELx (D19.2.97).
 fn memory_type(attribute: u64) -> &'static str {
     match attribute {
         0x00 => "device-nGnRnE",

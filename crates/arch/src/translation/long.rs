@@ -30,7 +30,7 @@ impl Granule {
         self.0 - 3
     }
 
-    /// The number of low address bits that an entry of a level leaves open.
+    /// The number of low address bits that an entry at a level does not resolve.
     const fn shift(self, level: i8) -> u32 {
         self.0 + (LAST - level) as u32 * self.stride()
     }
@@ -144,7 +144,7 @@ impl Tables {
             return None;
         }
         let shift = granule.shift(first_level);
-        // Stage 2 may concatenate up to 16 tables (D8.2.1.1); one entry resolves no bit.
+        // Stage 2 may concatenate up to 16 tables (D8.2.1.1); a table of one entry resolves no bit.
         let bits = input_bits.checked_sub(shift)?;
         let most = if stage2 { stride + 4 } else { stride };
         if bits > most || (stage2 && bits == 0) {
@@ -188,7 +188,7 @@ impl Tables {
         })
     }
 
-    /// The stage of translation, 1 or 2.
+    /// The translation stage, 1 or 2.
     pub const fn stage(&self) -> u8 {
         if self.stage2 { 2 } else { 1 }
     }
@@ -275,7 +275,7 @@ impl Tables {
             }
             (table, index_bits) = (output, self.granule.stride());
         }
-        // Not reached: a table at the last level is not valid.
+        // Unreachable: a table descriptor at the last level is not valid.
         Err(Fault {
             stage,
             shift: self.granule.bits(),
@@ -283,7 +283,7 @@ impl Tables {
         })
     }
 
-    /// Returns whether a descriptor of a level may be a block (D8.3.1, table D8-18 and following).
+    /// Returns whether a descriptor at a level may be a block (D8.3.1, table D8-18 and following).
     fn has_blocks(&self, level: i8) -> bool {
         match (self.granule, level) {
             (_, 2) => true,
@@ -294,11 +294,11 @@ impl Tables {
         }
     }
 
-    /// The address in a descriptor, which leaves `shift` bits open.
+    /// The address in a descriptor that leaves `shift` bits unresolved.
     fn output(&self, descriptor: u64, shift: u32) -> u64 {
         let wide = self.output_bits > 48;
         let address = match self.granule {
-            // Bits 49 to 48 in place, bits 51 to 50 in 9 to 8.
+            // Bits 49 to 48 in place, bits 51 to 50 in bits 9 to 8.
             _ if self.ds => field(descriptor, 0, 50) | field(descriptor, 8, 2) << 50,
             Granule::K64 if wide => field(descriptor, 0, 48) | field(descriptor, 12, 4) << 48,
             _ => field(descriptor, 0, 48),
@@ -307,7 +307,7 @@ impl Tables {
     }
 }
 
-/// Where a descriptor is.
+/// The location of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor {
     pub address: u64,
@@ -315,7 +315,7 @@ pub struct Descriptor {
     /// 4 or 8.
     pub bytes: usize,
     pub big_endian: bool,
-    /// The number of low address bits that it leaves open.
+    /// The number of low address bits that it leaves unresolved.
     pub shift: u32,
 }
 

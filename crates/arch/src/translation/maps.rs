@@ -21,20 +21,20 @@ pub struct MappedRange {
     pub attributes: Option<Attributes>,
 }
 
-/// Finds the mapped ranges from an address on. A table may map all addresses to the same page: the
-/// number of walks is limited.
+/// Finds the mapped ranges from an address up. A table may map all addresses to the same page, so
+/// the number of walks is limited.
 #[derive(Debug)]
 pub struct Maps<'a, M> {
     regime: &'a Regime,
     memory: M,
     ranges: Vec<(u64, u64)>,
-    /// The next address to look at; `None` at the end.
+    /// The next address to examine; `None` at the end.
     at: Option<u64>,
     walks: usize,
 }
 
 impl<'a, M: PhysicalMemory> Maps<'a, M> {
-    /// The ranges from `from` on, found with at most `walks` walks.
+    /// The ranges from `from` up, found with at most `walks` walks.
     pub fn new(regime: &'a Regime, memory: M, from: u64, walks: usize) -> Self {
         Self {
             regime,
@@ -45,7 +45,7 @@ impl<'a, M: PhysicalMemory> Maps<'a, M> {
         }
     }
 
-    /// Only those before `end`, and the part of a range that is.
+    /// Limits the search to addresses before `end`, which may cut off part of a range.
     pub fn before(mut self, end: Option<u64>) -> Self {
         if let Some(end) = end {
             self.ranges.retain(|(first, _)| *first < end);
@@ -56,12 +56,12 @@ impl<'a, M: PhysicalMemory> Maps<'a, M> {
         self
     }
 
-    /// The address up to which the search has come; `None` at the end.
+    /// The address that the search has reached; `None` at the end.
     pub fn reached(&self) -> Option<u64> {
         self.at
     }
 
-    /// The next block or page, not joined with its neighbours.
+    /// The next block or page, not merged with its neighbours.
     pub fn next_block(&mut self) -> Option<MappedRange> {
         while self.walks > 0 {
             let at = self.at?;

@@ -1,11 +1,11 @@
-//! Address translation: virtual to physical addresses, by a core's translation tables.
+//! Address translation: virtual to physical addresses, by means of a core's translation tables.
 //!
 //! ARMv8-A stage 1 and stage 2 (Arm ARM DDI 0487, D8), ARMv7-A short and long descriptors (Arm ARM
 //! DDI 0406, B3), and identity where translation is off or the core has an MPU. Whether an address
 //! is mapped is checked; permissions and the access flag are not.
 //!
-//! Nothing in a table is trusted: a walk reads at most one descriptor for each level of its
-//! tables, and a table outside of memory ends it. Independent of files and debuggers.
+//! Nothing in a table is trusted: a walk reads at most one descriptor for each level of its tables,
+//! and ends at a table that is outside the known memory. Independent of files and debuggers.
 
 mod aarch32;
 mod aarch64;
@@ -50,7 +50,8 @@ impl World {
         }
     }
 
-    /// The world of an output address: a descriptor of the secure world may select non-secure memory.
+    /// The world of an output address: a descriptor in the secure world may select non-secure
+    /// memory.
     const fn leave(self, non_secure: bool) -> Self {
         if non_secure { Self::NonSecure } else { self }
     }

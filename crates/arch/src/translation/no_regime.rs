@@ -5,16 +5,16 @@ use super::World;
 /// Why addresses of a space are not translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRegime {
-    /// The space is a physical one.
+    /// The space is physical.
     #[error("addresses of this space are physical")]
     Physical,
-    /// The space is one of realms.
+    /// The space is a Realm space.
     #[error("snapshots have no names for the physical memory of realms")]
     Realm,
     /// The space is that of secure EL2, on a core in AArch32.
     #[error("AArch32 has no secure Hyp mode")]
     SecureHyp,
-    /// The space is not one of the kernel, whose tables alone are known.
+    /// The space is not one of the kernel's, and only the kernel's tables are known.
     #[error("only the tables of the kernel are known")]
     NotOfKernel,
     /// The tables of the kernel are impossible.

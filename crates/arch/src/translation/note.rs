@@ -11,7 +11,7 @@ pub enum RegimeNote {
     Stage2Mpu,
     /// The table of high addresses is known from the kernel, not from a register.
     KernelTable,
-    /// A table was chosen.
+    /// A table was chosen by the user.
     ChosenTable {
         /// Whether it is the table of high addresses.
         of_high: bool,
@@ -44,7 +44,7 @@ pub enum RegimeNote {
     },
     /// HCR_EL2 is not known; no stage 2 is assumed.
     NoStage2,
-    /// The descriptors that TTBCR chooses.
+    /// The kind of descriptors that TTBCR selects.
     Descriptors {
         /// The value of TTBCR.
         ttbcr: u64,
@@ -71,9 +71,9 @@ pub enum RegimeNote {
         register: &'static str,
         /// The register's value, if it is known.
         value: Option<u64>,
-        /// The bits that are translated.
+        /// The number of address bits that are translated.
         bits: u64,
-        /// The size of a page in bytes; `None` for a reserved one.
+        /// The page size in bytes; `None` for a reserved one.
         page: Option<u64>,
         /// Whether walks are disabled.
         disabled: bool,

@@ -1,4 +1,4 @@
-//! A translation regime: the ranges of addresses, the tables of each, and the stage 2 that follows.
+//! A translation regime: the address ranges, the tables of each, and the stage 2 that follows.
 
 use super::attributes::{self, Attributes};
 use super::long::{Descriptor, Granule, Layout, Leaf, Reader, Tables};
@@ -10,14 +10,15 @@ use super::{PhysicalMemory, World, bit, low_bits};
 /// The maximum size of a physical address in bits.
 pub(super) const MAX_BITS: u32 = 52;
 
-/// Where an address is in physical memory.
+/// The physical location of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The physical address.
     pub physical: u64,
     /// Its address space.
     pub world: World,
-    /// The number of address bits within the block or page: its addresses have adjacent physical ones.
+    /// The number of address bits within the block or page, whose addresses are physically
+    /// contiguous.
     pub shift: u32,
     /// The attributes of stage 1; `None` if it is off.
     pub attributes: Option<Attributes>,
@@ -28,7 +29,7 @@ pub struct Mapping {
 pub(super) enum Walked {
     Long(Tables),
     Short(ShortTables),
-    /// There is no walk, for this reason.
+    /// They are not walked, for this reason.
     Not(FaultReason),
 }
 
@@ -47,11 +48,11 @@ pub(super) struct Half {
 /// How the ranges are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Split {
-    /// There is only the low one.
+    /// There is only the low range.
     None,
     /// By bit 55 of a 64-bit address (DDI 0487, D8.2.4).
     Bit55,
-    /// 32-bit addresses from here on are in the high one.
+    /// 32-bit addresses from this one up are in the high range.
     From(u64),
 }
 
@@ -118,7 +119,7 @@ pub struct KernelTables {
 /// The form of a kernel's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelForm {
-    /// That of AArch64.
+    /// The form of AArch64.
     #[default]
     AArch64,
     /// Short descriptors of AArch32; `first` is the first address of the kernel.
@@ -176,7 +177,7 @@ impl KernelTables {
         })
     }
 
-    /// The kernel's tables of short descriptors: the whole space of 32 bits.
+    /// The kernel's tables of short descriptors, which cover the whole 32-bit space.
     fn short(&self) -> Walked {
         let tables = ShortTables {
             name: "TTBR1",
@@ -188,7 +189,7 @@ impl KernelTables {
         Walked::Short(tables.with_base(self.high_table))
     }
 
-    /// The same of long descriptors.
+    /// The kernel's tables of long descriptors.
     fn long(&self) -> Option<Walked> {
         let tables = Tables::new(Layout {
             name: "TTBR1",
@@ -246,7 +247,7 @@ impl Regime {
         self.stage1 == Stage1::Identity && self.stage2.is_none()
     }
 
-    /// Whether an address is one of the range of high addresses, which all processes share.
+    /// Whether an address is in the range of high addresses, which all processes share.
     pub fn is_high(&self, address: u64) -> bool {
         match &self.stage1 {
             Stage1::Identity | Stage1::Tables { high: None, .. } => false,
@@ -258,8 +259,8 @@ impl Regime {
         }
     }
 
-    /// The regime with another table of its low addresses, or of its high ones; `base` is the value of
-    /// the register. `None` if it has no such table.
+    /// The regime with another table for its low or high addresses; `base` is the value of the
+    /// register. `None` if the regime has no such table.
     pub fn with_table(&self, of_high: bool, base: u64) -> Option<Self> {
         let mut out = self.clone();
         let Stage1::Tables { low, high, .. } = &mut out.stage1 else {
@@ -286,7 +287,7 @@ impl Regime {
         Some(out)
     }
 
-    /// The regime without a known table of low addresses.
+    /// The regime with its table of low addresses unknown.
     pub fn without_low_table(&self) -> Self {
         let mut out = self.clone();
         if let Stage1::Tables {
@@ -298,7 +299,7 @@ impl Regime {
         out
     }
 
-    /// The range that an address is in, and the bits of it that are translated.
+    /// The range that contains an address, and the bits of the address that are translated.
     fn half(&self, address: u64) -> Result<(&Half, u64), Fault> {
         let Stage1::Tables { low, high, .. } = &self.stage1 else {
             return Err(range(MAX_BITS));
@@ -314,7 +315,7 @@ impl Regime {
         Ok((half, address & low_bits(half.bits)))
     }
 
-    /// The first and last address of each range that is translated, ascending.
+    /// The first and last address of each translated range, ascending.
     pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
         let last = low_bits(self.address_bits);
         match &self.stage1 {
@@ -340,7 +341,7 @@ impl Regime {
         }
     }
 
-    /// Translates an address. `visit` sees each step.
+    /// Translates an address. `visit` receives each step.
     ///
     /// # Errors
     ///
@@ -426,7 +427,7 @@ impl Regime {
 }
 
 impl Half {
-    /// The upper bits that do not take part in the choice of the range.
+    /// The upper bits that do not affect the choice of the range.
     fn ignored(&self) -> u64 {
         const TOP_BYTE: u64 = 0xff << 56;
         let top = if self.top_byte_ignored { TOP_BYTE } else { 0 };
@@ -473,7 +474,7 @@ fn range(bits: u32) -> Fault {
     }
 }
 
-/// Reads descriptors of stage 1, by way of stage 2.
+/// Reads descriptors of stage 1 through stage 2.
 struct Stage1Reader<'a, M, V> {
     stage2: Option<&'a Stage2>,
     memory: &'a M,

@@ -59,7 +59,7 @@ impl Regimes {
         }
     }
 
-    /// The regimes of a core of which only the tables of its kernel are known.
+    /// The regimes of a core for which only the tables of its kernel are known.
     pub fn of_kernel(tables: &KernelTables) -> Self {
         let regime = tables.regime().ok_or(NoRegime::KernelTables);
         let of = |space: Space| match space {
@@ -94,12 +94,12 @@ impl Regimes {
         known.any(|regime| regime.excludes_el1)
     }
 
-    /// The regimes at a time when EL1 ran, without the regimes that exclude it.
+    /// The regimes at a time when EL1 ran: those that exclude EL1 are left out.
     pub fn of_el1(&self) -> Self {
         self.with_changed(|regime| (!regime.excludes_el1).then(|| regime.clone()))
     }
 
-    /// The same with the regimes of EL1 and EL0 changed; those that `change` refuses are left out.
+    /// The regimes with those of EL1 and EL0 changed; those that `change` rejects are left out.
     pub fn with_changed(&self, change: impl Fn(&Regime) -> Option<Regime>) -> Self {
         let changed = self.by_space.iter().map(|regime| {
             let regime = regime.as_ref().map_err(|why| *why)?;

@@ -4,7 +4,7 @@ use super::long::{Descriptor, Reader};
 use super::steps::{Fault, FaultReason, Step};
 use super::{World, bit, field, low_bits};
 
-/// The number of low address bits that an entry of the first level leaves open: 1 MiB.
+/// The number of low address bits that an entry of the first level does not resolve: 1 MiB.
 const SECTION: u32 = 20;
 /// A supersection: 16 MiB.
 const SUPERSECTION: u32 = 24;
@@ -63,8 +63,8 @@ impl ShortTables {
                 big_endian: self.big_endian,
                 shift,
             })?;
-            // What the descriptor means: the address in it, and the bits that it leaves open if it
-            // is a section or a page.
+            // The meaning of the descriptor: the address in it, and the number of bits that it
+            // leaves unresolved if it is a section or a page.
             let meaning = match level {
                 1 => self.first(value),
                 _ => second(value),
@@ -101,7 +101,8 @@ impl ShortTables {
                 descriptor: value as u32,
             });
         }
-        // NS of a table is for the pages; the table itself is in the world of the regime (B3.6.3).
+        // NS of a table applies to the pages; the table itself is in the world of the regime
+        // (B3.6.3).
         let leaf_world = world.leave(bit(value, 3));
         let at = output + 4 * field(input, SMALL, 8);
         let (value, (output, shift)) = next(2, at, SMALL)?;
@@ -114,8 +115,8 @@ impl ShortTables {
         })
     }
 
-    /// The address in a descriptor of the first level, and the number of bits that it leaves open if it
-    /// is a section. `None` if it is not valid.
+    /// The address in a descriptor of the first level, and the number of bits that it leaves
+    /// unresolved if it is a section. `None` if it is not valid.
     fn first(&self, value: u64) -> Option<(u64, Option<u32>)> {
         match value & 3 {
             1 => Some((value & 0xffff_fc00, None)),

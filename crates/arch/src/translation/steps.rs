@@ -1,4 +1,4 @@
-//! The steps of a translation, and why one ends.
+//! The steps of a translation, and the reasons for faults.
 
 use super::World;
 use std::fmt;
@@ -10,7 +10,7 @@ pub struct Step {
     pub stage: u8,
     /// The level of its table.
     pub level: i8,
-    /// Its address: physical, or intermediate physical in a stage 1 that stage 2 follows.
+    /// Its address: physical, or intermediate physical if stage 2 follows this stage 1.
     pub address: u64,
     /// The physical address space of its table.
     pub world: World,
@@ -70,11 +70,11 @@ pub struct Fault {
     pub stage: u8,
     /// All addresses that differ only in this number of low bits have the same fault.
     pub shift: u32,
-    /// Why.
+    /// The reason.
     pub reason: FaultReason,
 }
 
-/// Why an address has no translation.
+/// The reason why an address has no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultReason {
     /// The upper bits of the address belong to no range of tables.
@@ -95,14 +95,14 @@ pub enum FaultReason {
         /// Its value.
         value: u64,
     },
-    /// A descriptor is outside of the memory in the snapshot.
+    /// A descriptor is outside the memory in the snapshot.
     Missing {
         /// Its address.
         address: u64,
         /// The physical address space.
         world: World,
     },
-    /// An address has more bits than physical addresses have.
+    /// An address has more bits than a physical address.
     Size {
         /// That address.
         address: u64,

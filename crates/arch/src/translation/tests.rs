@@ -1,4 +1,4 @@
-//! Tables written by hand from the rules of the Arm ARM (DDI 0487, D8; DDI 0406, B3).
+//! Tests with tables written by hand from the rules of the Arm ARM (DDI 0487, D8; DDI 0406, B3).
 
 mod aarch32;
 mod aarch64;
@@ -11,7 +11,7 @@ use crate::arch::{Architecture, RegisterFile, SavedCore, SavedRegister, Space};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Words of memory; what is not written is not known.
+/// Words of memory; all other words are unknown.
 #[derive(Default)]
 struct Memory {
     words: BTreeMap<(World, u64), u32>,
@@ -91,7 +91,7 @@ fn map(regimes: &Regimes, space: Space, memory: &Memory, at: u64) -> Result<Mapp
     found.map_err(|fault| fault.reason)
 }
 
-/// The physical address and the bits of the block.
+/// The physical address and the address bits within the block.
 fn place(regimes: &Regimes, memory: &Memory, at: u64) -> Option<(u64, u32)> {
     let found = map(regimes, Space::El1N, memory, at).ok()?;
     Some((found.physical, found.shift))

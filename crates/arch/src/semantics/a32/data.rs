@@ -86,7 +86,7 @@ fn wide_immediate(arm: &mut Arm, word: Word) -> Option<()> {
             let result = arm.b.op2(insert, old, constant(value));
             arm.write(to, result);
         }
-        // Hints where the mask is 0.
+        // Hints, if the mask is 0.
         0b01 if word.field(16, 4) == 0 => {}
         0b01 => {
             let value = word.field(0, 8).rotate_right(2 * word.field(8, 4));

@@ -19,7 +19,7 @@ fn addressing_mode(word: Word, offset: Operand) -> AddressingMode {
     }
 }
 
-/// LDR, STR, LDRB, STRB and unprivileged.
+/// LDR, STR, LDRB, STRB and their unprivileged forms.
 pub(super) fn word_or_byte(arm: &mut Arm, word: Word) -> Option<()> {
     let offset = if word.bit(25) {
         if word.r(0) == PC {

@@ -1,5 +1,5 @@
-//! Multiplications, and the miscellaneous instructions, which are encoded as comparisons that set no
-//! flags.
+//! Multiplications, and the miscellaneous instructions, which are encoded as comparisons that do
+//! not set flags.
 
 use super::word::Word;
 use crate::semantics::aarch32::alu::return_from_exception;
@@ -49,7 +49,7 @@ pub(super) fn decode(arm: &mut Arm, word: Word) -> Option<()> {
             let value = arm.r(from);
             set_state(arm, word.field(16, 4), value);
         }
-        // MSR to SPSR and banked registers, one of which may be the current one.
+        // MSR to SPSR and to banked registers, one of which may be a register of the current mode.
         (0, 3) if !word.bit(9) => {}
         (0, _) => return None,
         (1 | 2, 1) => {
@@ -118,7 +118,7 @@ fn halves(arm: &mut Arm, word: Word) -> Option<()> {
     Some(())
 }
 
-/// MRS of CPSR: the mode and masks are not modelled.
+/// MRS of CPSR: mode and masks are not modelled.
 pub(super) fn read_state(arm: &mut Arm, to: u8) {
     let mut value = arm.b.op1(Operation::Unknown, Operand::ZERO);
     for (flag, low, count) in [
@@ -157,7 +157,7 @@ pub(super) fn set_state(arm: &mut Arm, mask: u32, value: Operand) {
         }
     }
     if mask & 1 != 0 {
-        // At EL0 nothing happens; elsewhere registers may be banked.
+        // At EL0 the mode bits are not written; elsewhere registers may be switched to other banks.
         for number in 8..PC {
             arm.unknown(Location::general(number));
         }

@@ -14,7 +14,7 @@ pub(super) enum Transfer {
 }
 
 impl Transfer {
-    /// From `opc` of an allocated encoding.
+    /// The direction from `opc` of an allocated encoding.
     pub(super) const fn of(opc: u32) -> Self {
         match opc {
             0 => Self::Store,
@@ -25,7 +25,7 @@ impl Transfer {
     }
 }
 
-/// Transfers a general register and `size` bytes at an address.
+/// Transfers `size` bytes between a general register and memory at an address.
 pub(super) fn general(
     builder: &mut Builder,
     transfer: Transfer,
@@ -49,7 +49,8 @@ pub(super) fn general(
     }
 }
 
-/// Transfers a vector register and `size` bytes at an address; a load clears the rest of the register.
+/// Transfers `size` bytes between a vector register and memory at an address; a load clears the
+/// rest of the register.
 pub(super) fn vector(builder: &mut Builder, store: bool, size: u8, register: u8, at: Operand) {
     let (low, high) = (Location::vector(register, 0), Location::vector(register, 1));
     let part = size.min(8);
@@ -70,7 +71,7 @@ pub(super) fn vector(builder: &mut Builder, store: bool, size: u8, register: u8,
     }
 }
 
-/// Adds to the base register, after the access.
+/// Adds `offset` to the base register, after the access.
 pub(super) fn write_back(builder: &mut Builder, word: Word, offset: Operand) {
     let base = to_x_or_sp(word.n());
     builder.set2(
@@ -81,7 +82,7 @@ pub(super) fn write_back(builder: &mut Builder, word: Word, offset: Operand) {
     );
 }
 
-/// Adds to the base register, then accesses memory there.
+/// Adds to the base register, then accesses memory at the new address.
 pub(super) fn pre_indexed(
     builder: &mut Builder,
     word: Word,
@@ -92,7 +93,7 @@ pub(super) fn pre_indexed(
     access(builder, x_or_sp(word.n()));
 }
 
-/// Whether a register with this number is the base: with write-back, that is constrained
+/// Whether the register with this number is the base: with write-back, that is constrained
 /// unpredictable (K1.2.21).
 pub(super) const fn is_base(word: Word, register: u8) -> bool {
     !word.bit(26) && word.n() == register && register != 31

@@ -1,4 +1,4 @@
-//! What the groups of integer instructions share.
+//! Helpers shared by the groups of integer instructions.
 
 use crate::semantics::builder::{Builder, Flags};
 use crate::semantics::{Location, Operand, Operation, Width};
@@ -14,7 +14,7 @@ const fn sign(width: Width) -> Operation {
     Operation::Extract { low, count: 1 }
 }
 
-/// Writes the result of a 64-bit operation, cut to the width.
+/// Writes the result of a 64-bit operation, truncated to the width.
 pub(super) fn set_cut(
     builder: &mut Builder,
     width: Width,
@@ -32,7 +32,7 @@ pub(super) fn set_cut(
     }
 }
 
-/// Writes a value, cut to the width.
+/// Writes a value, truncated to the width.
 pub(super) fn copy_cut(builder: &mut Builder, width: Width, to: Location, a: Operand) {
     match (width, a) {
         (Width::W64, _) => builder.copy(to, a),
@@ -43,7 +43,7 @@ pub(super) fn copy_cut(builder: &mut Builder, width: Width, to: Location, a: Ope
     }
 }
 
-/// N and Z of a result that is cut to the width.
+/// Sets N and Z from a result that is truncated to the width.
 fn set_sign_and_zero(builder: &mut Builder, width: Width, result: Operand) {
     builder.set1(Location::N, sign(width), result);
     builder.set2(Location::Z, Operation::Equal, result, Operand::ZERO);
@@ -71,7 +71,7 @@ pub(super) fn add_or_subtract(
         }
         return;
     }
-    // Before the result: it may overwrite an operand.
+    // Computed before the result, which may overwrite an operand.
     let (carry, overflow) = carry_and_overflow(width, subtract);
     builder.set2(Location::C, carry, a, b);
     builder.set2(Location::V, overflow, a, b);
@@ -95,7 +95,7 @@ const fn carry_and_overflow(width: Width, subtract: bool) -> (Operation, Operati
     }
 }
 
-/// The flags of a comparison, not written yet.
+/// The flags of a comparison, which are not written yet.
 pub(super) fn compared(
     builder: &mut Builder,
     width: Width,
@@ -139,7 +139,7 @@ pub(super) fn add_with_carry(
     set_sign_and_zero(builder, width, result);
 }
 
-/// AND, ORR, EOR, ANDS by `opc`. `cut` is whether `b` has no bits beyond the width.
+/// AND, ORR, EOR, ANDS, selected by `opc`. `cut` is whether `b` has no bits beyond the width.
 pub(super) fn logic(
     builder: &mut Builder,
     width: Width,
@@ -202,7 +202,7 @@ pub(super) fn shifted(
     builder.op2(operation, a, Operand::Constant(u64::from(amount)))
 }
 
-/// A value extended by `option` (UXTB to SXTX) and shifted left, to 64 bits.
+/// A value extended according to `option` (UXTB to SXTX) and shifted left, to 64 bits.
 pub(super) fn extended(builder: &mut Builder, option: u32, a: Operand, amount: u32) -> Operand {
     let count = 8 << (option & 3);
     let extended = match option {

@@ -82,7 +82,7 @@ fn exception(builder: &mut Builder, word: Word) -> Option<()> {
         }
         // BRK only traps.
         (0b001, 0, 0) => {}
-        // HLT: semihosting writes its result to x0, and buffers.
+        // HLT: semihosting writes its result to x0, and also writes buffers.
         (0b010, 0, 0) => {
             builder.unknown(Location::general(0));
             builder.may_store_anywhere = true;
@@ -104,7 +104,7 @@ fn register(builder: &mut Builder, word: Word, address: u64) -> Option<()> {
         (2, 2 | 3, 31) if word.n() == 31 => true,
         (8 | 9, 2 | 3, _) => true,
         (4, 0, 0) | (4, 2 | 3, 31) if word.n() == 31 => {
-            // The stack pointer becomes that of another exception level.
+            // The stack pointer becomes the one of another exception level.
             builder.unknown(Location::SP);
             builder.unknown_flags();
             builder.control = Control::ExceptionReturn;

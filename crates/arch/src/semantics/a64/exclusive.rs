@@ -43,7 +43,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
     Some(())
 }
 
-/// Whether it stores is unknown; the status register becomes 0 if it does.
+/// It is unknown whether the store happens; the status register becomes 0 if it does.
 fn exclusive_store(builder: &mut Builder, word: Word, size: u8, registers: &[u8]) -> Option<()> {
     let status = word.m();
     if registers.contains(&status) || status == word.n() && status != 31 {

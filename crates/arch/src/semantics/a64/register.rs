@@ -133,7 +133,7 @@ fn conditional_compare(builder: &mut Builder, word: Word) -> Option<()> {
     } else {
         x(word.m())
     };
-    // The condition may be one of the flags written here.
+    // Evaluated first: the condition may depend on a flag written here.
     let condition = builder.holds(word.field(12, 4) as u8);
     let condition = builder.kept(condition);
     let flags = compared(builder, word.width(), word.bit(30), [x(word.n()), b]);
@@ -203,7 +203,7 @@ fn one_source(builder: &mut Builder, word: Word) -> Option<()> {
         (0, 3) if long => builder.set1(to, Operation::ReverseBytes { group: 8 }, from),
         (0, 4) => builder.set1(to, Operation::CountLeadingZeros(width), from),
         (0, 5) => {
-            // CLS: the bits that differ from the one above them.
+            // CLS: the bits that differ from the next higher bit.
             let half = builder.op2(Operation::ShiftRightSigned(width), from, ONE);
             let changes = builder.op2(Operation::Xor, from, half);
             let count = builder.op1(Operation::CountLeadingZeros(width), changes);
@@ -244,7 +244,7 @@ fn two_sources(builder: &mut Builder, word: Word) -> Option<()> {
     };
     let simple = match opcode {
         0 if long => {
-            // SUBP, SUBPS: of pointers without tags.
+            // SUBP, SUBPS: the difference of pointers without their tags.
             let address = Operation::ExtractSigned { low: 0, count: 56 };
             let a = builder.op1(address, x_or_sp(word.n()));
             let b = builder.op1(address, x_or_sp(word.m()));
@@ -261,7 +261,7 @@ fn two_sources(builder: &mut Builder, word: Word) -> Option<()> {
             return Some(());
         }
         5 if long => {
-            // GMI: the mask of tags with one more.
+            // GMI: the tag mask with one more tag.
             builder.unknown(to);
             return Some(());
         }
@@ -270,7 +270,7 @@ fn two_sources(builder: &mut Builder, word: Word) -> Option<()> {
         10 => Operation::ShiftRightSigned(width),
         11 => Operation::RotateRight(width),
         12 if long => {
-            // PACGA: a code in the upper half.
+            // PACGA: an authentication code in the upper half.
             let code = builder.op1(Operation::Unknown, Operand::ZERO);
             let shift = Operand::Constant(32);
             builder.set2(to, Operation::ShiftLeft(Width::W64), code, shift);

@@ -34,8 +34,8 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
     Some(())
 }
 
-/// The number of registers by `opcode`, and the number of registers to which consecutive elements go
-/// in turn.
+/// The number of registers selected by `opcode`, and the number of registers over which consecutive
+/// elements are interleaved.
 const fn registers(opcode: u32) -> Option<(u8, u8)> {
     Some(match opcode {
         0b0000 => (4, 4),
@@ -49,7 +49,7 @@ const fn registers(opcode: u32) -> Option<(u8, u8)> {
     })
 }
 
-/// Whole registers. Memory is accessed in pieces of 8 bytes. Returns the number of bytes.
+/// Transfers whole registers. Memory is accessed in pieces of 8 bytes. Returns the number of bytes.
 fn multiple(builder: &mut Builder, word: Word) -> Option<u64> {
     let (count, interleaved) = registers(word.field(12, 4))?;
     let (halves, load) = (if word.bit(30) { 2 } else { 1 }, word.bit(22));
@@ -124,7 +124,8 @@ fn multiple(builder: &mut Builder, word: Word) -> Option<u64> {
     Some(8 * u64::from(pieces))
 }
 
-/// One element of each register, or one element to all lanes. Returns the number of bytes.
+/// Transfers one element of each register, or replicates one element to all lanes. Returns the
+/// number of bytes.
 fn single(builder: &mut Builder, word: Word) -> Option<u64> {
     let (opcode, s, size, q) = (
         word.field(13, 3),
@@ -148,7 +149,7 @@ fn single(builder: &mut Builder, word: Word) -> Option<u64> {
         let register = (word.d() + register) % 32;
         if opcode >> 1 == 3 {
             let element = builder.load(bytes, at);
-            // A one at the bottom of each lane.
+            // A one in the lowest bit of each lane.
             let ones = Operand::Constant(u64::MAX / (u64::MAX >> (64 - bits)));
             let to = Location::vector(register, 0);
             builder.set2(to, Operation::Multiply(Width::W64), element, ones);

@@ -67,7 +67,7 @@ fn process_state(builder: &mut Builder, op1: u32, op2: u32) {
             let inverted = builder.inverted(c);
             builder.copy(Location::C, inverted);
         }
-        // XAFLAG: from the flags of an x86 comparison to those of FCMP; AXFLAG: back (C6.2).
+        // XAFLAG: from the flags of an x86 comparison to those of FCMP; AXFLAG: the reverse (C6.2).
         (0, 1) => {
             let not_c = builder.inverted(c);
             let not_z = builder.inverted(z);
@@ -109,7 +109,7 @@ fn vectors_unknown(builder: &mut Builder) {
 /// SYS: DC, IC, AT, TLBI and others.
 fn operation(builder: &mut Builder, number: u8, (op1, crn, crm, op2): (u32, u32, u32, u32)) {
     builder.may_store_anywhere = match (crn, crm) {
-        // DC ZVA, GZVA. Register 31 is zero.
+        // DC ZVA, GZVA. With register 31 the address is zero.
         (7, 4) if op1 == 3 && (op2 == 1 || op2 == 4) => {
             builder.clears_block = Some(Location::general(number)).filter(|_| number != 31);
             number == 31
@@ -118,7 +118,7 @@ fn operation(builder: &mut Builder, number: u8, (op1, crn, crm, op2): (u32, u32,
         (7, 6 | 7) => true,
         // IC, cleaning of caches, AT, restriction of speculation.
         (7, _) => false,
-        // TLBI: addresses may mean other memory. The rest is implementation defined.
+        // TLBI: addresses may be mapped to other memory. The rest is implementation defined.
         _ => true,
     };
 }
@@ -128,7 +128,7 @@ type Register = (u32, u32, u32, u32, u32);
 fn read_register(builder: &mut Builder, number: u8, register: Register) {
     let to = to_x(number);
     match register {
-        // RNDR, RNDRRS: NZCV says whether there was a random number.
+        // RNDR, RNDRRS: NZCV shows whether there was a random number.
         (3, 3, 2, 4, 0 | 1) => {
             builder.unknown(to);
             builder.unknown_flags();
@@ -172,8 +172,8 @@ fn write_register(builder: &mut Builder, number: u8, register: Register) {
         (3, 0, 4, 2, 0) => builder.unknown(Location::SP),
         // SVCR
         (3, 3, 4, 2, 2) => vectors_unknown(builder),
-        // SCTLR, HCR, TTBR, TCR, VTTBR, MAIR and the like, CONTEXTIDR: addresses may mean other memory
-        // (DDI 0487, D24.2).
+        // SCTLR, HCR, TTBR, TCR, VTTBR, MAIR and the like, CONTEXTIDR: addresses may be mapped to
+        // other memory (DDI 0487, D24.2).
         (3, 0 | 4..=6, 1 | 2 | 10, _, _) | (3, 0 | 4 | 5, 13, 0, 1) => {
             builder.may_store_anywhere = true;
             builder.changes_space = true;

@@ -7,7 +7,7 @@ use crate::semantics::{Location, Operand, Width};
 pub(super) struct Word(pub(super) u32);
 
 impl Word {
-    /// `count` bits from bit `low`.
+    /// The `count` bits from bit `low` up.
     pub(super) const fn field(self, low: u32, count: u32) -> u32 {
         (self.0 >> low) & (u32::MAX >> (32 - count))
     }
@@ -44,13 +44,13 @@ impl Word {
         self.register(10)
     }
 
-    /// Width by `sf`, bit 31.
+    /// The width from `sf`, bit 31.
     pub(super) const fn width(self) -> Width {
         if self.bit(31) { Width::W64 } else { Width::W32 }
     }
 }
 
-/// The value of a general register, 31 being zero.
+/// The value of a general register, where 31 is zero.
 pub(super) const fn x(number: u8) -> Operand {
     match number {
         31 => Operand::ZERO,
@@ -58,12 +58,12 @@ pub(super) const fn x(number: u8) -> Operand {
     }
 }
 
-/// The value of a general register, 31 being the stack pointer.
+/// The value of a general register, where 31 is the stack pointer.
 pub(super) const fn x_or_sp(number: u8) -> Operand {
     Operand::Location(to_x_or_sp(number))
 }
 
-/// A general register as destination; to 31 nothing is written.
+/// A general register as destination; for 31 nothing is written.
 pub(super) const fn to_x(number: u8) -> Location {
     match number {
         31 => Location::NOWHERE,
@@ -71,7 +71,7 @@ pub(super) const fn to_x(number: u8) -> Location {
     }
 }
 
-/// A general register as destination, 31 being the stack pointer.
+/// A general register as destination, where 31 is the stack pointer.
 pub(super) const fn to_x_or_sp(number: u8) -> Location {
     match number {
         31 => Location::SP,

@@ -5,7 +5,7 @@ use crate::semantics::builder::ONE;
 use crate::semantics::operation::{Operation, Width};
 use crate::semantics::{Control, Location, Operand};
 
-/// What data-processing instructions compute.
+/// The operations of data-processing instructions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::semantics) enum Alu {
     And,
@@ -23,7 +23,7 @@ pub(in crate::semantics) enum Alu {
     OrNot,
 }
 
-/// `to = a operation b`. If `flags`, also sets the flags; logical operations take the carry flag from
+/// `to = a operation b`. If `flags`, also sets the flags; logical operations set the carry flag to
 /// `carry`, the carry out of the shifter. Without `to`, only the flags are written.
 pub(in crate::semantics) fn data(
     arm: &mut Arm,
@@ -37,7 +37,8 @@ pub(in crate::semantics) fn data(
         arm.keep_condition();
     }
     let (result, carry_and_overflow) = compute(arm, operation, flags, operands);
-    // Unless it is conditional, the result is in its register, and is read from there.
+    // Unless the instruction is conditional, the flags are computed from the destination register,
+    // which holds the result.
     let mut seen = result;
     if let Some(to) = to {
         arm.write(to, result);
@@ -59,7 +60,7 @@ pub(in crate::semantics) fn data(
     arm.sign_and_zero(seen);
 }
 
-/// Like [`data`] with the pc as destination: a branch, or with `flags` a return from an exception.
+/// Like [`data`] with the pc as destination: a branch, or with `flags` an exception return.
 pub(in crate::semantics) fn data_to_pc(
     arm: &mut Arm,
     operation: Alu,
@@ -75,7 +76,7 @@ pub(in crate::semantics) fn data_to_pc(
     arm.branch(result, interworking);
 }
 
-/// Returns the result, and if `flags` the carry and overflow of a sum or difference.
+/// Returns the result, and with `flags` the carry and overflow of a sum or difference.
 fn compute(
     arm: &mut Arm,
     operation: Alu,
@@ -142,7 +143,7 @@ fn inverted(arm: &mut Arm, a: Operand) -> Operand {
     }
 }
 
-/// A return from an exception: flags and banked registers become unknown.
+/// An exception return: flags and banked registers become unknown.
 pub(in crate::semantics) fn return_from_exception(arm: &mut Arm) {
     arm.keep_condition();
     for number in 8..PC {

@@ -1,6 +1,6 @@
 //! The fields of 32-bit encodings.
 
-/// `count` bits from bit `low`.
+/// The `count` bits from bit `low` up.
 pub(in crate::semantics) const fn field(word: u32, low: u32, count: u32) -> u32 {
     (word >> low) & (u32::MAX >> (32 - count))
 }

@@ -18,11 +18,11 @@ pub(in crate::semantics) const CARRY: Operand = Operand::Location(Location::C);
 /// The instruction being decoded: what it computes, and under which condition.
 pub(in crate::semantics) struct Arm {
     pub(in crate::semantics) b: Builder,
-    /// Not zero where the instruction passes its condition.
+    /// Non-zero if the instruction passes its condition.
     pub(in crate::semantics) when: Operand,
     /// Its address.
     pub(in crate::semantics) address: u32,
-    /// The value that it reads from the pc.
+    /// The value that it reads as the pc.
     pub(in crate::semantics) pc: u32,
     /// Its size in bytes, 2 or 4.
     pub(in crate::semantics) size: u8,
@@ -64,7 +64,7 @@ impl Arm {
         }
     }
 
-    /// Writes a location where the condition passes.
+    /// Writes a location if the condition passes.
     pub(in crate::semantics) fn put(&mut self, to: Location, value: Operand) {
         if self.always() {
             self.b.move_to(to, value);
@@ -136,7 +136,7 @@ impl Arm {
         self.b.store_where(size, at, value, self.when);
     }
 
-    /// N and Z of a result.
+    /// Sets N and Z from a result.
     pub(in crate::semantics) fn sign_and_zero(&mut self, result: Operand) {
         let n = self.b.op1(Operation::Extract { low: 31, count: 1 }, result);
         self.put(Location::N, n);
@@ -160,7 +160,7 @@ impl Arm {
         self.b.op1(Operation::Extract { low: 32, count: 32 }, a)
     }
 
-    /// Sign-extended to 64 bits.
+    /// The value sign-extended to 64 bits.
     pub(in crate::semantics) fn wide(&mut self, a: Operand) -> Operand {
         self.b
             .op1(Operation::ExtractSigned { low: 0, count: 32 }, a)

@@ -9,7 +9,7 @@ use crate::semantics::{Location, Operand};
 
 const FPCR: Operand = Operand::Location(Location::FPCR);
 
-/// A register of either precision. One bit of its number is apart from the other four.
+/// A register of either precision. One bit of its number is encoded apart from the other four.
 #[derive(Clone, Copy)]
 struct Register {
     number: u8,
@@ -30,7 +30,7 @@ impl Register {
         }
     }
 
-    /// The 64-bit register that it is, or is half of.
+    /// The 64-bit register that it is, or that it is half of.
     const fn location(self) -> Location {
         d(if self.double {
             self.number
@@ -78,7 +78,7 @@ const fn shape(double: bool) -> FloatShape {
     }
 }
 
-/// Whether it is one of the coprocessors 10 and 11.
+/// Whether the coprocessor number is 10 or 11.
 const fn is_float(word: u32) -> bool {
     field(word, 9, 3) == 0b101
 }
@@ -257,13 +257,13 @@ fn coprocessor(arm: &mut Arm, word: u32) -> Option<()> {
         }
         // Barriers, cleaning of caches, thread registers, debug.
         (false, _, (15, 0, 7, 5 | 10 | 11, _) | (15, 0, 13, ..) | (14, ..)) => {}
-        // Translation, invalidation and the rest.
+        // Address translation, invalidation and the rest.
         (false, ..) => arm.b.may_store_anywhere = true,
     }
     Some(())
 }
 
-/// VMOV of 32 bits, of elements, VDUP, VMRS, VMSR.
+/// VMOV of 32 bits or of elements, VDUP, VMRS, VMSR.
 fn move_one(arm: &mut Arm, word: u32) -> Option<()> {
     let (general, opc1, read) = (r(word, 12), field(word, 21, 3), field(word, 20, 1) == 1);
     if field(word, 8, 1) == 0 {
@@ -459,7 +459,7 @@ fn data(arm: &mut Arm, word: u32) -> Option<()> {
     Some(())
 }
 
-/// One source, conversions, comparisons, immediates.
+/// Instructions with one source, conversions, comparisons, immediates.
 fn other(arm: &mut Arm, word: u32, to: Register, m: Register) -> Option<()> {
     use FloatOperation as F;
     let (double, upper) = (to.double, field(word, 7, 1) == 1);

@@ -140,7 +140,7 @@ pub(in crate::semantics) fn add_saturating(
     arm.write(to, result);
 }
 
-/// SADD8 and the like. `kind`: 1 signed, 2 saturating, 3 halving, 5 to 7 the same unsigned;
+/// SADD8 and the like. `kind`: 1 signed, 2 saturating, 3 halving, 5 to 7 the same but unsigned;
 /// `operation`: 0 ADD16, 1 ASX, 2 SAX, 3 SUB16, 4 ADD8, 7 SUB8.
 pub(in crate::semantics) fn parallel(
     arm: &mut Arm,
@@ -174,12 +174,12 @@ pub(in crate::semantics) fn parallel(
     };
     let result = arm.b.op2(Operation::Lane(lane_operation, lanes), a, b);
     if kind == 6 {
-        // The unused lanes are limited as well, and stay 0.
+        // The unused lanes are limited too, and stay 0.
         arm.write(to, result);
         return Some(());
     }
     if kind == 5 {
-        // GE: the carry of a sum, no borrow of a difference.
+        // GE: the carry of a sum, or no borrow in a difference.
         let (x, y, compare) = if subtract {
             (a, b, LaneOperation::GreaterEqualUnsigned)
         } else {
@@ -219,7 +219,7 @@ fn gathered(arm: &mut Arm, mask: Operand) -> Operand {
 /// SEL: bytes of `a` where GE is set, else of `b`.
 pub(in crate::semantics) fn select(arm: &mut Arm, to: u8, [a, b]: [u8; 2]) {
     let (a, b) = (arm.r(a), arm.r(b));
-    // Each bit to the bottom of its byte, then to all of the byte.
+    // Moves each bit to the bottom of its byte, then spreads it over the whole byte.
     let spread = Operand::Location(Location::GE);
     let spread = arm
         .b
@@ -230,7 +230,7 @@ pub(in crate::semantics) fn select(arm: &mut Arm, to: u8, [a, b]: [u8; 2]) {
     arm.write(to, result);
 }
 
-/// REV, REV16, RBIT, REVSH by their number in T32: 0, 1, 2, 3.
+/// REV, REV16, RBIT, REVSH, selected by their numbers in T32: 0, 1, 2, 3.
 pub(in crate::semantics) fn reverse(arm: &mut Arm, kind: u32, to: u8, from: u8) {
     let from = arm.r(from);
     let result = match kind {
@@ -245,7 +245,7 @@ pub(in crate::semantics) fn reverse(arm: &mut Arm, kind: u32, to: u8, from: u8) 
     arm.write(to, result);
 }
 
-/// PKHBT, PKHTB: the lower half of one and the upper half of another.
+/// PKHBT, PKHTB: combines the lower half of one register with the upper half of another.
 pub(in crate::semantics) fn pack(arm: &mut Arm, to: u8, low: Operand, high: Operand) {
     let high = arm.b.op1(Operation::Extract { low: 16, count: 16 }, high);
     let low = arm.b.op1(Operation::Extract { low: 0, count: 16 }, low);

@@ -64,7 +64,7 @@ pub(in crate::semantics) fn long(
     }
 }
 
-/// The number in a pair of registers plus another.
+/// Adds another number to the number in a pair of registers.
 pub(in crate::semantics) fn add_pair(
     arm: &mut Arm,
     [low, high]: [u8; 2],
@@ -173,7 +173,7 @@ pub(in crate::semantics) fn set_saturated(arm: &mut Arm, saturated: Operand) {
     arm.put(Location::Q, either);
 }
 
-/// SMMUL, SMMLA, SMMLS: the upper half of a product; rounded if `rounds`.
+/// SMMUL, SMMLA, SMMLS: the upper half of a product, rounded if `rounds`.
 pub(in crate::semantics) fn upper(
     arm: &mut Arm,
     to: u8,

@@ -26,7 +26,7 @@ pub(in crate::semantics) const fn d(number: u8) -> Location {
     Location::vector(number / 2, number % 2)
 }
 
-/// VLD1 to VLD4, VST1 to VST4. Only those of whole consecutive registers are modelled.
+/// VLD1 to VLD4, VST1 to VST4. Only accesses to whole consecutive registers are modelled.
 pub(in crate::semantics) fn elements(arm: &mut Arm, word: u32) -> Option<()> {
     let load = word >> 21 & 1 == 1;
     let first = ((word >> 22 & 1) << 4 | word >> 12 & 15) as u8;

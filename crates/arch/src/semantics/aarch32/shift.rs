@@ -5,7 +5,7 @@ use crate::semantics::builder::ONE;
 use crate::semantics::operation::{Operation, Width};
 use crate::semantics::{Operand, Operand::Constant};
 
-/// A shift by an immediate as encoded: LSL, LSR, ASR, ROR with a field of 5 bits.
+/// A shift by an encoded immediate: LSL, LSR, ASR, ROR with a 5-bit field.
 pub(in crate::semantics) fn by_immediate(
     arm: &mut Arm,
     kind: u32,
@@ -78,7 +78,8 @@ pub(in crate::semantics) fn by_register(
         let result = arm.b.op2(Operation::RotateRight(Width::W32), a, amount);
         (result, bit(arm, result, 31, carry))
     } else {
-        // The bits shifted out stay within 64 bits; amounts above 63 have the effect of 63.
+        // The bits that are shifted out stay within 64 bits; amounts above 63 have the effect of
+        // 63.
         let small = arm.b.op2(Operation::LessUnsigned, amount, Constant(64));
         let limited = arm.b.op(Operation::Select, amount, Constant(63), small);
         let from = if kind == 2 { arm.wide(a) } else { a };

@@ -12,8 +12,8 @@ pub(in crate::semantics) struct Access {
     pub(in crate::semantics) signed: bool,
 }
 
-/// An addressing mode: base register and offset; whether the offset is added or subtracted, before or
-/// after the access, and whether the base register is written.
+/// An addressing mode: the base register and the offset; whether the offset is added or subtracted,
+/// and before or after the access; and whether the base register is written.
 #[derive(Clone, Copy)]
 pub(in crate::semantics) struct AddressingMode {
     pub(in crate::semantics) base: u8,
@@ -51,7 +51,7 @@ impl AddressingMode {
         (if self.before { moved } else { base }, moved)
     }
 
-    /// Returns whether the base is written and also transferred, which is unpredictable.
+    /// Returns whether the base register is both written and transferred, which is unpredictable.
     fn clashes(self, register: u8) -> bool {
         self.write_back && (self.base == PC || self.base == register)
     }
@@ -177,7 +177,7 @@ pub(in crate::semantics) fn multiple(
     Some(())
 }
 
-/// STREX and the like: whether it stores is unknown; `status` becomes 0 if it does.
+/// STREX and the like: it is unknown whether the store happens; `status` becomes 0 if it does.
 pub(in crate::semantics) fn exclusive_store(
     arm: &mut Arm,
     size: u8,

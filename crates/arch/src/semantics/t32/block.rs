@@ -5,11 +5,11 @@
 pub struct ItState(u8);
 
 impl ItState {
-    /// Outside of blocks, as is every target of a branch. Only a return from an exception leads into
-    /// a block.
+    /// The state outside IT blocks, which every branch target has. Only an exception return can
+    /// enter a block.
     pub const OUTSIDE: Self = Self(0);
 
-    /// The state with the bits of `PSTATE.IT` or `EPSR.IT`.
+    /// The state given by the bits of `PSTATE.IT` or `EPSR.IT`.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(if bits & 15 == 0 { 0 } else { bits })
@@ -27,7 +27,7 @@ impl ItState {
         self.0 & 15 != 0
     }
 
-    /// The condition of the instruction, 14 outside.
+    /// The condition of the instruction; 14 outside blocks.
     pub(super) const fn condition(self) -> u8 {
         if self.is_inside() { self.0 >> 4 } else { 14 }
     }

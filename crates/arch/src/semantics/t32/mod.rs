@@ -11,8 +11,8 @@ pub use block::ItState;
 use super::Semantics;
 use super::aarch32::core::Arm;
 
-/// Returns what the instruction at `address` does, given its first halfword, and the second one of an
-/// instruction of 32 bits ([`is_wide`]). `block` is the state of the IT block that it is in, or
+/// Returns what the instruction at `address` does, given its first halfword, and the second one of
+/// a 32-bit instruction ([`is_wide`]). `block` is the state of the IT block that it is in, or
 /// [`ItState::OUTSIDE`]. After an encoding that is not modelled, everything is unknown.
 #[must_use]
 pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantics {

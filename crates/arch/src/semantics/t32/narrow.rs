@@ -1,4 +1,4 @@
-//! Instructions of 16 bits.
+//! 16-bit instructions.
 
 use crate::semantics::aarch32::alu::{Alu, data, data_to_pc};
 use crate::semantics::aarch32::core::{Arm, CARRY, LR, PC, constant};
@@ -18,7 +18,7 @@ const fn r(word: u16, low: u32) -> u8 {
     field(word, low, 3) as u8
 }
 
-/// `flags`: outside of IT blocks, data processing sets them.
+/// Decodes an instruction. `flags`: outside IT blocks, data processing sets the flags.
 pub(super) fn decode(arm: &mut Arm, word: u16, flags: bool) -> Option<()> {
     match field(word, 11, 5) {
         0b00000..=0b00010 => {
@@ -160,7 +160,7 @@ fn registers(arm: &mut Arm, word: u16, flags: bool) {
         }
         5 => Alu::AddCarry,
         6 => Alu::SubtractCarry,
-        // RSB from 0.
+        // RSB: subtracts from 0.
         9 => {
             return data(
                 arm,
@@ -233,7 +233,7 @@ fn miscellaneous(arm: &mut Arm, word: u16) -> Option<()> {
             let sum = arm.add(arm.r(SP), moved);
             arm.write(SP, sum);
         }
-        // CBZ, CBNZ: not in IT blocks.
+        // CBZ, CBNZ: not allowed in IT blocks.
         0b0001 | 0b0011 | 0b1001 | 0b1011 => {
             if !arm.always() {
                 return None;
@@ -262,7 +262,7 @@ fn miscellaneous(arm: &mut Arm, word: u16) -> Option<()> {
             let list = word & 0xff | (word & 0x100) << 7;
             return transfer::multiple(arm, true, SP, list, [false, true, true]);
         }
-        // CPS of 16 bits does not change the mode; PRIMASK and FAULTMASK are not modelled.
+        // The 16-bit CPS does not change the mode; PRIMASK and FAULTMASK are not modelled.
         0b0110 if word & 0xffe0 == 0xb660 => {}
         0b1010 if field(word, 6, 2) != 2 => {
             let kind = field(word, 6, 2);

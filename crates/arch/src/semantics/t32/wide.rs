@@ -1,4 +1,4 @@
-//! Instructions of 32 bits: the groups, branches and system instructions.
+//! 32-bit instructions: the groups, branches and system instructions.
 
 use super::{wide_data, wide_memory};
 use crate::semantics::aarch32::alu::return_from_exception;
@@ -37,7 +37,7 @@ fn coprocessor(arm: &mut Arm, word: u32) -> Option<()> {
     }
 }
 
-/// A distance of S:I1:I2:imm10:imm11:0 or, of conditional branches, S:J2:J1:imm6:imm11:0.
+/// The branch distance S:I1:I2:imm10:imm11:0 or, for conditional branches, S:J2:J1:imm6:imm11:0.
 fn distance(word: u32, conditional: bool) -> u32 {
     let (s, j1, j2) = (field(word, 26, 1), field(word, 13, 1), field(word, 11, 1));
     let low = field(word, 0, 11) << 1;
@@ -79,14 +79,14 @@ fn branch(arm: &mut Arm, word: u32) -> Option<()> {
 fn system(arm: &mut Arm, word: u32) -> Option<()> {
     let to = r(word, 8);
     match field(word, 20, 7) {
-        // MSR: on A-profile cores CPSR and SPSR by masks, on M-profile cores registers by numbers,
-        // which are not distinguished here.
+        // MSR: on A-profile cores CPSR and SPSR by masks, on M-profile cores registers by numbers.
+        // The profiles are not distinguished here.
         0b011_1000 | 0b011_1001 => {
             let from = r(word, 16);
             let value = arm.r(from);
             arm.keep_condition();
             let low = field(word, 0, 8);
-            // APSR_nzcvq on both; on A-profile cores the low byte is 0.
+            // APSR_nzcvq in both profiles; on A-profile cores the low byte is 0.
             if !bit(word, 20) && low == 0 && field(word, 8, 4) & 11 == 8 {
                 for (flag, low) in [
                     (Location::N, 31),

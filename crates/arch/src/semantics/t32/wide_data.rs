@@ -1,4 +1,4 @@
-//! Data processing of 32 bits.
+//! 32-bit data processing.
 
 use crate::semantics::aarch32::alu::{Alu, data};
 use crate::semantics::aarch32::bits::{bit, field, r};
@@ -36,7 +36,7 @@ pub(super) fn shifted(arm: &mut Arm, word: u32) -> Option<()> {
     process(arm, word, value, carry)
 }
 
-/// With a modified immediate: a byte in several places, or rotated.
+/// With a modified immediate: a byte that is repeated, or rotated.
 pub(super) fn modified_immediate(arm: &mut Arm, word: u32) -> Option<()> {
     let byte = field(word, 0, 8);
     let pattern = field(word, 26, 1) << 4 | field(word, 12, 3) << 1 | field(word, 7, 1);

@@ -1,4 +1,4 @@
-//! Loads and stores of 32 bits.
+//! 32-bit loads and stores.
 
 use crate::semantics::Operand;
 use crate::semantics::aarch32::bits::{bit, field, r};
@@ -142,7 +142,8 @@ pub(super) fn single(arm: &mut Arm, word: u32) -> Option<()> {
     } else if bit(word, 11) {
         mode.offset = constant(field(word, 0, 8));
         (mode.before, mode.add, mode.write_back) = (bit(word, 10), bit(word, 9), bit(word, 8));
-        // Without pre-index and write-back it is undefined. Unprivileged accesses are like others.
+        // Without pre-index and write-back it is undefined. Unprivileged accesses are treated like
+        // others.
         if !mode.before && !mode.write_back {
             return None;
         }

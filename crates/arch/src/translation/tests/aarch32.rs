@@ -59,7 +59,7 @@ fn short_descriptors() {
         None,
         "0b11 is reserved"
     );
-    // N = 1: a table of 8 KiB for the lower half, the whole table at TTBR1 for the upper one.
+    // N = 1: an 8 KiB table for the lower half, the whole table at TTBR1 for the upper half.
     let two = [
         ("SCTLR", ON),
         ("TTBCR", 1),
@@ -107,7 +107,7 @@ fn banked_registers() {
     );
     let found = secure.translate(0x10_0000, &tables, &mut |_| {}).unwrap();
     assert_eq!((found.physical, found.world), (0x7770_0000, World::Secure));
-    // A register without a prefix is that of the current world.
+    // A register without a prefix belongs to the current world.
     let current = a32(&[
         ("SCTLR", ON),
         ("TTBCR", 0),
@@ -192,10 +192,10 @@ fn hypervisors_of_aarch32_turn_stage_one_off() {
     assert_eq!(place(&regimes(0), &memory, 0x123), None);
 }
 
-/// DDI 0406, B3.7.2: XN is for PL1 too, and what PL0 can write may be executed there.
+/// DDI 0406, B3.7.2: XN applies to PL1 too, and PL1 may execute what PL0 can write.
 #[test]
 fn execution_by_long_descriptors_of_aarch32() {
-    // Pages, the first by descriptor bits, XN (54), PXN (53), AP[1] (6).
+    // Bits of a page descriptor: XN (54), PXN (53), AP[1] (6).
     for (bits, privileged, user) in [
         (0, "rwx", "--x"),
         (1 << 54, "rw-", "---"),

@@ -59,8 +59,8 @@ fn four_kib_pages_and_blocks() {
     );
 }
 
-/// TCR_EL1.TBI0, TBI1 (bits 37, 38); a code of pointer authentication in bits 63 to 56 and 54 to 48
-/// (D8.8.2), where SCTLR_EL1.EnIA (bit 31) is set.
+/// TCR_EL1.TBI0, TBI1 (bits 37, 38); a pointer authentication code in bits 63 to 56 and 54 to 48
+/// (D8.8.2), if SCTLR_EL1.EnIA (bit 31) is set.
 #[test]
 fn tags_and_authentication_codes() {
     let memory = Memory::of(&[(0x1000, 0x2003), (0x2000, 0x4000_0701)]);
@@ -94,7 +94,7 @@ fn tags_and_authentication_codes() {
     );
 }
 
-/// D8.2.7: 16 KiB pages, 11 bits a level, of which level 0 has one bit; blocks at level 2.
+/// D8.2.7: 16 KiB pages, 11 bits per level, except that level 0 has one bit; blocks at level 2.
 #[test]
 fn sixteen_kib_pages() {
     // TG0 = 2, TG1 = 1.
@@ -106,7 +106,7 @@ fn sixteen_kib_pages() {
         (0x2_4000 + 8 * 6, 0x2_8003),
         (0x2_8000 + 8 * 7, 0x8000_c703),
         (0x2_4000 + 8 * 8, 0x9000_0701),
-        // No block at level 1.
+        // Level 1 has no blocks.
         (0x2_0000 + 8 * 6, 0x9000_0701),
     ]);
     let regimes = el1(tcr, 0x1_0000, 0x1_0000);
@@ -118,8 +118,8 @@ fn sixteen_kib_pages() {
     assert_eq!(place(&regimes, &memory, high), Some((0x8000_c123, 14)));
 }
 
-/// D8.2.8: 64 KiB pages, 13 bits a level; with FEAT_LPA bits 15 to 12 of a descriptor and 5 to 2 of
-/// TTBR are bits 51 to 48 of an address, and level 1 has blocks.
+/// D8.2.8: 64 KiB pages, 13 bits per level; with FEAT_LPA bits 15 to 12 of a descriptor and 5 to 2
+/// of TTBR are bits 51 to 48 of an address, and level 1 has blocks.
 #[test]
 fn sixty_four_kib_pages() {
     let tcr = |size: u64, offset: u64| size << 32 | 3 << 30 | 16 << 16 | 1 << 14 | offset;
@@ -157,8 +157,8 @@ fn sixty_four_kib_pages() {
     );
 }
 
-/// FEAT_LPA2 (TCR_EL1.DS, bit 59): level -1 of 4 KiB pages, bits 9 and 8 of a descriptor are bits
-/// 51 and 50 of an address, and level 0 has blocks (D8.2.6).
+/// FEAT_LPA2 (TCR_EL1.DS, bit 59): 4 KiB pages start at level -1, bits 9 and 8 of a descriptor are
+/// bits 51 and 50 of an address, and level 0 has blocks (D8.2.6).
 #[test]
 fn fifty_two_bits_with_small_pages() {
     let tcr = 1 << 59 | 6 << 32 | 2 << 30 | 12 << 16 | 12;
@@ -175,7 +175,7 @@ fn fifty_two_bits_with_small_pages() {
     assert_eq!(place(&regimes, &memory, at), Some((0x4_0000_8000_6005, 12)));
     let block = 0xa_u64 << 48 | 2 << 39 | 77;
     assert_eq!(place(&regimes, &memory, block), Some((0x180_0000_004d, 39)));
-    // ID_AA64MMFR0_EL1.TGran4 = 0: no FEAT_LPA2, and DS has no effect.
+    // ID_AA64MMFR0_EL1.TGran4 = 0: without FEAT_LPA2, DS has no effect.
     let without = a64(&[
         ("SCTLR_EL1", ON),
         ("TCR_EL1", tcr),
@@ -187,7 +187,7 @@ fn fifty_two_bits_with_small_pages() {
     assert_eq!(fault, FaultReason::Unknown, "52 bits are not possible");
 }
 
-/// TCR_EL1.IPS and ID_AA64MMFR0_EL1.PARange bound output addresses (D8.2.3).
+/// TCR_EL1.IPS and ID_AA64MMFR0_EL1.PARange limit output addresses (D8.2.3).
 #[test]
 fn addresses_have_no_more_bits_than_the_output() {
     let memory = Memory::of(&[
@@ -221,7 +221,6 @@ fn addresses_have_no_more_bits_than_the_output() {
     );
 }
 
-/// SCTLR_ELx.M, EE; TCR_EL1.EPD0, EPD1.
 /// Armv8-R AArch64 (DDI 0600): VTCR_EL2.MSA selects tables for EL1&0. EL2 keeps its MPU, which is stage 2.
 #[test]
 fn tables_of_a_core_with_an_mpu() {
@@ -251,6 +250,7 @@ fn tables_of_a_core_with_an_mpu() {
     }
 }
 
+/// SCTLR_ELx.M, EE; TCR_EL1.EPD0, EPD1.
 #[test]
 fn control_bits() {
     let memory = Memory::of(&[(0x1000, 0x2003), (0x2000, 0x4000_0701)]);
@@ -294,7 +294,7 @@ fn the_secure_world_and_the_way_out() {
         (World::Secure, 0x2008, 0x8000_0721),
         (World::Secure, 0x2010, table),
         (World::NonSecure, 0x3000, 0xc000_0701),
-        // The same addresses in the other world hold something else.
+        // The same addresses hold something else in the other world.
         (World::NonSecure, 0x1000, 0),
         (World::Secure, 0x3000, 0),
     ] {
@@ -330,7 +330,7 @@ fn the_secure_world_and_the_way_out() {
     assert!(map(&regimes, Space::El1N, &memory, 0x10).is_err());
 }
 
-/// EL2 has one range, and two with HCR_EL2.E2H (D8.1.2); with TGE EL0 has them too.
+/// EL2 has one range, or two with HCR_EL2.E2H (D8.1.2); with TGE, EL0 has them too.
 #[test]
 fn el2_of_hypervisors_and_of_hosts() {
     let memory = Memory::of(&[(0x1000, 0x2003), (0x2000, 0x4000_0701)]);
@@ -355,7 +355,7 @@ fn el2_of_hypervisors_and_of_hosts() {
     assert_eq!(at(&host, Space::El2, !0 << 48 | 9), Some(0x4000_0009));
     assert_eq!(at(&host, Space::El1N, 9), Some(0x4000_0009));
     assert_eq!(host.get(Space::El1N).unwrap().name(), "EL2&0");
-    // EL1 ran in a guest, whose tables are not those of the host.
+    // EL1 ran in a guest, whose tables are not the host's.
     assert!(host.exclude_el1() && !hypervisor.exclude_el1());
     let guest = host.of_el1();
     assert!(guest.get(Space::El1N).is_err() && guest.get(Space::Any).is_err());

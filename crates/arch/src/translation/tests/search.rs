@@ -1,9 +1,9 @@
-//! Mapped ranges, and tables and registers of any contents.
+//! Tests of the search for mapped ranges, and of arbitrary tables and registers.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A table whose entries are the table itself maps every address; a search through it ends.
+/// A table whose entries all refer to itself maps every address; a search through it ends.
 #[test]
 fn loops_end() {
     let mut memory = Memory::default();
@@ -21,7 +21,8 @@ fn loops_end() {
     assert!(memory.reads.get() < 10_000, "{}", memory.reads.get());
 }
 
-/// A search up to an address finds what one without end finds before it, and does not look beyond.
+/// A limited search finds the same as an unlimited one before the limit, and does not look beyond
+/// it.
 #[test]
 fn ends_are_kept() {
     let mut memory = Memory::default();
@@ -55,7 +56,7 @@ fn ends_are_kept() {
     }
 }
 
-/// Neighbours that continue each other are one range.
+/// Adjacent blocks that are contiguous form one range.
 #[test]
 fn mapped_ranges() {
     let memory = Memory::of(&[
@@ -63,7 +64,7 @@ fn mapped_ranges() {
         (0x2000 + 8 * 2, 0x3003),
         (0x3000, 0x0060_0000_8000_0401),
         (0x3008, 0x0060_0000_8020_0401),
-        // Read-only, and elsewhere.
+        // A read-only page, and a page elsewhere.
         (0x3010, 0x0060_0000_8040_0481),
         (0x1000 + 8 * 511, 0x2003),
     ]);
@@ -106,7 +107,7 @@ fn mapped_ranges() {
 }
 
 proptest! {
-    /// Any registers and any memory: a result, with few reads.
+    /// Any registers and any memory give a result with few reads.
     #[test]
     fn nothing_is_trusted(
         values in proptest::collection::vec(any::<u64>(), 24),
@@ -131,7 +132,7 @@ proptest! {
             "VSTTBR_EL2", "SCR_EL3", "TCR_EL3", "TTBR0_EL3", "SCTLR", "TTBCR", "TTBR0", "TTBR1",
             "HCR", "HTCR", "HTTBR", "VTCR",
         ];
-        // Most registers with the bits that switch translation on, and sizes that are possible.
+        // Most registers have the bits that switch translation on, and sizes that are possible.
         let registers: Vec<(&'static str, u64)> = names
             .iter()
             .zip(values.iter().zip(&shapes))
@@ -148,7 +149,7 @@ proptest! {
             for at in [address, address & 0xffff_ffff, address | !0 << 48, address & !(!0 << 48)] {
                 let _ = regime.translate(at, &memory, &mut |_| {});
             }
-            // Five levels, each by way of five levels, and the output once more.
+            // Five levels, each read through five levels of stage 2, and the output once more.
             prop_assert!(memory.1.get() <= 4 * 35);
             let mut last = None;
             for range in Maps::new(regime, &memory, address, 200) {

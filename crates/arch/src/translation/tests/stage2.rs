@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Stage 2 (D8.2.1): concatenated tables, the first level by VTCR_EL2.SL0; tables of stage 1 are at
-/// intermediate addresses.
+/// Stage 2 (D8.2.1): concatenated tables, with the first level from VTCR_EL2.SL0; tables of stage 1
+/// are at intermediate addresses.
 #[test]
 fn stage_two_follows_all_of_stage_one() {
     // 40 bits, 4 KiB pages, SL0 = 1: two concatenated tables at level 1 (8 KiB).
@@ -49,7 +49,7 @@ fn stage_two_follows_all_of_stage_one() {
         .unwrap();
     let stages: Vec<u8> = steps.iter().map(|step| step.stage).collect();
     assert_eq!(stages, [2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2, 1, 2, 2, 2]);
-    // Without its registers nothing is translated.
+    // Without its registers, nothing is translated.
     let regimes = a64(&registers[..4]);
     let why = regimes.get(Space::El1N).unwrap_err();
     let text = "VTCR_EL2 is not in the snapshot, and stage 2 is on";
@@ -90,8 +90,8 @@ fn a_search_ends_with_the_intermediate_addresses() {
     assert_eq!((fault.stage, fault.shift), (2, 33));
 }
 
-/// AArch64.SS2OutputPASpace: VSTCR_EL2.SW and SA, VTCR_EL2.NSW and NSA, each as if set where one before it
-/// is.
+/// AArch64.SS2OutputPASpace: VSTCR_EL2.SW and SA, VTCR_EL2.NSW and NSA; each counts as set if an
+/// earlier one is set.
 #[test]
 fn the_world_that_secure_stage_two_gives() {
     const BLOCK: u64 = 0xc000_07fd;
@@ -99,7 +99,7 @@ fn the_world_that_secure_stage_two_gives() {
         (0, 0, World::Secure),
         (1 << 30, 0, World::NonSecure),
         (1 << 29, 0, World::NonSecure),
-        // These are of non-secure intermediate addresses.
+        // These are set for non-secure intermediate addresses.
         (0, 1 << 29 | 1 << 30, World::Secure),
     ] {
         let size = 1 << 6 | 31;

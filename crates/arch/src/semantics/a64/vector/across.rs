@@ -1,4 +1,4 @@
-//! Across lanes, and pairwise operations of one pair.
+//! Operations across lanes, and pairwise operations on a single pair.
 
 use super::super::word::Word;
 use super::form::{Form, float, in_lanes, lane, lanes, n};
@@ -25,7 +25,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
     let mut halves = [n(word, 0), n(word, 1)];
     let count = if form.full { 2 } else { 1 };
     if widens {
-        // Pairs of neighbours first, in lanes of twice the width.
+        // First pairs of neighbours, in lanes of twice the width.
         lanes_of = lanes(size + 1);
         let bits = i64::from(narrow.bits());
         let (up, down) = (in_lanes(lanes_of, bits), in_lanes(lanes_of, -bits));

@@ -9,8 +9,8 @@ use crate::semantics::{Location, Operand, Operation};
 pub(super) const LOW: Operation = Operation::Extract { low: 0, count: 32 };
 const HIGH: Operation = Operation::Extract { low: 32, count: 32 };
 
-/// The rounding of FRINTN and the like. FRINTX and FRINTI round as FPCR selects; only to even is
-/// modelled.
+/// The rounding of FRINTN and the like. FRINTX and FRINTI round as FPCR selects; of its modes, only
+/// ties to even is modelled.
 pub(super) fn rounding(word: Word) -> Option<Rounding> {
     Some(match (word.bit(29), word.bit(23), word.bit(12)) {
         (false, false, false) | (true, _, true) => Rounding::TiesToEven,

@@ -7,7 +7,7 @@ use crate::semantics::builder::Builder;
 use crate::semantics::floating::{immediate_double, immediate_single};
 use crate::semantics::{Location, Operand, Operation, Width};
 
-/// Returns whether it is SMOV or UMOV, which write a general register.
+/// Returns whether the instruction is SMOV or UMOV, which write a general register.
 pub(super) fn is_to_general(word: Word) -> bool {
     word.field(28, 4) & 0b1011 == 0
         && word.field(21, 4) == 0

@@ -1,4 +1,4 @@
-//! Three registers of different widths.
+//! Instructions with three registers of different widths.
 
 use super::super::word::Word;
 use super::form::{Form, d, in_lanes, lane, lanes, m, n, widened};
@@ -39,7 +39,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
         };
         let (b, _) = widened(builder, narrow, !unsigned, m(word, part), half);
         match opcode {
-            // SMLAL, SMLSL and unsigned.
+            // SMLAL, SMLSL and the unsigned forms.
             0b1000 | 0b1010 => {
                 let product = lane(builder, LaneOperation::Multiply, wide, a, b);
                 lane(builder, operation, wide, d(word, half), product)
@@ -55,7 +55,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
     Some(())
 }
 
-/// ADDHN, SUBHN and rounding.
+/// ADDHN, SUBHN and their rounding forms.
 fn upper_parts(builder: &mut Builder, word: Word) {
     let size = word.field(22, 2);
     let (narrow, wide) = (lanes(size), lanes(size + 1));

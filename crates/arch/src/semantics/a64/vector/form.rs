@@ -8,9 +8,9 @@ use crate::semantics::{Location, Operand, Operation};
 /// Whether an instruction operates on one element, on 64 or on 128 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    /// On one element.
+    /// It operates on one element.
     pub(super) scalar: bool,
-    /// On the upper half as well.
+    /// It operates on the upper half as well.
     pub(super) full: bool,
 }
 
@@ -25,19 +25,19 @@ impl Form {
         }
     }
 
-    /// The lanes of integer operations by `size`, bits 23:22.
+    /// The lanes of integer operations, from `size`, bits 23:22.
     pub(super) const fn lanes(self, word: Word) -> Option<Lanes> {
         let lanes = lanes(word.field(22, 2));
         match (lanes, self.scalar, self.full) {
             (Lanes::D64, false, false) => None,
-            // Of operations on one element, only those of 64 bits are modelled.
+            // For operations on one element, only 64-bit elements are modelled.
             (Lanes::D64, true, _) => Some(lanes),
             (_, true, _) => None,
             _ => Some(lanes),
         }
     }
 
-    /// The shape of floating-point operations by `sz`, bit 22.
+    /// The shape of floating-point operations, from `sz`, bit 22.
     pub(super) const fn shape(self, word: Word) -> Option<FloatShape> {
         match (word.bit(22), self.scalar) {
             (true, false) if !self.full => None,
@@ -93,7 +93,7 @@ pub(super) const fn lanes(size: u32) -> Lanes {
     }
 }
 
-/// A number in each lane.
+/// The same number in each lane.
 pub(super) const fn in_lanes(lanes: Lanes, number: i64) -> Operand {
     let whole = u64::MAX >> (64 - lanes.bits());
     let ones = u64::MAX / whole;
@@ -144,7 +144,7 @@ pub(super) fn negated(builder: &mut Builder, shape: FloatShape, a: Operand) -> O
     builder.op2(Operation::Xor, a, Operand::Constant(signs(shape)))
 }
 
-/// Bytes of `b:a` by their numbers.
+/// The bytes of `b:a` selected by their numbers.
 pub(super) fn shuffled(builder: &mut Builder, a: Operand, b: Operand, bytes: [u8; 8]) -> Operand {
     let mut control = 0;
     let mut index = 8;
@@ -155,7 +155,7 @@ pub(super) fn shuffled(builder: &mut Builder, a: Operand, b: Operand, bytes: [u8
     builder.op(Operation::ShuffleBytes, a, b, Operand::Constant(control))
 }
 
-/// Lanes of `b:a` by their numbers.
+/// The lanes of `b:a` selected by their numbers.
 pub(super) fn shuffled_lanes(
     builder: &mut Builder,
     lanes: Lanes,
@@ -194,7 +194,7 @@ pub(super) fn widened(
         if byte >= first && byte < first + bytes {
             4 * part + lane * bytes + byte - first
         } else {
-            // Of the other operand, which is zero.
+            // A byte of the other operand, which is zero.
             8
         }
     });

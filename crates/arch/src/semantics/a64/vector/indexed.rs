@@ -1,4 +1,4 @@
-//! Operations with one element of a register.
+//! Operations with one element of a register as operand.
 
 use super::super::word::{Word, v};
 use super::form::{Form, d, float, fused, lane, lanes, n, negated, shuffled_lanes, widened};
@@ -13,7 +13,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
         _ if form.scalar => return None,
         _ => {}
     }
-    // The index is H:L:M or H:L; M is part of the register's number in the second.
+    // The index is H:L:M or H:L; in the latter case M is part of the register's number.
     let (h, l, m) = (word.field(11, 1), word.field(21, 1), word.field(20, 1));
     let (number, index) = match size {
         1 => (word.field(16, 4), h << 2 | l << 1 | m),
@@ -64,12 +64,12 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
     Some(())
 }
 
-/// An element in all lanes of 64 bits.
+/// The selected element, replicated to all lanes of 64 bits.
 fn element(builder: &mut Builder, lanes: Lanes, register: u8, index: u8) -> Operand {
     let count = (64 / lanes.bits()) as u8;
     let from = v(register, index / count);
     if lanes == Lanes::D64 {
-        // It may be overwritten before its second use.
+        // The register may be overwritten before the element's second use.
         return builder.kept(from);
     }
     shuffled_lanes(builder, lanes, from, Operand::ZERO, |_| index % count)

@@ -53,7 +53,7 @@ fn unknown(builder: &mut Builder, word: Word) {
 fn modelled(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
     let (high, middle, low) = (word.bit(24), word.bit(21), word.field(10, 2));
     match (high, middle, low) {
-        // The bits below `size`: three registers, or groups by 21:17.
+        // The bits below `size`: three registers, or groups selected by bits 21:17.
         (false, true, 0b01 | 0b11) => same::decode(builder, word, form),
         (false, true, 0b00) if !form.scalar => different::decode(builder, word),
         (false, true, 0b10) => match word.field(17, 5) {

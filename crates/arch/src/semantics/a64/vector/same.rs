@@ -1,4 +1,4 @@
-//! Three registers of the same type.
+//! Instructions with three registers of the same type.
 
 use super::super::word::Word;
 use super::form::{Form, d, float, fused, lane, m, n, negated, shuffled_lanes, signs};
@@ -127,7 +127,7 @@ fn floating(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
         (false, true, 0b11010) => F::Subtract,
         (false, false, 0b11110) => F::Maximum,
         (false, true, 0b11110) => F::Minimum,
-        // FMAXNM, FMINNM: the same where neither is a NaN.
+        // FMAXNM, FMINNM: equal to FMAX and FMIN unless an operand is a NaN.
         (false, false, 0b11000) => F::Maximum,
         (false, true, 0b11000) => F::Minimum,
         (false, false, 0b11100) => F::Equal,

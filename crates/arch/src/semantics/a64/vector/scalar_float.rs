@@ -1,4 +1,4 @@
-//! Floating point of one number.
+//! Scalar floating point.
 
 use super::super::word::{Word, to_x, v, x};
 use super::convert::LOW;
@@ -202,7 +202,7 @@ fn two_sources(builder: &mut Builder, word: Word, shape: FloatShape) -> Option<O
     })
 }
 
-/// Between general and vector registers.
+/// Moves and conversions between general and vector registers.
 fn integers(builder: &mut Builder, word: Word, shape: Option<FloatShape>) -> Option<()> {
     let (width, rmode, opcode) = (word.width(), word.field(19, 2), word.field(16, 3));
     let long = width == Width::W64;

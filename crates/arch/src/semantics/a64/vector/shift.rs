@@ -15,7 +15,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
     let bits = i64::from(lanes_of.bits());
     let immediate = i64::from(word.field(16, 7));
     let (left, right) = (immediate - bits, 2 * bits - immediate);
-    // Narrowing and widening are named by the narrower lanes.
+    // Narrowing and widening shifts are named by the narrower lanes.
     match (unsigned, opcode) {
         (false, 0b10000 | 0b10001) if !form.scalar && size < 3 => {
             let wide = lanes(size + 1);
@@ -83,7 +83,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
                 d(word, half),
                 shifted,
             ),
-            // SRI, SLI: the bits that nothing was moved to stay.
+            // SRI, SLI: the bits to which nothing is shifted stay.
             (true, 0b01000 | 0b01010) => {
                 let mask = Operand::Constant(moved_to);
                 builder.op(Operation::SelectBits, shifted, d(word, half), mask)

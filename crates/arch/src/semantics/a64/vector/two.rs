@@ -148,8 +148,8 @@ fn added_pairs(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
     Some(())
 }
 
-/// Narrows 128 bits, first changed by `change`, to lanes of half the width. The result is the lower half
-/// of the destination, or with Q its upper half, while the lower one stays.
+/// Narrows 128 bits, first changed by `change`, to lanes of half the width. The result is the lower
+/// half of the destination, or with Q its upper half, in which case the lower half stays.
 pub(super) fn narrowed_to(
     builder: &mut Builder,
     word: Word,
