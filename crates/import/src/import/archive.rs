@@ -1,4 +1,4 @@
-//! A tar archive, such as `perf archive` makes of its build-id cache: its files are used in place.
+//! A tar archive, such as `perf archive` makes of its build-id cache. Its files are used in place.
 
 use super::{ImportError, imported};
 use armsnap_snapshot::leftovers::in_temporary;
@@ -7,10 +7,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
-/// The most files and links, and the longest chain of links.
+/// The maximum number of files and links, and the maximum length of a chain of links.
 const MOST: usize = 1 << 20;
 const LONGEST_CHAIN: usize = 40;
-/// The longest path, as that of Linux (`PATH_MAX`).
+/// The maximum length of a path, as in Linux (`PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
 /// A compressed archive may expand to [`ALLOWED`] bytes, or to this many times its size (ten times is
 /// usual).
@@ -18,23 +18,23 @@ const MAX_RATIO: u64 = 100;
 /// See [`MAX_RATIO`].
 const ALLOWED: u64 = 256 << 20;
 
-/// What is at a path.
+/// An entry of an archive.
 #[derive(Clone, Debug)]
 enum Entry {
     File(Mapped),
     Link(PathBuf),
 }
 
-/// The files of a tar.
+/// The files of a tar archive.
 #[derive(Clone, Debug, Default)]
 pub struct Archive {
-    /// By normal relative path.
+    /// By normalised relative path.
     entries: HashMap<PathBuf, Entry>,
-    /// The lengths of the paths that are links: paths of other lengths are none.
+    /// The lengths of the paths that are links; a path of another length is not a link.
     links: BTreeSet<usize>,
 }
 
-/// A path without `.` and `..`; `None` if it leads out of the archive, or is too long.
+/// A path without `.` and `..`; `None` if it points outside the archive or is too long.
 fn normal(path: &Path) -> Option<PathBuf> {
     if path.as_os_str().len() > LONGEST_PATH {
         return None;
@@ -51,7 +51,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
 }
 
 impl Archive {
-    /// Reads the list of an archive, which may be compressed with bzip2.
+    /// Reads the list of files of an archive, which may be compressed with bzip2.
     ///
     /// # Errors
     ///
@@ -106,16 +106,17 @@ impl Archive {
         Ok(out)
     }
 
-    /// The file at a path, through links.
+    /// The file at a path, following links.
     pub fn find(&self, path: &Path) -> Option<&Mapped> {
         let mut path = normal(path)?;
         for _ in 0..LONGEST_CHAIN {
             if let Some(Entry::File(bytes)) = self.entries.get(&path) {
                 return Some(bytes);
             }
-            // A directory on the way may be a link.
+            // A directory of the path may be a link.
             let (to, rest) = path.ancestors().find_map(|above| {
-                // Looking up a path takes as long as its length, and a path may have 2000 parts.
+                // A lookup takes time proportional to the length of the path, and a path may have
+                // 2000 parts.
                 if !self.links.contains(&above.as_os_str().len()) {
                     return None;
                 }

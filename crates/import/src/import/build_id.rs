@@ -8,13 +8,14 @@ use std::fmt;
 pub struct BuildId(Vec<u8>);
 
 impl BuildId {
-    /// From its bytes; `None` if there are too many of them, or all are zero.
+    /// Creates a build-id from its bytes; `None` if there are too many, or all are zero.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let some = (1..=64).contains(&bytes.len()) && bytes.iter().any(|&byte| byte != 0);
         some.then(|| Self(bytes.to_owned()))
     }
 
-    /// From bytes that are padded with zeros to an unknown length: build-ids have whole words.
+    /// Creates a build-id from bytes padded with zeros to an unknown length: build-ids consist of
+    /// whole words.
     pub fn padded(bytes: &[u8]) -> Option<Self> {
         let used = bytes.iter().rposition(|&byte| byte != 0)? + 1;
         Self::new(&bytes[..used.next_multiple_of(4).min(bytes.len())])
@@ -31,8 +32,8 @@ impl BuildId {
         &self.0
     }
 
-    /// Whether both identify the same file: perf cuts longer ones at 20 bytes, and pads shorter ones
-    /// with zeros.
+    /// Whether both identify the same file: perf truncates longer build-ids to 20 bytes, and pads
+    /// shorter ones with zeros.
     pub fn is_same(&self, other: &Self) -> bool {
         let (short, long) = match self.0.len() <= other.0.len() {
             true => (&self.0, &other.0),

@@ -1,14 +1,14 @@
-//! Addresses that are taken: where mappings overlap, the newest one is what memory contains.
+//! Claimed addresses: where mappings overlap, memory contains the newest one.
 
 use armsnap_snapshot::snapshot::coverage::Coverage;
 use std::ops::Range;
 
-/// Taken ranges of addresses.
+/// Ranges of addresses that have been claimed.
 #[derive(Debug, Default)]
 pub struct Claims(Coverage);
 
 impl Claims {
-    /// Takes the free parts of a range, and returns them in order.
+    /// Claims the free parts of a range, and returns them in order.
     pub fn take(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         if range.is_empty() {
             return Vec::new();

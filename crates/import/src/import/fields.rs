@@ -1,6 +1,6 @@
 //! Reads numbers and text from untrusted bytes, in either byte order.
 
-/// The bytes that are still to be read. A read beyond them returns `None`.
+/// The bytes that are still to be read. A read beyond their end returns `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     rest: &'a [u8],
@@ -8,12 +8,12 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields in `bytes`; `big` is the byte order.
+    /// A reader of `bytes`; `big` is the byte order.
     pub const fn new(bytes: &'a [u8], big: bool) -> Self {
         Self { rest: bytes, big }
     }
 
-    /// The bytes that were not read yet.
+    /// The bytes that have not been read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -23,7 +23,7 @@ impl<'a> Fields<'a> {
         self.big
     }
 
-    /// Other bytes in the same byte order.
+    /// A reader of other bytes in the same byte order.
     pub const fn again<'b>(&self, bytes: &'b [u8]) -> Fields<'b> {
         Fields::new(bytes, self.big)
     }

@@ -1,4 +1,4 @@
-//! Files that are one step away from what armsnap reads: what they are, and that step.
+//! Files that are one conversion away from what armsnap reads: their formats, and the conversion.
 
 use super::packed::{self, Format};
 use super::records;
@@ -9,16 +9,16 @@ use std::path::Path;
 /// The number of bytes at the start of a file by which it is recognised.
 const HEAD: u64 = 8192;
 
-/// A file that armsnap does not read as it is.
+/// A file that armsnap does not read directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// A trace file of GDB.
     TraceFile,
-    /// A directory of `tsave -ctf`.
+    /// A directory written by `tsave -ctf`.
     CommonTraceFormat,
-    /// Memory in the format of LiME.
+    /// Memory in LiME's format.
     Lime,
-    /// Memory in the compressed format of AVML.
+    /// Memory in AVML's compressed format.
     Avml,
     /// Intel HEX or S-records.
     Records,
@@ -28,17 +28,17 @@ pub enum Foreign {
     WindowsDump,
     /// A core file of macOS.
     MacCore,
-    /// A session of sigrok.
+    /// A sigrok session.
     Sigrok,
-    /// Value changes that a logic analyser or a simulator recorded.
+    /// A value change dump of a logic analyser or a simulator.
     ValueChanges,
     /// Another archive.
     Archive,
-    /// A dump of probe-rs.
+    /// A probe-rs dump.
     ProbeRs,
-    /// A dump of CrashCatcher, as text or bytes.
+    /// A CrashCatcher dump, as text or binary.
     CrashCatcher,
-    /// A compressed file of something else.
+    /// A compressed file with other contents.
     Packed(&'static str),
 }
 
@@ -75,7 +75,7 @@ impl Foreign {
                 b'4' | b'P',
                 ..,
             ] => Self::WindowsDump,
-            // MH_CORE of 64-bit files.
+            // MH_CORE in 64-bit files.
             [0xcf, 0xfa, 0xed, 0xfe, .., _] if head.get(12..16) == Some(&[4, 0, 0, 0]) => {
                 Self::MacCore
             }
@@ -96,12 +96,13 @@ fn finds(bytes: &[u8], text: &[u8]) -> bool {
     memchr::memmem::find(bytes, text).is_some()
 }
 
-/// Whether the first file of an archive is that of sigrok's sessions: `version`.
+/// Whether the first file of an archive is that of a sigrok session: `version`.
 fn is_sigrok(head: &[u8]) -> bool {
     head.get(30..37) == Some(b"version") && finds(head, b"metadata")
 }
 
-/// Whether text has the start of a dump: its signature and version in hexadecimal digits, on a line of its own.
+/// Whether text contains the start of a dump: its signature and version in hexadecimal digits, on a
+/// line of their own.
 fn is_crash_catcher(head: &[u8]) -> bool {
     let lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
     let mut lines = lines.map(<[u8]>::trim_ascii);
@@ -111,8 +112,8 @@ fn is_crash_catcher(head: &[u8]) -> bool {
     })
 }
 
-/// Whether a file is MessagePack with the fields of probe-rs' `CoreDump`: an array or a map, and names of
-/// instruction sets and types of cores at its end.
+/// Whether a file is MessagePack with the fields of probe-rs' `CoreDump`: an array or a map, with
+/// names of instruction sets and core types at its end.
 fn is_probe_rs(path: &Path, head: &[u8]) -> bool {
     const END: usize = 256;
     if !matches!(head.first(), Some(0x83..=0x89 | 0x93..=0x99)) {

@@ -1,7 +1,7 @@
-//! Finds the files that were mapped by their build-ids and paths.
+//! Finds the files that were mapped, by their build-ids and paths.
 //!
-//! A path in an input is not trusted: what is found there is used only if it is an Arm program, and
-//! the one with the recorded build-id where there is one.
+//! A path in an input is not trusted: a file found there is used only if it is an Arm program, and,
+//! if a build-id was recorded, only if it has that build-id.
 
 use super::ImportError;
 use super::archive::Archive;
@@ -19,28 +19,29 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The most missing files that are listed.
+/// The maximum number of missing files that are listed.
 const MAX_MISSING: usize = 40;
 
-/// Finds files, each once.
+/// Finds each file once.
 #[derive(Debug)]
 pub struct Images<'o> {
     options: &'o Options,
     named: Vec<(&'o NamedProgram, Elf, Option<BuildId>)>,
-    /// By index in `named`: whether it was used, or a note says why not.
+    /// By index in `named`: whether the program was used, or a note says why not.
     explained: Vec<bool>,
     /// The entries of [`Options::symfs`] that are archives, with their paths.
     archives: Vec<(&'o Path, Archive)>,
     found: HashMap<Wanted, Option<Elf>>,
-    /// [`Options::vmlinux`], once it was opened; `None` if it cannot be read.
+    /// [`Options::vmlinux`], once opened; `None` if it cannot be read.
     vmlinux: OnceCell<Option<(Elf, Option<BuildId>)>>,
-    /// The memory for files that are compressed, and for modules that are linked.
+    /// The memory budget for decompressed files and for modules that are linked.
     memory: Budget,
-    /// The files that added to it, however often and by whatever names they are found.
+    /// The files that have added to the budget; each adds once, regardless of how often and by
+    /// which names it is found.
     granted: HashSet<(u64, u64)>,
-    /// Notes on files that were found but do not fit.
+    /// Notes on files that were found but do not match.
     notes: Vec<ImageNote>,
-    /// Files that were not found, and whose contents are needed.
+    /// Files whose contents are needed, but which were not found.
     pub missing: BTreeSet<Wanted>,
 }
 
@@ -49,7 +50,7 @@ impl<'o> Images<'o> {
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read, or a directory or archive to search.
+    /// If one of them, or a directory or archive to search, cannot be read.
     pub fn new(options: &'o Options) -> Result<Self, ImportError> {
         let memory = Budget::new(unpacked::LEAST);
         let named = options.elf.iter().map(|named| {
@@ -77,12 +78,13 @@ impl<'o> Images<'o> {
         })
     }
 
-    /// The programs that the user named are used by their addresses: the input does not list files.
+    /// Marks all programs that the user named as used by their addresses, because the input does
+    /// not list files.
     pub fn use_all(&mut self) {
         self.explained.fill(true);
     }
 
-    /// Reports files that do not fit or are missing, and those of the user that nothing names.
+    /// Reports files that do not match or are missing, and files of the user that no mapping names.
     pub fn report(&mut self, notes: &mut Vec<Note>) {
         let mut own = std::mem::take(&mut self.notes);
         for ((named, ..), explained) in self.named.iter().zip(&mut self.explained) {
@@ -140,7 +142,7 @@ impl<'o> Images<'o> {
         Some(elf.clone())
     }
 
-    /// The file that was mapped.
+    /// Finds the file that was mapped.
     pub fn find(&mut self, wanted: &Wanted) -> Option<Elf> {
         if let Some(known) = self.found.get(wanted) {
             return known.clone();
@@ -150,9 +152,9 @@ impl<'o> Images<'o> {
         found
     }
 
-    /// A program of another name that the user named, if it has fixed addresses and is mapped at them:
-    /// `place` is the range of the file, its address, and whether it is mapped executable. One with
-    /// another build-id is another file.
+    /// A program that the user named and that has another name, if it has fixed addresses and is
+    /// mapped at them: `place` is the range of the file, its address, and whether it is mapped
+    /// executable. A program with another build-id is not used.
     pub fn at_its_addresses(
         &mut self,
         wanted: &Wanted,
@@ -225,7 +227,7 @@ impl<'o> Images<'o> {
         })
     }
 
-    /// The bytes of a file, or of one in an archive. Pipes and devices are not opened.
+    /// The bytes of a file on disk or in an archive. Pipes and devices are not opened.
     fn bytes(&self, path: &Path) -> Option<Mapped> {
         let mut archives = self.archives.iter();
         let inside = archives.find_map(|(archive, files)| {
@@ -241,7 +243,7 @@ impl<'o> Images<'o> {
         }
     }
 
-    /// The symbols that the kernel listed, from perf's cache.
+    /// The kernel's list of symbols, from perf's cache.
     pub fn kallsyms(&self, wanted: &Wanted) -> Option<Mapped> {
         let mut out = Vec::new();
         for directory in &self.options.symfs {
@@ -254,7 +256,7 @@ impl<'o> Images<'o> {
         out.iter().find_map(|path| self.bytes(path))
     }
 
-    /// An Arm program; `None` for everything else.
+    /// Opens an Arm program; `None` for everything else.
     fn open(&mut self, path: &Path) -> Option<Elf> {
         let bytes = self.bytes(path)?;
         self.grant(path, &bytes);
@@ -269,21 +271,21 @@ impl<'o> Images<'o> {
                 }
             },
         };
-        // What is in an archive has no path of its own.
+        // A file in an archive has no path of its own.
         let path = dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let elf = Elf::read(path, bytes).ok()?;
         (elf.machine != Machine::Other).then_some(elf)
     }
 
-    /// The memory for modules: each takes its size, and that of its debug information.
+    /// The memory budget for modules: each module takes its size and that of its debug information.
     pub const fn memory(&self) -> &Budget {
         &self.memory
     }
 
-    /// Adds to the memory in proportion to a file, once.
+    /// Adds to the budget in proportion to a file, once per file.
     fn grant(&mut self, path: &Path, bytes: &Mapped) {
         let own = Identity::at(path).map(|own| own.key());
-        // In an archive: where its bytes are.
+        // A file in an archive is identified by the location of its bytes.
         let own = own.unwrap_or((u64::MAX, bytes.as_ptr() as u64));
         if self.granted.insert(own) {
             let size = bytes.len() as u64;
@@ -291,7 +293,7 @@ impl<'o> Images<'o> {
         }
     }
 
-    /// Where a file may be, the likeliest first.
+    /// The possible paths of a file, the likeliest first.
     fn candidates(&self, wanted: &Wanted) -> Vec<PathBuf> {
         let mut out = Vec::new();
         let names = ["elf", "vdso", "vmlinux", "", ".debug"];
@@ -311,7 +313,8 @@ impl<'o> Images<'o> {
         if let Some(cache) = &self.options.build_id_cache {
             by_id(wanted, cache, &names, &mut out);
         }
-        // On Windows it would not be the recorded file, but could name a file of another computer.
+        // On Windows this would not be the recorded file, but could name a file on another
+        // computer.
         if cfg!(unix) && wanted.path.starts_with('/') {
             out.push(wanted.path.clone().into());
         }
@@ -319,9 +322,9 @@ impl<'o> Images<'o> {
     }
 }
 
-/// Adds the files with these names at the entry of a file in a directory of build-ids. In perf's cache
-/// the entry is a link to a directory, in older versions to the file (an empty name); in a tree of
-/// debug files it is the file with an ending.
+/// Adds the files with these names at the entry of a file in a build-id directory. In perf's cache
+/// the entry is a link to a directory, or in older versions to the file (an empty name); in a tree
+/// of debug files it is the file with an extension.
 fn by_id(wanted: &Wanted, directory: &Path, names: &[&str], out: &mut Vec<PathBuf>) {
     let Some(id) = &wanted.build_id else {
         return;
@@ -337,8 +340,8 @@ fn by_id(wanted: &Wanted, directory: &Path, names: &[&str], out: &mut Vec<PathBu
     }
 }
 
-/// The name of a kernel's module, from the path of its file or the name that perf gives it (`[name]`);
-/// `None` for other files. The kernel writes `_` for `-`.
+/// The name of a kernel module, from the path of its file or the name that perf gives it
+/// (`[name]`); `None` for other files. The kernel replaces `-` by `_`.
 pub fn kernel_module(path: &str) -> Option<String> {
     let file = path.rsplit('/').next()?;
     let name = match file.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! What an input became: the model of a snapshot, and its files.
+//! An imported input: the model of a snapshot, and its files.
 
 use super::note::Note;
 use super::packed;
@@ -21,34 +21,34 @@ pub const SECTION: &str = armsnap_snapshot::snapshot::imported::SECTION;
 /// An input as a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// The kind of the input (`perf.data of simpleperf`).
+    /// The kind of input (`perf.data of simpleperf`).
     pub kind: String,
-    /// The model; its files are `files`.
+    /// The model; its files are in `files`.
     pub snapshot: Snapshot,
     /// The files of dumps, buffers and programs, by their paths in the snapshot. Most are parts of
     /// mapped inputs.
     pub files: BTreeMap<String, Mapped>,
-    /// The paths of those files that are whole files, by their paths in the snapshot.
+    /// The original paths of those that are whole files, by their paths in the snapshot.
     pub origins: BTreeMap<String, PathBuf>,
-    /// What was assumed and left out.
+    /// Notes on what was assumed and left out.
     pub notes: Vec<Note>,
-    /// The paths of added files by their origins.
+    /// The paths of added files, by their origins.
     pub(super) added: HashMap<OsString, String>,
-    /// The last number of a name that several files have.
+    /// The last number used for a name that several files have.
     pub(super) numbers: HashMap<String, u64>,
 }
 
 impl Imported {
-    /// Adds a file, unless one of the same origin exists. Returns its path in the snapshot, which ends
-    /// with `name` if that is free.
+    /// Adds a file, unless one with the same origin exists. Returns its path in the snapshot, which
+    /// ends with `name` if that is free.
     pub fn add(&mut self, folder: &str, name: &str, bytes: Mapped, origin: PathBuf) -> String {
-        // Much faster than a comparison of paths by components.
+        // Much faster than comparing paths by their components.
         if let Some(known) = self.added.get(origin.as_os_str()) {
             return known.clone();
         }
         let name = super::paths::plain(name);
         let mut path = format!("{folder}/{name}");
-        // Many files may have one name.
+        // Many files may have the same name.
         if self.files.contains_key(&path) {
             let number = self.numbers.entry(path.clone()).or_insert(1);
             while self.files.contains_key(&path) {
@@ -79,8 +79,8 @@ impl Imported {
         });
     }
 
-    /// Opens it in place; `path` is the input that it was made from, for messages. Its notes come
-    /// before the reader's.
+    /// Opens the snapshot in place; `path` is the input from which it was made, for messages. The
+    /// notes of the import come before the reader's.
     ///
     /// # Errors
     ///
@@ -107,12 +107,12 @@ impl Imported {
         Ok(loaded)
     }
 
-    /// Writes it into the new directory `dir`, completely or not at all. `progress` receives the
-    /// bytes written and the total.
+    /// Writes the snapshot into the new directory `dir`, completely or not at all. `progress`
+    /// receives the number of bytes written and the total.
     ///
     /// # Errors
     ///
-    /// If it exists without `force`, or cannot be written.
+    /// If `dir` exists without `force`, or cannot be written.
     pub fn write(
         &self,
         dir: &Path,
@@ -128,7 +128,7 @@ impl Imported {
 /// Why an input cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The input is faulty, or holds nothing that can be used.
+    /// The input is faulty, or contains nothing that can be used.
     #[error("{}: {text}", .path.display())]
     Input {
         /// The input.
@@ -139,7 +139,7 @@ pub enum ImportError {
     /// A program that the user named cannot be read.
     #[error(transparent)]
     Program(#[from] armsnap_snapshot::program::elf::ElfError),
-    /// The options contradict each other, or name what the input does not have.
+    /// The options contradict each other, or name something that the input does not have.
     #[error("{0}")]
     Usage(String),
     /// The snapshot cannot be opened.
@@ -169,7 +169,7 @@ pub(super) fn map(path: &Path) -> Result<Mapped, ImportError> {
     }
 }
 
-/// The same, unpacked if it is compressed.
+/// The same, decompressed if the input is compressed.
 pub(super) fn map_unpacked(path: &Path) -> Result<Mapped, ImportError> {
     let fault = |error: std::io::Error| ImportError::input(path, PathError::from(error));
     match path.metadata().map_err(fault)?.is_file() {
@@ -178,7 +178,7 @@ pub(super) fn map_unpacked(path: &Path) -> Result<Mapped, ImportError> {
     }
 }
 
-/// The files of an imported snapshot that was not written.
+/// The files of an imported snapshot that has not been written.
 #[derive(Debug)]
 struct ImportedFiles {
     files: InMemory,

@@ -10,7 +10,7 @@ const MAGIC: u32 = 0x4A69_5444;
 /// Types of records.
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
-/// The most functions that are read.
+/// The maximum number of functions that are read.
 const MOST: usize = 1 << 20;
 
 /// A function in memory.
@@ -18,13 +18,13 @@ const MOST: usize = 1 << 20;
 pub struct Code {
     /// Its address.
     pub address: u64,
-    /// Its bytes in the file.
+    /// The range of its bytes in the file.
     pub bytes: Range<usize>,
-    /// Its number, by which later records of moves identify it.
+    /// Its number, by which later move records identify it.
     index: u64,
 }
 
-/// Whether a path is that of such a file: `jit-PID.dump`.
+/// Whether a path is that of a jitdump: `jit-PID.dump`.
 pub fn is_jitdump(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let number = name
@@ -33,16 +33,17 @@ pub fn is_jitdump(path: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The functions in the order in which they were generated, and a note if the file is cut short.
+/// Returns the functions in the order in which they were generated, and a note if the file is cut
+/// short.
 ///
 /// # Errors
 ///
-/// If the bytes are not a jitdump: the reason.
+/// If the bytes are not a jitdump; the error is the reason.
 pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
     first(bytes, MOST)
 }
 
-/// The first functions, at most `most`.
+/// Returns the first functions, at most `most`.
 fn first(bytes: &[u8], most: usize) -> Result<(Vec<Code>, Option<String>), String> {
     let mut head = Fields::new(bytes, false);
     let big = match head.u32() {
@@ -92,7 +93,7 @@ fn first(bytes: &[u8], most: usize) -> Result<(Vec<Code>, Option<String>), Strin
     Ok((out, cut))
 }
 
-/// Process, thread, address, address of the code, size, index, name, code.
+/// Reads a load record: process, thread, address, address of the code, size, index, name, code.
 fn loaded(mut fields: Fields<'_>, at: usize) -> Option<Code> {
     let whole = fields.rest().len();
     fields.u64()?;
@@ -109,7 +110,7 @@ fn loaded(mut fields: Fields<'_>, at: usize) -> Option<Code> {
     })
 }
 
-/// Process, thread, address, old and new address of the code, size, index.
+/// Reads a move record: process, thread, address, old and new address of the code, size, index.
 fn moved<'c>(mut fields: Fields<'_>, known: impl Fn(u64) -> Option<&'c Code>) -> Option<Code> {
     fields.u64()?;
     let (_virtual, _old, address, _size, index) = (

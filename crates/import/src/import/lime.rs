@@ -1,5 +1,5 @@
-//! RAM of a Linux system in LiME's format (`format=lime`; Linux Memory Extractor, doc/README.md): ranges,
-//! each after a header with its physical addresses.
+//! RAM of a Linux system in LiME's format (`format=lime`; Linux Memory Extractor, doc/README.md):
+//! ranges, each preceded by a header with its physical addresses.
 
 use super::fields::Fields;
 use std::ops::Range;
@@ -7,16 +7,16 @@ use std::ops::Range;
 /// `EMiL`, as bytes.
 const MAGIC: &[u8] = b"EMiL";
 
-/// Whether bytes are in this format.
+/// Whether bytes are in LiME's format.
 pub fn is_lime(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// The ranges: address, place in the file. The last one may be cut short.
+/// Returns the ranges: address, and range of bytes in the file. The last one may be cut short.
 ///
 /// # Errors
 ///
-/// If a header is damaged: its offset, and what was expected.
+/// If a header is damaged; the error is its offset, and what was expected.
 pub fn ranges(bytes: &[u8]) -> Result<Vec<(u64, Range<usize>)>, String> {
     let mut fields = Fields::new(bytes, false);
     let mut out = Vec::new();

@@ -8,12 +8,12 @@ use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::model::Dump;
 use armsnap_snapshot::text;
 
-/// The most separate parts of a small file of records, each of which becomes a file; each [`BYTES_EACH`] bytes
-/// allow one more.
+/// The maximum number of separate runs in a small file of records, each of which becomes a file;
+/// each [`BYTES_EACH`] bytes allow one more.
 const LEAST_RUNS: usize = 1 << 12;
 const BYTES_EACH: usize = 128;
 
-/// The dumps of the files that the user names.
+/// Dumps from the files that the user names.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
                     Some(_) => {}
                 }
                 let runs = read.runs.into_iter().map(|(address, bytes)| {
-                    // Upwards or, modulo 64 bits, downwards.
+                    // Moves the run up or, modulo 64 bits, down.
                     let start = address.wrapping_add(moved.unwrap_or(0));
                     match start.checked_add(bytes.len() as u64 - 1) {
                         Some(_) => Ok((start, bytes.into())),

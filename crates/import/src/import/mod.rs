@@ -1,8 +1,8 @@
-//! Inputs other than snapshots, as snapshots: `perf.data`, raw trace buffers, core files.
+//! Converts inputs other than snapshots to snapshots: `perf.data`, raw trace buffers, core files.
 //!
-//! Each reader returns an [`Imported`]: a model and its files, which is opened in place or written
-//! into a directory. Independent of debuggers and listings; decodes trace only to tell sources
-//! apart.
+//! Each reader returns an [`Imported`]: a model and its files, which can be opened in place or
+//! written to a directory. Independent of debuggers and listings; trace is decoded only to tell
+//! sources apart.
 
 mod archive;
 mod build_id;
@@ -42,7 +42,7 @@ use armsnap_snapshot::mapped;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// A kind of input, by its first bytes.
+/// A kind of input that is recognised by its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `perf.data` of perf or simpleperf.
@@ -53,7 +53,7 @@ pub enum Kind {
     ZephyrDump,
 }
 
-/// Recognises an input by its contents; `None` if it is of no kind that can be recognised.
+/// Recognises an input by its contents; `None` if it is not of a kind that can be recognised.
 pub fn recognise(path: &Path) -> Option<Kind> {
     // A directory of `perf record --threads` or `--kcore`.
     let recorded = path.join(perf::DATA);
@@ -66,7 +66,7 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     if is_directory {
         return None;
     }
-    // A log that is packed is not searched.
+    // A compressed log is not searched.
     let whole = || mapped::map(first).ok().filter(|_| format.is_none());
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(Kind::ZephyrDump);
@@ -79,7 +79,7 @@ pub fn recognise(path: &Path) -> Option<Kind> {
 ///
 /// # Errors
 ///
-/// If it is faulty, or nothing in it can be used.
+/// If the input is faulty, or nothing in it can be used.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     match recognise(path) {
         Some(Kind::PerfData) => perf::import(path, options),

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-/// A program that the user names, and where it was loaded.
+/// A program that the user names, and its load address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedProgram {
     /// The file.
     pub path: PathBuf,
-    /// Where its lowest loadable page was loaded; at the addresses of the file if `None`.
+    /// The load address of its lowest loadable page; `None` for the addresses in the file.
     pub address: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ impl From<PathBuf> for NamedProgram {
 /// Selects parts of an input, and names further files that belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Directories that hold the programs of the recorded system under their recorded paths.
+    /// Directories that contain the programs of the recorded system under their recorded paths.
     pub symfs: Vec<PathBuf>,
     /// perf's build-id cache (`~/.debug`).
     pub build_id_cache: Option<PathBuf>,
@@ -39,10 +39,10 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// Names of threads; all if empty.
     pub comms: Vec<String>,
-    /// Whether the history is that of CPUs, not of threads.
+    /// Whether histories are those of CPUs rather than of threads.
     pub by_cpu: bool,
-    /// Dumps of memory: raw bytes at an address, or records with addresses of their own, which the
-    /// address moves.
+    /// Dumps of memory: raw bytes at an address, or records with addresses of their own, to which
+    /// the address is added.
     pub memory: Vec<NamedProgram>,
     /// A dump of RAM with the packets of an MTB, and the address of the RAM.
     pub mtb: Option<NamedProgram>,
@@ -50,7 +50,7 @@ pub struct Options {
     pub crash_metadata: Vec<PathBuf>,
     /// Registers of trace units.
     pub registers: Vec<(String, u64)>,
-    /// A copy of the directories of trace units in Linux' sysfs.
+    /// A copy of the directories of trace units in Linux's sysfs.
     pub sysfs: Option<PathBuf>,
     /// The type of the cores (`Cortex-A53`).
     pub core_type: Option<String>,

@@ -1,4 +1,4 @@
-//! Inputs that are compressed: `systemd-coredump`, `gzip` and others pack core files.
+//! Compressed inputs: `systemd-coredump`, `gzip` and others compress core files.
 
 use armsnap_snapshot::mapped::{self, Mapped};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
@@ -6,19 +6,20 @@ use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// The bytes other than zeros, and all bytes, to which a byte may expand, beyond [`ALLOWED`].
+/// The maximum number of bytes outside zero pages, and of all bytes, to which one byte may expand,
+/// beyond [`ALLOWED`].
 const MAX_RATIO: u64 = 256;
 const MAX_RATIO_WITH_ZEROS: u64 = 4096;
-/// The number of unpacked bytes that is allowed in any case.
+/// The number of decompressed bytes that is always allowed.
 const ALLOWED: u64 = 64 << 20;
-/// The most memory of the decompressor of xz, in KiB: `xz -9` needs 65 MiB.
+/// The maximum memory of the xz decompressor, in KiB: `xz -9` needs 65 MiB.
 const XZ_MEMORY: u32 = 68 << 10;
-/// A page of zeros takes no room in a sparse file.
+/// The size of a page; a page of zeros takes no space in a sparse file.
 const PAGE: usize = 4096;
-/// What is held in memory at once.
+/// The number of bytes that are held in memory at once.
 const PIECE: usize = 1 << 20;
-/// The magic numbers of skippable frames of Zstandard and LZ4 (RFC 8878, 3.1.2), of which the lowest four
-/// bits are free.
+/// The magic number of skippable frames of Zstandard and LZ4 (RFC 8878, 3.1.2), whose low four bits
+/// may have any value.
 const SKIPPABLE: u32 = 0x184D_2A50;
 
 /// A format of compressed files.
@@ -32,7 +33,7 @@ pub enum Format {
     Xz,
     /// Zstandard.
     Zstandard,
-    /// LZ4, its frame format.
+    /// The frame format of LZ4.
     Lz4,
 }
 
@@ -60,7 +61,7 @@ impl Format {
         }
     }
 
-    /// Reads the contents of a file of this format.
+    /// Returns a reader of the contents of a file in this format.
     fn reader(self, packed: &[u8]) -> Box<dyn Read + '_> {
         match self {
             Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
@@ -95,7 +96,7 @@ enum Frame<'p> {
     Lz4(Box<lz4_flex::frame::FrameDecoder<&'p [u8]>>),
 }
 
-/// Frames one after the other.
+/// A sequence of frames.
 struct Frames<'p> {
     rest: &'p [u8],
     current: Option<Frame<'p>>,
@@ -142,7 +143,7 @@ impl Read for Frames<'_> {
     }
 }
 
-/// The first bytes of a file, unpacked if it is packed.
+/// The first bytes of a file, decompressed if it is compressed.
 pub fn head(path: &Path, most: u64) -> io::Result<(Vec<u8>, Option<Format>)> {
     let head = mapped::head(path, most)?;
     let Some(format) = Format::of(&head) else {
@@ -150,12 +151,13 @@ pub fn head(path: &Path, most: u64) -> io::Result<(Vec<u8>, Option<Format>)> {
     };
     let packed = mapped::map(path)?;
     let mut out = Vec::new();
-    // What can be read is enough.
+    // Whatever can be read is enough.
     let _ = format.reader(&packed).take(most).read_to_end(&mut out);
     Ok((out, Some(format)))
 }
 
-/// The bytes of an input, unpacked if it is packed: in a temporary file that has no name any more.
+/// The bytes of an input, decompressed if it is compressed, into a temporary file that no longer
+/// has a name.
 pub fn map(path: &Path) -> Result<Mapped, String> {
     let bytes = mapped::map_input(path).map_err(|error| error.to_string())?;
     let Some(format) = Format::of(&bytes) else {
@@ -182,18 +184,18 @@ pub fn map(path: &Path) -> Result<Mapped, String> {
     mapped::map(file.path()).map_err(cannot)
 }
 
-/// Why a file cannot be unpacked.
+/// Why a file cannot be decompressed.
 #[derive(Debug)]
 enum Failed {
     /// It is damaged.
     Input(io::Error),
     /// The output cannot be written.
     Output(io::Error),
-    /// It has more than these bytes.
+    /// It decompresses to more than this number of bytes.
     Large(u64),
 }
 
-/// Unpacks `packed` bytes into a sparse file.
+/// Decompresses `packed` bytes into a sparse file.
 fn unpack(mut reader: impl Read, packed: u64, out: &mut File) -> Result<(), Failed> {
     let most = ALLOWED + packed.saturating_mul(MAX_RATIO);
     let most_in_all = ALLOWED + packed.saturating_mul(MAX_RATIO_WITH_ZEROS);

@@ -1,12 +1,12 @@
-//! Turns names in an input into names of files that armsnap looks for or writes.
+//! Converts names in an input to names of files that armsnap looks for or writes.
 
 use armsnap_snapshot::snapshot::paths;
 use armsnap_snapshot::text::is_plain;
 use std::collections::hash_map::{Entry, HashMap};
 use std::path::PathBuf;
 
-/// A recorded absolute path, as a path relative to another directory; `None` if it leads out of
-/// that.
+/// A recorded absolute path as a path relative to another directory; `None` if it points outside
+/// that directory.
 pub fn inside(recorded: &str) -> Option<PathBuf> {
     let path = paths::normal(recorded.trim_start_matches('/'))?;
     (!path.is_empty()).then(|| path.into())
@@ -37,12 +37,12 @@ pub fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// The names in use: each is used once, whatever the case of its letters.
+/// The names in use: each is used only once, ignoring case.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<String, usize>);
 
 impl Names {
-    /// `name`, or `name` followed by a number.
+    /// Returns `name`, or `name` followed by a number.
     pub fn unique(&mut self, name: &str) -> String {
         loop {
             let count = self.0.entry(name.to_ascii_lowercase()).or_insert(0);

@@ -8,12 +8,12 @@ use armsnap_snapshot::snapshot::model::{Dump, OtherSection};
 use object::{Object, ObjectKind, ObjectSegment, SegmentFlags, elf::PF_X};
 use std::ops::Range;
 
-/// Programs are mapped from the starts of pages; the largest pages of Linux on Arm have 64 KiB, but
-/// a program that was linked for smaller ones starts on such a page.
+/// The page size that load addresses are aligned to. Linux on Arm has pages of up to 64 KiB, but a
+/// program that was linked for smaller pages starts at a smaller page.
 const PAGE: u64 = 4096;
 
-/// Dumps of the parts of programs that are not writable, or executable, in the order of the programs.
-/// The programs are recorded in `out`, for their symbols.
+/// Dumps of the parts of programs that are not writable or are executable, in the order of the
+/// programs. The programs are recorded in `out` for their symbols.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>,
     Ok(dumps)
 }
 
-/// The addresses of the code of programs, as far as they can be read.
+/// The addresses of the code of those programs that can be read.
 pub fn code(programs: &[NamedProgram]) -> Vec<Range<u64>> {
     let of = |named: &NamedProgram| {
         let elf = Elf::open(&named.path).ok()?;
@@ -76,7 +76,7 @@ pub fn code(programs: &[NamedProgram]) -> Vec<Range<u64>> {
     programs.iter().filter_map(of).flatten().collect()
 }
 
-/// The start of the page of an address.
+/// The start of the page that contains an address.
 pub const fn page(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
@@ -117,10 +117,10 @@ pub fn record(index: usize, file: String, bias: u64, out: &mut Imported) {
     });
 }
 
-/// The offset of the load address of a file from the addresses in it, if a range of it lies at
-/// `address`. `code`: it is mapped executable.
+/// The offset of the load address of a file from the addresses in it, if a range of the file is
+/// mapped at `address`. `code` is whether it is mapped executable.
 ///
-/// Two segments may share a page of the file, which then is mapped for each of them.
+/// Two segments may share a page of the file, which is then mapped for each of them.
 pub fn bias(elf: &Elf, range: Range<u64>, address: u64, code: bool) -> Option<u64> {
     let executable = match code {
         true => executable(elf),
@@ -166,7 +166,8 @@ mod tests {
 
     #[test]
     fn pages_that_segments_share_are_those_of_the_mapped_one() {
-        // As lld links: each segment begins in the page of the file in which the one before ends.
+        // As lld links: each segment begins in the page of the file in which the preceding one
+        // ends.
         let elf = linked(&[
             (4, 0, 0, 0x3_B32C),
             (5, 0x3_B330, 0x4_B330, 0x2_0000),
@@ -176,7 +177,7 @@ mod tests {
         for (range, address, code) in [
             (0..0x3_C000, base, false),
             (0x3_B000..0x5_C000, base + 0x4_B000, true),
-            // Pages of 64 KiB.
+            // 64 KiB pages.
             (0x3_0000..0x6_0000, base + 0x4_0000, true),
             (0x5_B000..0x5_D000, base + 0x7_B000, false),
         ] {

@@ -1,9 +1,9 @@
 //! Intel HEX and Motorola S-records.
 
-/// The size of a segment, at whose end offsets in it start again (Intel, Hexadecimal Object File
+/// The size of a segment, at whose end offsets wrap to its start (Intel, Hexadecimal Object File
 /// Format Specification, "Extended Segment Address Record").
 const SEGMENT: u64 = 1 << 16;
-/// The size of the linear address space, with the same rule.
+/// The size of the linear address space, which wraps in the same way.
 const LINEAR: u64 = 1 << 32;
 
 /// The format of a file of records.
@@ -15,8 +15,8 @@ pub enum Format {
     SRecords,
 }
 
-/// Returns the format of a file whose first line that is not empty is a record: `:` or `S`, and
-/// hexadecimal digits.
+/// Returns the format of a file whose first non-empty line is a record: `:` or `S`, and hexadecimal
+/// digits.
 pub fn format(bytes: &[u8]) -> Option<Format> {
     let line = bytes[..bytes.len().min(2000)].trim_ascii_start();
     let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
@@ -32,8 +32,8 @@ pub fn format(bytes: &[u8]) -> Option<Format> {
 /// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// The memory: runs of bytes by address, with gaps between them. Where records overlap, the later
-    /// one counts, as if they were loaded in order.
+    /// The memory: runs of bytes by address, with gaps between them. Where records overlap, the
+    /// later one takes precedence, as if they were loaded in order.
     pub runs: Vec<(u64, Vec<u8>)>,
     /// The line of the end record. `None` if it is missing: the file may be cut short.
     pub end: Option<usize>,
@@ -46,14 +46,14 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// If a record is damaged: its line, and what was expected.
+    /// If a record is damaged; the error is its line, and what was expected.
     pub fn read(bytes: &[u8], format: Format) -> Result<Self, String> {
         let mut reader = Reader::default();
         let mut end = None;
         let mut more = false;
         for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let line = line.trim_ascii();
-            // Old tools fill the last block of a file.
+            // Old tools pad the last block of a file.
             if line.iter().all(|byte| matches!(byte, 0 | 0x1A)) {
                 continue;
             }
@@ -103,12 +103,12 @@ fn runs(records: Vec<(u64, Vec<u8>)>) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
-/// What the address of a data record is relative to.
+/// The base of the address of a data record.
 #[derive(Clone, Copy, Debug)]
 enum Base {
-    /// An address of 32 bits.
+    /// A 32-bit base address.
     Linear(u64),
-    /// A segment.
+    /// The start of a segment.
     Segment(u64),
 }
 
@@ -118,12 +118,12 @@ impl Default for Base {
     }
 }
 
-/// The records so far.
+/// The records read so far.
 #[derive(Debug, Default)]
 struct Reader {
     data: Vec<(u64, Vec<u8>)>,
     base: Base,
-    /// The number of data records of a file of S-records.
+    /// The number of data records in a file of S-records.
     count: u64,
 }
 
@@ -134,7 +134,7 @@ impl Reader {
         }
     }
 
-    /// Adds the data of a record of Intel HEX, which may continue at the start of its space.
+    /// Adds the data of an Intel HEX record, which may wrap to the start of its address space.
     fn add_to_base(&mut self, offset: u64, data: &[u8]) {
         let (base, offset, size) = match self.base {
             Base::Linear(base) => (0, (base + offset) % LINEAR, LINEAR),
@@ -171,7 +171,7 @@ impl Reader {
             0 => None,
             1 => Some(0),
             2 | 4 => Some(2),
-            // The entry point.
+            // The entry point, which is ignored.
             3 | 5 => Some(4),
             _ => return Err(format!("record of type {kind:02x}: expected 00 to 05")),
         };
@@ -230,7 +230,7 @@ impl Reader {
                 self.add(address, data);
                 self.count += 1;
             }
-            // The address is the number of data records, as far as it fits.
+            // The address is the number of data records, truncated to its size.
             b'5' | b'6' if address != self.count % (1 << (8 * address_bytes)) => {
                 return Err(format!(
                     "S{} says that {address} data records precede it: found {}",

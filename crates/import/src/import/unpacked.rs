@@ -1,4 +1,4 @@
-//! Compressed files of a kernel's modules.
+//! Compressed files of kernel modules.
 
 use armsnap_snapshot::budget::Budget;
 use armsnap_snapshot::mapped::{self, Mapped};
@@ -6,21 +6,21 @@ use armsnap_snapshot::program::elf::{Elf, ElfError};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The most bytes of an unpacked file.
+/// The maximum number of bytes of a decompressed file.
 const LARGEST: u64 = 256 << 20;
-/// The bytes that are read from it at once.
+/// The number of bytes that are read from it at once.
 const PIECE: u64 = 1 << 20;
-/// All files of an input may have [`LEAST`] bytes unpacked, and this many times their size: the kernel's
-/// modules have four to eight times their size, and they are linked.
+/// All files of an input may have [`LEAST`] bytes decompressed, plus this many times their size:
+/// the kernel's modules decompress to four to eight times their size, and they are linked.
 pub const MAX_RATIO: u64 = 24;
 /// See [`MAX_RATIO`].
 pub const LEAST: u64 = 64 << 20;
-/// The most memory of the decompressor of xz, in KiB; the kernel's modules need 2 MiB.
+/// The maximum memory of the xz decompressor, in KiB; the kernel's modules need 2 MiB.
 const MEMORY: u32 = 64 << 10;
 
 /// Decompresses a file of xz, Zstandard or gzip; `None` if it is in another format.
 ///
-/// It takes its size from `memory`.
+/// Its decompressed size is taken from `memory`.
 pub fn unpacked(bytes: &[u8], memory: &Budget) -> Option<io::Result<Mapped>> {
     let limited = |reader: &mut dyn Read| limited(reader, memory);
     let read = match bytes {
@@ -94,7 +94,7 @@ mod tests {
         assert!(unpacked(b"\xfd7zXZ\0damaged").unwrap().is_err());
         assert!(unpacked(b"\x28\xb5\x2f\xfddamaged").unwrap().is_err());
         assert!(limited(&mut io::repeat(0), &memory).is_err());
-        // Nothing is left for other files.
+        // The budget is exhausted for other files.
         assert!(unpacked(&packed).unwrap().is_ok());
         assert!(limited(&mut io::repeat(0).take(2 << 20), &memory).is_err());
     }

@@ -10,13 +10,13 @@ const SIGNATURE: &[u8] = b"makedumpfile\0";
 /// The size of the first header (`MAX_SIZE_MDF_HEADER`).
 const HEADER: usize = 4096;
 
-/// Whether bytes are the start of such a file.
+/// Whether bytes are the start of a flattened core file.
 pub fn is_flattened(bytes: &[u8]) -> bool {
     bytes.starts_with(SIGNATURE)
 }
 
-/// The file that was flattened. Each piece has its offset and its size, big-endian; an offset of -1
-/// ends the file.
+/// Restores the file that was flattened. Each piece has its offset and its size, big-endian; an
+/// offset of -1 ends the file.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub fn is_flattened(bytes: &[u8]) -> bool {
 pub fn rearranged(path: &Path, bytes: &[u8]) -> Result<Mapped, ImportError> {
     let fault = |text: String| ImportError::input(path, text);
     let mut fields = Fields::new(bytes.get(HEADER..).unwrap_or(&[]), true);
-    // Zero pages may be left out, but not most of the file.
+    // Zero pages may be missing, but not most of the file.
     let most = bytes.len().saturating_mul(4);
     let mut out: Vec<u8> = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The names of a Linux kernel from the symbol table in its own memory (kallsyms), where no program
-//! with them is given.
+//! The names of a Linux kernel, read from the symbol table in its own memory (kallsyms) if no
+//! program with names is given.
 
 use super::vmcore::{held, physical};
 use super::{Layout, PT_LOAD};
@@ -11,18 +11,18 @@ use std::borrow::Cow;
 
 /// The alignment of a kernel's image (Linux, Documentation/arch/arm64/booting.rst).
 const ALIGNED: u64 = 2 << 20;
-/// The bytes of the header of an image.
+/// The size of the header of an image in bytes.
 const HEADER: usize = 64;
-/// The largest image.
+/// The maximum size of an image.
 const LARGEST: u64 = 256 << 20;
-/// The part that is searched where the size of the image is not known.
+/// The size of the part that is searched if the size of the image is not known.
 const SEARCHED: u64 = 64 << 20;
 
 /// The names of a kernel.
 pub struct KernelNames {
     /// An ELF file with its functions at the addresses at which they ran.
     pub file: Vec<u8>,
-    /// The address of its image.
+    /// The address of the kernel's image.
     pub text: u64,
     /// The number of its symbols.
     pub symbols: usize,
@@ -30,28 +30,28 @@ pub struct KernelNames {
     pub table: Kallsyms,
 }
 
-/// Finds the names of the kernel whose memory is in a core file; `None` if it has none that can be
-/// read.
+/// Finds the names of the kernel whose memory is in a core file; `None` if it contains none that
+/// can be read.
 pub fn find(bytes: &[u8], layout: &Layout, info: &Info) -> Option<KernelNames> {
     let first_code = info.address("SYMBOL(_stext)")?;
     let text = first_code & !(ALIGNED - 1);
     let offset = info.image_offset()?;
     let at = text.wrapping_sub(offset);
-    // The kernel frees the memory before `_stext`, with the header, for other uses.
+    // The kernel frees the memory before `_stext`, which contains the header, for other uses.
     let header = memory(bytes, layout, at, HEADER as u64);
     let header = header.filter(|header| header.get(56..60) == Some(b"ARM\x64"));
     let size =
         header.and_then(|header| Some(u64::from_le_bytes(*header.get(16..)?.first_chunk()?)));
     let image = memory(bytes, layout, at, size.unwrap_or(SEARCHED).min(LARGEST))?;
     let symbols = Kallsyms::find(&image)?;
-    // The kernel has relocated the base of its table, as it runs at its address.
+    // The base in the table is the run-time address, because the kernel has relocated it.
     let (first, start) = symbols.base()?;
     let mut found = symbols.offsets("_stext");
     if !found.any(|offset| first.checked_add(offset.into()) == Some(first_code)) {
         return None;
     }
     drop(found);
-    // With a boot loader that aligns the image less, it starts in the block before.
+    // If the boot loader aligned the image less strictly, the image starts in the preceding block.
     let (text, image) = match start == text {
         true => (text, image),
         false => {
@@ -70,12 +70,13 @@ pub fn find(bytes: &[u8], layout: &Layout, info: &Info) -> Option<KernelNames> {
     })
 }
 
-/// Whether return addresses may have authentication codes.
+/// Whether return addresses may contain authentication codes.
 pub fn signed(info: &Info) -> bool {
     info.number("NUMBER(KERNELPACMASK)").unwrap_or(0) != 0
 }
 
-/// Physical memory. What the file leaves out reads as zero: makedumpfile drops pages of zeros.
+/// Reads physical memory. Memory that is not in the file reads as zero: makedumpfile omits zero
+/// pages.
 fn memory<'b>(
     bytes: &'b [u8],
     layout: &Layout,
@@ -129,7 +130,7 @@ mod tests {
             big: false,
             is_64bit: true,
             machine: super::super::EM_AARCH64,
-            // The second overlaps the first one, and the fourth is cut off in the file.
+            // The second segment overlaps the first, and the file ends within the fourth.
             headers: vec![
                 load(0x1000, 0, 4),
                 load(0x1002, 4, 4),

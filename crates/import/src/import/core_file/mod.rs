@@ -1,6 +1,6 @@
 //! Core files of Linux programs, of QEMU, and of whole Linux systems, for AArch64 and Arm.
 //!
-//! Memory comes from the core file where it contains it, and otherwise from the mapped files:
+//! Memory comes from the core file if it is there, and otherwise from the mapped files: the
 //! read-only parts of programs and libraries.
 
 mod flattened;
@@ -37,18 +37,19 @@ const ET_CORE: u16 = 4;
 const SIGTRAP: u32 = 5;
 const EM_ARM: u16 = 40;
 const EM_AARCH64: u16 = 183;
-/// `e_phnum` if there are more headers than it can express: section header 0 has their number.
+/// `e_phnum` if there are more headers than it can express: section header 0 contains the number.
 const PN_XNUM: u16 = 0xFFFF;
 
-/// The most descriptions of memory of all threads together: each thread describes all parts.
+/// The maximum number of dumps of all threads together: each thread lists all parts.
 const MAX_DUMPS: usize = 1 << 23;
 /// The limit for the smallest core file; each [`BYTES_EACH`] bytes add one.
 const LEAST_DUMPS: usize = 1 << 16;
 const BYTES_EACH: usize = 64;
-/// All parts of memory together may be this many times as large as the file: parts seldom share bytes.
+/// All parts of memory together may be this many times as large as the file: parts seldom share
+/// bytes.
 const MAX_SHARED: u64 = 2;
 
-/// The size in bytes of the largest page of memory.
+/// The size in bytes of the largest page.
 const LARGEST_PAGE: u64 = 64 << 10;
 
 /// Whether bytes are the start of a core file.
@@ -60,13 +61,13 @@ pub fn is_core_file(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF") && kind == Some(ET_CORE)
 }
 
-/// Whether bytes are the start of a core file of a whole system that is not an ELF file: flattened, or
-/// compressed by makedumpfile.
+/// Whether bytes are the start of a core file of a whole system that is not an ELF file: flattened,
+/// or compressed by makedumpfile.
 pub fn is_system_file(bytes: &[u8]) -> bool {
     flattened::is_flattened(bytes) || is_compressed(bytes)
 }
 
-/// Whether bytes are the start of makedumpfile's compressed form, or of that of its predecessor.
+/// Whether bytes are the start of makedumpfile's compressed form or of its predecessor's.
 fn is_compressed(bytes: &[u8]) -> bool {
     bytes.starts_with(b"KDUMP   ") || bytes.starts_with(b"DISKDUMP")
 }
@@ -93,7 +94,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Reads the headers of an ELF image; `read` returns its bytes from an offset, of a length.
+    /// Reads the headers of an ELF image; `read` takes an offset and a length and returns the bytes
+    /// there.
     fn read<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<Self> {
         let identity = read(0, 64)?;
         if !identity.starts_with(b"\x7fELF") {
@@ -111,7 +113,8 @@ impl Layout {
             (word(&mut fields)?, word(&mut fields)?, word(&mut fields)?);
         fields.bytes(6)?;
         let (size, count) = (fields.u16()?, fields.u16()?);
-        // Smaller ones would overlap, and so be more than the file has room for.
+        // Smaller entries would overlap, so that the file could contain more of them than it has
+        // bytes for.
         let least = if is_64bit { 56 } else { 32 };
         if count > 0 && size < least {
             return None;
@@ -159,7 +162,7 @@ impl Layout {
     }
 }
 
-/// A part of `bytes`; `None` if it is not within them.
+/// A part of `bytes`; `None` if it is out of bounds.
 fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
     let begin = usize::try_from(offset).ok()?;
     let end = begin.checked_add(usize::try_from(length).ok()?)?;
@@ -170,16 +173,16 @@ fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
 ///
 /// # Errors
 ///
-/// If it is damaged, or of another architecture.
+/// If the file is damaged, or of another architecture.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
-/// Reads the bytes of a core file named `path`.
+/// Reads a core file from its bytes; `path` is its name.
 ///
 /// # Errors
 ///
-/// If it is damaged, or of another architecture.
+/// If the file is damaged, or of another architecture.
 pub fn import_bytes(
     path: &Path,
     bytes: Mapped,
@@ -210,7 +213,7 @@ pub fn import_bytes(
             .min(bytes.len());
         let length = usize::try_from(header.in_file).unwrap_or(usize::MAX);
         let end = begin.saturating_add(length).min(bytes.len());
-        // Segments may overlap in the file: its bytes are read once.
+        // Segments may overlap in the file, whose bytes are read only once.
         for range in read.take(begin as u64..end as u64) {
             let bytes = &bytes[range.start as usize..range.end as usize];
             notes.take(bytes, layout.big, layout.is_64bit);
@@ -240,7 +243,7 @@ pub fn import_bytes(
     } else {
         "ARMv7-A"
     };
-    // Without a list of mapped files (QEMU) only the user can name the programs.
+    // Without a list of mapped files (QEMU), only the user can name the programs.
     let programs = match notes.files.is_empty() {
         true => programs::dumps(&placed(&options.elf, notes.entry, &mut out)?, &mut out)?,
         false => Vec::new(),
@@ -266,20 +269,21 @@ pub fn import_bytes(
 }
 
 struct CoreFile<'o> {
-    /// The type of its cores.
+    /// The type of the cores.
     core_type: &'static str,
     bytes: Mapped,
     layout: Layout,
     notes: Notes,
     images: Images<'o>,
     out: Imported,
-    /// By address: the bytes that the file has.
+    /// By address: the bytes of the file.
     memory: BTreeMap<u64, Range<usize>>,
     /// The memory of the programs that the user names.
     programs: Vec<Dump>,
 }
 
-/// Programs where they were loaded: the first one by the address of its entry point.
+/// The programs at the addresses where they were loaded; for the first one, the address follows
+/// from its entry point.
 fn placed(
     named: &[NamedProgram],
     entry: Option<u64>,
@@ -291,7 +295,7 @@ fn placed(
     {
         let elf = Elf::open(&first.path)?;
         let linked = object::File::parse(elf.bytes()).map_or(entry, |file| file.entry());
-        // The instruction set may be in bit 0.
+        // Bit 0 may contain the instruction set.
         let bias = (entry & !1).wrapping_sub(linked & !1);
         if bias != 0 {
             let lowest = elf.segments.iter().map(|segment| segment.address).min();
@@ -308,8 +312,8 @@ fn placed(
     Ok(placed)
 }
 
-/// Drops the last threads if all together would have more descriptions of memory than fit a core file of
-/// this size.
+/// Drops the last threads if all threads together would have more dumps than are plausible for a
+/// core file of this size.
 fn limit(threads: &mut Vec<Thread>, dumps: usize, size: usize, notes: &mut Vec<Note>) {
     let in_all = (LEAST_DUMPS + size / BYTES_EACH).min(MAX_DUMPS);
     let most = (in_all / dumps.max(1)).max(1);
@@ -345,7 +349,8 @@ impl CoreFile<'_> {
                 let name = names.unique(&format!("{name}-{}", thread.tid));
                 if let Some(signal) = thread.received() {
                     other.extend(signal.entries());
-                    // GDB stops at SIGTRAP where nothing else is known. The others have the same one.
+                    // GDB reports SIGTRAP if nothing else is known. The other threads have the same
+                    // signal.
                     if index == 0 && signal.number != SIGTRAP {
                         let note = CoreFileNote::Ended {
                             core: name.clone(),
@@ -385,7 +390,7 @@ impl CoreFile<'_> {
         self.out
     }
 
-    /// The memory in the file, and then that of mapped files.
+    /// The memory in the core file, followed by that of mapped files.
     fn dumps(&mut self) -> Vec<Dump> {
         let mut dumps = Vec::new();
         let mut claims = Claims::default();
@@ -401,12 +406,12 @@ impl CoreFile<'_> {
             let length = usize::try_from(load.in_file).unwrap_or(usize::MAX);
             let end = begin.saturating_add(length).min(self.bytes.len());
             cut += usize::from((end - begin) < length);
-            // QEMU gives physical addresses only.
+            // QEMU writes physical addresses only.
             let address = match load.address {
                 0 => load.physical,
                 address => address,
             };
-            // What is cut off was not the same as in the mapped files.
+            // The missing bytes need not equal those of the mapped files.
             let last = address.saturating_add(load.in_file);
             let there = address.saturating_add((end - begin) as u64);
             for range in claims.take(address..last) {
@@ -503,14 +508,14 @@ impl CoreFile<'_> {
         }
         let mut recorded: Vec<_> = recorded.into_values().collect();
         recorded.sort_by_key(|(library, ..)| *library);
-        // GDB finds the libraries by the list of the dynamic linker.
+        // GDB finds the libraries through the list of the dynamic linker.
         for (index, (_, path, bias)) in recorded.iter().filter(|found| !found.0).enumerate() {
             programs::record(index, path.clone(), *bias, &mut self.out);
         }
     }
 
-    /// Adds the parts of a mapping that the core file leaves out, because they did not change after
-    /// they were mapped.
+    /// Adds the parts of a mapping that are not in the core file because they were not changed
+    /// after they were mapped.
     fn file_memory(
         &self,
         elf: &Elf,
@@ -534,22 +539,22 @@ impl CoreFile<'_> {
         }
     }
 
-    /// The bytes of memory at an address that the file has.
+    /// The bytes of memory at an address, if the core file contains them.
     fn at(&self, address: u64, length: u64) -> Option<&[u8]> {
         let (begin, range) = self.memory.range(..=address).next_back()?;
         part(&self.bytes[range.clone()], address - begin, length)
     }
 }
 
-/// The build-id of a file that is mapped from its start, of which `read` returns the bytes from an
-/// offset, of a length: the kernel saves the first page.
+/// The build-id of a file that is mapped from its start: the kernel saves the first page. `read`
+/// takes an offset and a length and returns the bytes of the file there.
 fn build_id<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<BuildId> {
     let read = |at: u64, length| {
         let within = at.checked_add(length)? <= LARGEST_PAGE;
         within.then(|| read(at, length))?
     };
     let layout = Layout::read(read)?;
-    // Segments that do not overlap are no longer than the page.
+    // Segments that do not overlap are together no longer than the page.
     let mut left = LARGEST_PAGE;
     layout.of_kind(PT_NOTE).find_map(|note| {
         left = left.checked_sub(note.in_file)?;
@@ -610,7 +615,8 @@ mod tests {
             id.map(|id| id.to_string())
         };
         assert_eq!(found(begin, 20), Some("abcd".to_owned()));
-        // Overlapping ones without one, and one that begins in the page.
+        // Overlapping segments without a build-id, and one that begins within the page and ends
+        // beyond it.
         assert_eq!(found(begin + 20, 8000), None);
         assert_eq!(found(begin, LARGEST_PAGE), None);
     }

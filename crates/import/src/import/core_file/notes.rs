@@ -20,10 +20,10 @@ const ARM_VFP: u32 = 0x400;
 const ARM_SVE: u32 = 0x405;
 const SIGINFO: u32 = 0x5349_4749;
 const FILE: u32 = 0x4649_4C45;
-/// NT_GDB_TDESC: the description of the registers, of GDB 12 and later.
+/// NT_GDB_TDESC: the register description that GDB 12 and later write.
 const DESCRIPTION: u32 = 0xff00_0000;
 
-/// The most threads and mappings that are read.
+/// The maximum numbers of threads and of mappings that are read.
 const MOST: usize = 1 << 16;
 
 /// A thread.
@@ -48,7 +48,7 @@ impl Thread {
         })
     }
 
-    /// Adds registers; those that are known already stay.
+    /// Adds registers; those that are already known stay.
     fn add(&mut self, registers: Vec<Register>) {
         for register in registers {
             if self
@@ -82,25 +82,25 @@ pub struct Notes {
     pub threads: Vec<Thread>,
     /// In the order of the file.
     pub files: Vec<MappedFile>,
-    /// The program's name.
+    /// The name of the program.
     pub name: Option<String>,
     /// The address of the program's entry point (AT_ENTRY).
     pub entry: Option<u64>,
-    /// The kernel's description of itself (VMCOREINFO).
+    /// The kernel's self-description (VMCOREINFO).
     pub vmcoreinfo: Option<Vec<u8>>,
-    /// Another system than Linux, whose notes have other layouts.
+    /// The operating system, if it is not Linux; its notes have other layouts.
     pub system: Option<&'static str>,
-    /// Whether the description of the registers (GDB) is of the M-profile, if there is one.
+    /// Whether the register description (written by GDB) is of the M-profile, if there is one.
     pub m_profile: Option<bool>,
-    /// Whether registers of SME (streaming mode, ZA) are left out.
+    /// Whether SME registers (streaming mode, ZA) are left out.
     pub sme: bool,
-    /// Kinds of notes with state of threads that are left out.
+    /// The types of notes with thread state that are left out.
     pub unread: BTreeSet<u32>,
     /// Notes that could not be read.
     pub faulty: usize,
-    /// Threads beyond the limit.
+    /// The number of threads beyond the limit.
     more_threads: u64,
-    /// Mapped files beyond the limit.
+    /// The number of mapped files beyond the limit.
     more_files: u64,
 }
 
@@ -141,8 +141,8 @@ impl Notes {
         }
     }
 
-    /// Gives the masks of pointer authentication to threads without that note: all threads of a process
-    /// have the same.
+    /// Copies the pointer authentication masks to threads without that note: all threads of a
+    /// process have the same.
     pub fn share_masks(&mut self) {
         let is_mask = |register: &&Register| pointer_auth::MASKS.contains(&&*register.name);
         let mut masks = self.threads.iter().map(|thread| {
@@ -164,7 +164,7 @@ impl Notes {
         }
     }
 
-    /// What is left out.
+    /// Notes on everything that is left out.
     pub fn left_out(&self) -> Vec<Note> {
         let mut out = Vec::new();
         if self.faulty > 0 {
@@ -193,7 +193,7 @@ impl Notes {
         match kind {
             PRSTATUS if self.threads.len() >= MOST => self.more_threads += 1,
             PRSTATUS => self.threads.push(thread(fields, is_64bit)?),
-            // Registers of a thread that is left out.
+            // State of a thread that is left out.
             FPREGSET | ARM_VFP | SIGINFO | 0x400..=0x4ff if self.more_threads > 0 => {}
             SIGINFO => {
                 let length = fields.rest().len().min(INFORMATION);
@@ -266,7 +266,7 @@ impl Notes {
     }
 }
 
-/// The system whose core files have notes of this owner, if it is not Linux.
+/// The operating system whose core files have notes with this owner, if it is not Linux.
 fn system(owner: &[u8]) -> Option<&'static str> {
     let owners: [(&[u8], _); 3] = [
         (b"FreeBSD\0", "FreeBSD"),
@@ -305,7 +305,7 @@ fn thread(mut fields: Fields<'_>, is_64bit: bool) -> Option<Thread> {
     for name in names {
         let mut value = fields.bytes(if is_64bit { 8 } else { 4 })?;
         if name == "CPSR" && is_64bit {
-            // The upper half of the saved state is not used.
+            // The upper half of the saved PSTATE is not used.
             value = if fields.is_big() {
                 &value[4..]
             } else {
@@ -322,7 +322,7 @@ fn thread(mut fields: Fields<'_>, is_64bit: bool) -> Option<Thread> {
     })
 }
 
-/// A register, from bytes in the order of the file.
+/// A register from bytes in the byte order of the file.
 pub(super) fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Register {
     let mut value = bytes.to_vec();
     if fields.is_big() {

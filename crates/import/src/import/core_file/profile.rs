@@ -1,22 +1,22 @@
-//! The profile of a 32-bit core file: that of Linux programs, or the M-profile, which has xPSR in the place
-//! of CPSR. Debuggers and systems of microcontrollers write such files (GDB, NuttX).
+//! The profile of a 32-bit core file: that of Linux programs, or the M-profile, which has xPSR
+//! instead of CPSR. Debuggers and systems for microcontrollers write such files (GDB, NuttX).
 
 use super::notes::{Notes, Thread};
 use crate::import::{ImportError, NamedProgram};
 use armsnap_snapshot::program::elf::Elf;
 
-/// CPSR.M[4], which every mode of AArch32 has (DDI 0487, G1.9.1).
+/// CPSR.M[4], which is set in every mode of AArch32 (DDI 0487, G1.9.1).
 const MODE: u64 = 1 << 4;
-/// xPSR.T, which the M-profile needs to execute anything; in CPSR it is the J bit of old cores (DDI 0403,
-/// B1.4.2).
+/// xPSR.T, without which the M-profile cannot execute; in CPSR it is the J bit of old cores (DDI
+/// 0403, B1.4.2).
 const THUMB: u64 = 1 << 24;
 /// Reserved in xPSR.
 const RESERVED: u64 = 0xf << 20;
-/// The lowest code of an exception return.
+/// The lowest exception return code.
 const RETURN: u64 = 0xffff_ff80;
 
-/// Whether the threads are of the M-profile: by the description of its registers that GDB writes, by the
-/// registers, or else by the build attributes of the programs that the user names.
+/// Whether the threads are of the M-profile, according to the register description that GDB writes,
+/// the registers, or else the build attributes of the programs that the user names.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn is_m_profile(notes: &Notes, programs: &[NamedProgram]) -> Result<bool, Im
     Ok(false)
 }
 
-/// What the registers of a thread say.
+/// What the registers of a thread imply.
 fn of_registers(thread: &Thread) -> Option<bool> {
     let value = |name: &str| {
         let mut registers = thread.registers.iter();
@@ -56,7 +56,7 @@ fn of_registers(thread: &Thread) -> Option<bool> {
     }
 }
 
-/// Gives the registers of a thread their names in the M-profile, which has no D16 to D31.
+/// Renames the registers of a thread for the M-profile, which has no D16 to D31.
 pub fn rename(thread: &mut Thread) {
     thread.registers.retain(|register| {
         let number = register.name.strip_prefix('D').map(str::parse::<u8>);
@@ -93,19 +93,19 @@ mod tests {
     #[test]
     fn registers_tell_the_profile() {
         for (threads, wanted) in [
-            // Thread mode, handler mode, an interrupt of which the number looks like a mode.
+            // Thread mode, handler mode, and an interrupt whose number looks like a mode.
             (&[(0x0800_0001, 0x6100_0000)][..], true),
             (&[(0xffff_fff9, 0x0100_0003)], true),
             (&[(0x0800_0001, 0x2100_0013)], true),
-            // A fault because of the T bit.
+            // A fault because the T bit is clear.
             (&[(0x0800_0001, 0x0000_0003)], true),
             (&[(0xffff_ffbc, 0)], true),
-            // Programs of Linux, in A32 and T32, and one with a thread of which little is known.
+            // Linux programs in A32 and T32, and one with a thread whose registers are unknown.
             (&[(0x1_0000, 0x6000_0010)], false),
             (&[(0x1_0000, 0x2000_0030), (0, 0)], false),
             (&[(0x1_0000, 0x6080_0010)], false),
             (&[(0, 0)], false),
-            // They contradict each other.
+            // Contradictory threads.
             (&[(0, 0x6000_0010), (0, 0x0100_0000)], false),
         ] {
             let found = is_m_profile(&notes(threads), &[]).unwrap();

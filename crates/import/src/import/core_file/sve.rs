@@ -6,17 +6,17 @@ use armsnap_snapshot::snapshot::model::Register;
 
 use super::notes::register;
 
-/// SVE_PT_REGS_SVE: the registers have the format of SVE, otherwise that of NT_FPREGSET.
+/// SVE_PT_REGS_SVE: the registers have the SVE format, otherwise that of NT_FPREGSET.
 const SVE: u16 = 1;
-/// The least and the greatest length of a vector in bytes (Arm ARM DDI 0487, B1.2.2).
+/// The minimum and maximum length of a vector in bytes (Arm ARM DDI 0487, B1.2.2).
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 /// The unit of lengths and offsets.
 const QUAD: usize = 16;
-/// The registers of `struct user_fpsimd_state`.
+/// The number of vector registers in `struct user_fpsimd_state`.
 const VECTORS: usize = 32;
 
-/// Reads the registers; `None` if the note is cut short. A note without registers, as of a thread in
-/// streaming mode, has none.
+/// Reads the registers; `None` if the note is cut short. A note may contain no registers, for
+/// example for a thread in streaming mode.
 pub fn registers(mut fields: Fields<'_>) -> Option<Vec<Register>> {
     let whole = fields.rest().len();
     fields.bytes(8)?;
@@ -38,7 +38,8 @@ pub fn registers(mut fields: Fields<'_>) -> Option<Vec<Register>> {
     if !is_possible {
         return None;
     }
-    // These names are those that debuggers use. The bytes of vectors are least significant first, in both byte orders.
+    // These are the names that debuggers use. The bytes of vectors are least significant first in
+    // both byte orders.
     let mut vectors = Fields::new(fields.rest(), false);
     let mut out = Vec::new();
     for number in 0..VECTORS {
@@ -59,7 +60,7 @@ pub fn registers(mut fields: Fields<'_>) -> Option<Vec<Register>> {
     Some(out)
 }
 
-/// The length of vectors in units of 64 bits.
+/// The vector length in units of 64 bits.
 fn granules(length: usize) -> Register {
     let granules = (length as u64 / 8).to_le_bytes();
     register("vg", &granules, &Fields::new(&[], false))

@@ -1,4 +1,4 @@
-//! Notes with state of threads that only some systems have (Linux, include/uapi/linux/elf.h and
+//! Notes with thread state that only some systems have (Linux, include/uapi/linux/elf.h and
 //! arch/arm64/include/uapi/asm/ptrace.h).
 
 use super::notes::register;
@@ -23,10 +23,11 @@ const ARM_POE: u32 = 0x40f;
 const ARM_GCS: u32 = 0x410;
 /// The size of `struct user_sve_header` and `user_za_header`.
 const SME_HEADER: usize = 16;
-/// The size of the number of breakpoints or watchpoints in `struct user_hwdebug_state`.
+/// The size of the header of `struct user_hwdebug_state`, with the number of breakpoints or
+/// watchpoints.
 const DEBUG_HEADER: usize = 8;
 
-/// What a note has.
+/// The contents of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Registers.
@@ -44,10 +45,10 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
     let size = fields.rest().len();
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let word = if is_64bit { 8 } else { 4 };
-    // Names of the architecture, or those that GDB gives.
+    // Names from the architecture, or those that GDB uses.
     let (names, width): (&[&str], usize) = match kind {
         ARM_TLS if !is_64bit => (&["TPIDRURO"], word),
-        // With SME.
+        // On a system with SME.
         ARM_TLS if size >= 16 => (&["TPIDR_EL0", "TPIDR2_EL0"], word),
         ARM_TLS => (&["TPIDR_EL0"], word),
         ARM_FPMR => (&["FPMR"], 8),
@@ -58,12 +59,12 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
             &["gcs_features_enabled", "gcs_features_locked", "GCSPR_EL0"],
             8,
         ),
-        // -1 outside of a system call.
+        // -1 outside a system call.
         ARM_SYSTEM_CALL => match fields.rest().get(..4)? == [0xff; 4] {
             true => return Some(Kind::Empty),
             false => (&["syscall_number"], 4),
         },
-        // Only the header, if the thread does not use them.
+        // Only the header, if the thread does not use this state.
         ARM_SSVE | ARM_ZA if size > SME_HEADER => return Some(Kind::Sme),
         ARM_ZT if !is_zero(fields.rest()) => return Some(Kind::Sme),
         ARM_SSVE | ARM_ZA | ARM_ZT => return Some(Kind::Empty),
@@ -74,7 +75,7 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
                 false => Kind::Unread,
             });
         }
-        // Keys sign pointers, and say nothing about the state.
+        // The keys sign pointers, and tell nothing about the state.
         ARM_PACA_KEYS | ARM_PACG_KEYS | ARM_PAC_ENABLED_KEYS => {
             return Some(Kind::Empty);
         }

@@ -25,22 +25,23 @@ use armsnap_snapshot::snapshot::recording::Recording;
 use object::{Object, ObjectSymbol};
 use std::path::Path;
 
-/// VMCOREINFO of a core file, if it is one of a whole system.
+/// The VMCOREINFO of a core file, if it is one of a whole system.
 pub fn info(bytes: &[u8], layout: &Layout, notes: &Notes) -> Option<Info> {
     if let Some(text) = &notes.vmcoreinfo {
         return Some(Info::read(text));
     }
-    // A program has an auxiliary vector, and no physical addresses.
+    // The core file of a program has an auxiliary vector, but no physical addresses.
     if notes.entry.is_some() || !notes.files.is_empty() {
         return None;
     }
     let loads = layout.of_kind(PT_LOAD).filter(|load| load.in_file > 0);
     let known = |load: &Header| !matches!(load.physical, 0 | u64::MAX);
-    // QEMU writes physical memory without virtual addresses; other writers give those of the direct mapping.
+    // QEMU writes physical memory without virtual addresses; other writers include those of the
+    // direct mapping.
     if !loads.clone().any(known) && loads.clone().any(|load| load.address != 0) {
         return None;
     }
-    // Segments may overlap in the file: it is searched once.
+    // Segments may overlap in the file, which is searched only once.
     Info::find(bytes, layout.big)
 }
 
@@ -50,8 +51,8 @@ pub(super) fn held<'b>(bytes: &'b [u8], load: &Header) -> &'b [u8] {
     part(bytes, load.offset, load.in_file.min(there)).unwrap_or(&[])
 }
 
-/// Tells the address of a segment in physical memory; `/proc/kcore` has -1 where it is not contiguous
-/// there, and in old kernels 0 in all segments.
+/// Returns a function for the physical address of a segment; `/proc/kcore` has -1 if the segment is
+/// not physically contiguous, and with old kernels 0 in all segments.
 pub(super) fn physical(layout: &Layout) -> impl Fn(&Header) -> Option<u64> + use<> {
     let loads = layout.of_kind(PT_LOAD).filter(|load| load.in_file > 0);
     let is_old = loads.clone().count() > 1 && loads.clone().all(|load| load.physical == 0);
@@ -101,7 +102,7 @@ fn dumps(
     dumps
 }
 
-/// Finds the tables of a 32-bit kernel.
+/// Finds the translation tables of a 32-bit kernel.
 fn place(bytes: &[u8], layout: &Layout, info: &mut Info) -> Result<(), NoValue> {
     if layout.big {
         return Err(aarch32::big_endian());
@@ -116,11 +117,11 @@ fn place(bytes: &[u8], layout: &Layout, info: &mut Info) -> Result<(), NoValue> 
     aarch32::place(info, &segments)
 }
 
-/// The core file of a whole system.
+/// Imports the core file of a whole system.
 ///
 /// # Errors
 ///
-/// If the program of the kernel that the user names cannot be read.
+/// If the kernel's program that the user names cannot be read.
 pub fn imported(
     path: &Path,
     (bytes, layout): (&Mapped, &Layout),
@@ -159,7 +160,7 @@ pub fn imported(
     };
     let tables = placed.and_then(|()| info.tables());
     let mapped = dumps(bytes, layout, "N", &mut out, |load| match physical(load) {
-        // Without tables, what the headers say of the direct mapping.
+        // Without tables, use the direct mapping that the headers describe.
         Some(_) if tables.is_ok() || load.address == 0 => None,
         _ => Some(load.address),
     });
@@ -203,7 +204,7 @@ pub fn imported(
             ..Device::default()
         })
         .collect();
-    // Debuggers select it.
+    // Debuggers select this core.
     if let Some(core) = panicked.and_then(|cpu| devices.get(cpu)) {
         let stopped = Some(core.name.clone());
         let recording = Recording {
@@ -238,9 +239,9 @@ pub fn imported(
     Ok(out)
 }
 
-/// The masks of pointer authentication that the kernel says it uses for its own pointers.
+/// The pointer authentication masks that the kernel reports for its own pointers.
 fn masks(info: &Info) -> Vec<Register> {
-    /// It selects the half of the address space, and is no part of the code.
+    /// Bit 55, which selects the half of the address space and is not part of the code.
     const HALF: u64 = 1 << 55;
     let mask = info.number("NUMBER(KERNELPACMASK)");
     let Some(mask) = mask.map(|mask| mask & !HALF).filter(|mask| *mask != 0) else {
@@ -256,8 +257,8 @@ fn masks(info: &Info) -> Vec<Register> {
     registers.collect()
 }
 
-/// Adds the kernel's program for its names, at the address at which it ran; without one, the names
-/// that the kernel has in its memory. Returns the CPU that panicked.
+/// Adds the kernel's program for its names, at the address at which the kernel ran; without a
+/// program, adds the names in the kernel's memory. Returns the CPU that panicked.
 fn kernel(
     core: &Path,
     info: &Info,
@@ -270,7 +271,7 @@ fn kernel(
         out.notes.push(CoreFileNote::KernelOffset { offset }.into());
     }
     let Some(path) = &options.vmlinux else {
-        // Tables of 32-bit kernels have another layout.
+        // The tables of 32-bit kernels have another layout.
         let names = kernel_names::find(bytes, layout, info).filter(|_| layout.is_64bit);
         let Some(names) = names else {
             out.notes.push(CoreFileNote::NoKernel.into());
@@ -323,17 +324,17 @@ fn kernel(
     Ok(of_memory(core, (bytes, layout, info), symbols, out))
 }
 
-/// Adds a file with names, which no file on disk is.
+/// Adds a file of names that does not exist on disk.
 fn add_names(core: &Path, index: usize, name: &str, bytes: Vec<u8>, out: &mut Imported) {
     out.files.insert(name.to_owned(), bytes.into());
-    // No file has this path, so readers take it from the snapshot.
+    // No file has this path, so readers take the contents from the snapshot.
     let origin = std::path::absolute(core).unwrap_or_else(|_| core.to_owned());
     out.origins.insert(name.to_owned(), origin.join(name));
     programs::record(index, name.to_owned(), 0, out);
 }
 
-/// Adds the names of the modules' functions, and returns the CPU that panicked. `symbols` are those of
-/// the kernel.
+/// Adds the names of the modules' functions, and returns the CPU that panicked. `symbols` are the
+/// kernel's.
 fn of_memory<'s>(
     core: &Path,
     (bytes, layout, info): (&Mapped, &Layout, &Info),
@@ -351,7 +352,7 @@ fn of_memory<'s>(
         }
     });
     if !layout.is_64bit {
-        // The layouts of its modules are not known.
+        // The layouts of the modules of 32-bit kernels are not known.
         symbols.for_each(drop);
         return panicked(&kernel, layout, panic_cpu?);
     }
@@ -378,9 +379,9 @@ fn of_memory<'s>(
     panicked(&kernel, layout, panic_cpu?)
 }
 
-/// The CPU that panicked; the address is that of `panic_cpu`.
+/// The CPU that panicked; `address` is that of `panic_cpu`.
 fn panicked(kernel: &PhysicalKernel<'_>, layout: &Layout, address: u64) -> Option<usize> {
-    // -1 if none did.
+    // -1 if no CPU panicked.
     let mut cpu = [0; 4];
     let known = kernel.read(address, &mut cpu) == cpu.len();
     let cpu = match layout.big {
@@ -431,7 +432,7 @@ mod tests {
             ..Header::default()
         };
         for (headers, wanted) in [
-            // RAM from 0 on, alone and with more of it.
+            // RAM from address 0, alone and with more RAM.
             (vec![load(high, 0, 16)], vec![Some(0)]),
             (
                 vec![load(high, 0, 16), load(high + 0x4000, 0x4000, 16)],

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// A note on a core file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreFileNote {
-    /// The address of a program is found by its entry point.
+    /// The load address of a program was found by its entry point.
     Loaded {
         /// The program.
         path: PathBuf,
@@ -39,12 +39,12 @@ pub enum CoreFileNote {
         threads: u64,
         /// The number of mapped files that are left out.
         files: u64,
-        /// The number of each that is used.
+        /// The maximum number of each, which are used.
         limit: usize,
     },
-    /// Registers of SME are left out.
+    /// SME registers are left out.
     NoSme,
-    /// Notes with state of threads are left out.
+    /// Notes with thread state are left out.
     UnreadNotes {
         /// Their kinds.
         kinds: Vec<u32>,
@@ -61,7 +61,8 @@ pub enum CoreFileNote {
         /// Their number.
         parts: usize,
     },
-    /// Parts of the memory are left out: others have the same bytes in the file.
+    /// Parts of the memory are left out because they share their bytes in the file with other
+    /// parts.
     SharedMemory {
         /// Their number.
         parts: usize,
@@ -82,7 +83,7 @@ pub enum CoreFileNote {
     KernelTable {
         /// Its physical address.
         address: u64,
-        /// The bits of an address that are translated.
+        /// The number of address bits that are translated.
         bits: u32,
     },
     /// Virtual addresses are not translated.
@@ -95,14 +96,14 @@ pub enum CoreFileNote {
         /// The offset.
         offset: u64,
     },
-    /// The kernel's names are from its own symbol table.
+    /// The kernel's names come from its own symbol table.
     KernelNames {
         /// The number of its symbols.
         symbols: usize,
         /// The address of its image.
         text: u64,
     },
-    /// The names of modules are from their own symbol tables.
+    /// The names of modules come from their own symbol tables.
     ModuleNames {
         /// The number of modules.
         modules: usize,
@@ -114,7 +115,7 @@ pub enum CoreFileNote {
         /// The reason.
         reason: String,
     },
-    /// No program of the kernel is named, and its memory has no symbol table that can be read.
+    /// The kernel's program is not named, and its memory has no symbol table that can be read.
     NoKernel,
     /// The address of the kernel is not known, so its program is left out.
     UnplacedKernel,

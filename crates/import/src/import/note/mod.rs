@@ -26,18 +26,18 @@ pub enum Note {
     Perf(PerfNote),
     /// A note on raw trace.
     Raw(RawNote),
-    /// Memory that the user gives.
+    /// Memory from a file that the user names.
     Memory {
         /// The file.
         path: PathBuf,
         /// Its form.
         form: MemoryForm,
-        /// The bytes of memory.
+        /// The number of bytes of memory.
         bytes: usize,
         /// The number of runs of addresses without gaps.
         runs: usize,
     },
-    /// A position-independent program without an address, taken to be loaded at 0.
+    /// A position-independent program without an address is assumed to be loaded at 0.
     AtZero {
         /// The program.
         path: PathBuf,
@@ -144,7 +144,7 @@ impl fmt::Display for Note {
 pub enum MemoryForm {
     /// Intel HEX.
     IntelHex,
-    /// Motorola S-records.
+    /// LiME.
     SRecords,
     /// LiME.
     Lime,
@@ -174,14 +174,14 @@ pub enum ImageNote {
         /// Their number.
         count: usize,
     },
-    /// The contents of missing files are not known; comes after the missing files.
+    /// The contents of missing files are not known; follows the missing files.
     Consequence,
-    /// The program that the user names for the kernel cannot be read.
+    /// The kernel's program that the user names cannot be read.
     UnreadableKernel {
         /// The file and the reason.
         reason: String,
     },
-    /// The program that the user names for the kernel is not the one that ran, and is not used.
+    /// The kernel's program that the user names is not the one that ran, and is not used.
     OtherKernel {
         /// The program.
         path: PathBuf,
@@ -195,21 +195,22 @@ pub enum ImageNote {
         /// The one that was mapped.
         wanted: Wanted,
     },
-    /// A compressed file that was found cannot be unpacked, and is not used.
+    /// A compressed file that was found cannot be decompressed, and is not used.
     Packed {
         /// The file.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
-    /// A program that the user named has another name than the file that was mapped at its addresses.
+    /// A program that the user named has a name other than that of the file that was mapped at its
+    /// addresses.
     OtherName {
         /// The program.
         path: PathBuf,
         /// The file that was mapped.
         wanted: Wanted,
     },
-    /// No mapping is of a program that the user named.
+    /// No mapping belongs to a program that the user named.
     Unused {
         /// The program.
         path: PathBuf,

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Whose trace is in a buffer.
+/// The owner of the trace in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOf {
-    /// That of a CPU.
+    /// A CPU.
     Cpu(u32),
-    /// That of a thread.
+    /// A thread.
     Thread(u32),
-    /// That of a thread before it executed another program.
+    /// A thread before it executed another program.
     ReplacedThread(u32),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for TraceOf {
 pub enum PerfNote {
     /// A file ends within its records.
     CutFile {
-        /// Its name, if there are several.
+        /// The name of the file, if there are several.
         file: Option<String>,
         /// The offset in the file.
         at: u64,
@@ -56,21 +56,21 @@ pub enum PerfNote {
         /// Their number.
         count: u64,
     },
-    /// `AUX_OUTPUT_HW_ID` records without CPU, left out.
+    /// `AUX_OUTPUT_HW_ID` records without a CPU, left out.
     HardwareIdWithoutCpu {
         /// Their number.
         count: u64,
     },
     /// There are too many events; later ones are left out.
     ManyEvents {
-        /// The most events.
+        /// The maximum number of events.
         limit: usize,
     },
     /// The file ends within the trace of an AUXTRACE record.
     CutTrace {
         /// The offset of the record.
         at: usize,
-        /// The bytes of trace by the record.
+        /// The number of bytes of trace according to the record.
         bytes: usize,
     },
     /// AUX records are truncated.
@@ -93,7 +93,7 @@ pub enum PerfNote {
         /// Their number.
         count: u64,
     },
-    /// AUX records describe no byte.
+    /// AUX records without a byte of trace.
     AuxEmpty {
         /// Their number.
         count: u64,
@@ -107,7 +107,7 @@ pub enum PerfNote {
     AuxLost {
         /// Their number.
         count: u64,
-        /// The bytes that are missing.
+        /// The number of bytes that are missing.
         bytes: u64,
     },
     /// Trace was overwritten by newer trace.
@@ -117,9 +117,9 @@ pub enum PerfNote {
     },
     /// No AUX record describes a buffer; it is assumed to be one piece with formatter frames.
     UndescribedBuffer {
-        /// Whose trace it is.
+        /// The owner of the trace.
         of: TraceOf,
-        /// Its bytes.
+        /// The number of its bytes.
         bytes: u64,
     },
     /// Bytes that no AUX record describes, left out.
@@ -129,12 +129,12 @@ pub enum PerfNote {
     },
     /// Timestamps of some CPUs may not be those of the virtual counter.
     OtherClocks,
-    /// AUXTRACE_INFO has several blocks of one CPU.
+    /// AUXTRACE_INFO has several blocks for one CPU.
     RepeatedUnits {
         /// The CPUs.
         cpus: BTreeSet<u32>,
     },
-    /// Two CPUs have one trace ID.
+    /// Two CPUs have the same trace ID.
     SharedTraceId {
         /// The trace ID.
         trace_id: TraceId,
@@ -148,47 +148,47 @@ pub enum PerfNote {
         /// Their number.
         cpus: u64,
     },
-    /// The trace does not contain the numbers of threads.
+    /// The trace does not contain thread numbers.
     NoThreadNumbers,
-    /// Trace of CPUs is divided by timestamps and the records of switches.
+    /// The trace of CPUs is divided by timestamps and records of switches.
     DividedByTime {
         /// The CPUs.
         cpus: BTreeSet<u32>,
     },
-    /// Trace of CPUs cannot be divided between threads.
+    /// The trace of CPUs cannot be divided between threads.
     NotDivided {
         /// The CPUs.
         cpus: BTreeSet<u32>,
     },
     /// Trace in which nothing is executed is left out.
     Idle {
-        /// Whose trace it is.
+        /// The owner of the trace.
         of: TraceOf,
         /// The number of its buffers.
         buffers: usize,
     },
     /// There are too many mappings; the oldest ones of later cores are left out.
     ManyMappings {
-        /// The most mappings.
+        /// The maximum number of mappings.
         limit: usize,
     },
     /// A process has too many mappings; the oldest ones are left out.
     ManyMappingsOfProcess {
         /// The process.
         pid: u32,
-        /// The most mappings.
+        /// The maximum number of mappings.
         limit: usize,
     },
     /// There are too many threads in the trace; some are left out.
     ManyThreads {
-        /// The most threads.
+        /// The maximum number of threads.
         limit: usize,
     },
     /// There are too many mappings and functions of a jitdump; some are left out.
     ManyFunctions {
         /// The jitdump, by its path in the snapshot.
         file: String,
-        /// The most mappings and functions.
+        /// The maximum number of mappings and functions.
         limit: usize,
     },
     /// Functions of a jitdump were replaced by others.
@@ -205,7 +205,7 @@ pub enum PerfNote {
         /// The fault.
         fault: String,
     },
-    /// The program of the kernel lacks the symbol that gives its address, and is not used.
+    /// The kernel's program lacks the symbol that gives its address, and is not used.
     NoSymbol {
         /// The program.
         path: PathBuf,
@@ -217,12 +217,12 @@ pub enum PerfNote {
         /// The kernel's file.
         path: PathBuf,
     },
-    /// The recording does not give the address of the kernel, whose program is not used.
+    /// The recording does not contain the address of the kernel, whose program is not used.
     UnplacedKernel {
         /// The program.
         path: PathBuf,
     },
-    /// The code of modules is that of their files.
+    /// The code of modules comes from their files.
     Modules {
         /// Their number.
         count: usize,
@@ -234,9 +234,9 @@ pub enum PerfNote {
         /// The file.
         path: PathBuf,
     },
-    /// There are more modules than are linked.
+    /// There are more modules than can be linked.
     ManyModules {
-        /// The most bytes of their files.
+        /// The maximum total size of their files in bytes.
         limit: usize,
     },
 }

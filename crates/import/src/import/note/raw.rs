@@ -10,13 +10,13 @@ use std::path::PathBuf;
 /// A note on raw trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawNote {
-    /// What a buffer was found to hold.
+    /// What was found in a buffer.
     Found {
         /// Its file.
         path: PathBuf,
-        /// The layout of its frames; `None` if it holds the bytes of one source.
+        /// The layout of its frames; `None` if it contains the bytes of one source.
         frames: Option<FrameKind>,
-        /// The offset at which the first frame begins; what is before is left out.
+        /// The offset of the first frame; what precedes it is left out.
         from: usize,
         /// The sources that were found.
         sources: Vec<FoundSource>,
@@ -26,14 +26,14 @@ pub enum RawNote {
         /// Their names.
         units: Vec<String>,
     },
-    /// Which core a source traced is assumed, by the order of cores.
+    /// The core that a source traced is assumed from the order of cores.
     AssumedCore {
         /// The source.
         source: String,
         /// The core.
         core: String,
     },
-    /// Which trace unit a buffer is of is assumed, by the order of units.
+    /// The trace unit of a buffer is assumed from the order of units.
     AssumedUnit {
         /// The buffer.
         buffer: String,
@@ -129,11 +129,11 @@ impl fmt::Display for RawNote {
 pub struct FoundSource {
     /// Its trace ID; `None` if the buffer is not formatted.
     pub trace_id: Option<TraceId>,
-    /// Its protocol; `None` if its bytes are of no known kind, and left out.
+    /// Its protocol; `None` if its bytes are of no known kind and left out.
     pub protocol: Option<Protocol>,
     /// Another protocol that fits the bytes equally well.
     pub alike: Option<Protocol>,
-    /// Its bytes.
+    /// The number of its bytes.
     pub bytes: u64,
 }
 
@@ -157,21 +157,21 @@ impl fmt::Display for FoundSource {
 /// A note on trace that a kernel kept when it panicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CrashNote {
-    /// The checksum is that of more bytes than the file has.
+    /// The checksum covers more bytes than the file has.
     NotChecked {
-        /// The bytes with the checksum.
+        /// The number of bytes that the checksum covers.
         of: u64,
-        /// The bytes of the file.
+        /// The number of bytes in the file.
         bytes: u64,
     },
-    /// The file is the whole region, with a correct checksum.
+    /// The file is the whole region, and its checksum is correct.
     Region {
         /// The number of valid bytes.
         bytes: u64,
-        /// The offset of the oldest one.
+        /// The offset of the oldest byte.
         from: usize,
     },
-    /// The file is a read of the region, the oldest byte first, with a correct checksum.
+    /// The file was read from the region with the oldest byte first, and its checksum is correct.
     Ordered,
     /// The checksum is wrong, so some of the trace is not what was traced.
     Damaged {
@@ -213,12 +213,12 @@ pub enum MtbNote {
         /// The address.
         ram: u64,
     },
-    /// VTOR is not given; the vectors are assumed at the start of the program.
+    /// VTOR is not given; the vectors are assumed to be at the start of the program.
     AssumedVectors {
         /// The address.
         start: u64,
     },
-    /// Packets are older than the trace, and left out.
+    /// Packets are older than the current trace, and left out.
     OldPackets {
         /// Their number.
         count: usize,
@@ -229,14 +229,14 @@ pub enum MtbNote {
         path: PathBuf,
         /// The number of packets.
         packets: usize,
-        /// The bytes of the ring.
+        /// The size of the ring in bytes.
         bytes: u64,
-        /// Its address.
+        /// The address of the ring.
         from: u64,
         /// Whether older packets were overwritten.
         wrapped: bool,
     },
-    /// Packets that do not lead to the next one.
+    /// Packets from which execution cannot be followed to the next packet.
     Gaps {
         /// Their number.
         count: u64,
@@ -246,11 +246,11 @@ pub enum MtbNote {
         /// Their number.
         count: u64,
     },
-    /// The lines between packets are too long; the rest is left out.
+    /// The straight lines between packets are too long; the rest is left out.
     LongLines,
-    /// It was not tracing when the registers were read.
+    /// The MTB was not tracing when the registers were read.
     NotTracing,
-    /// What was executed after the last packet is not known, because the PC is not.
+    /// The code executed after the last packet is not known, because the PC is not.
     NoEnd,
 }
 

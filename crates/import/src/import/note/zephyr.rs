@@ -12,14 +12,14 @@ pub enum ZephyrNote {
         at: usize,
         /// Its first byte, which gives its kind.
         kind: u8,
-        /// The bytes up to the next block; `None` if none is found.
+        /// The number of bytes up to the next block; `None` if no other block is found.
         bytes: Option<usize>,
     },
     /// The file ends in a block of memory.
     CutMemory {
         /// Its offset.
         at: usize,
-        /// The bytes of memory that are there.
+        /// The number of bytes of memory that are present.
         kept: usize,
     },
     /// The version of the format is newer than those known.
@@ -33,29 +33,29 @@ pub enum ZephyrNote {
         /// Its length.
         bytes: usize,
     },
-    /// The stack pointer at a fault of a user thread is left out.
+    /// The stack pointer is left out for a fault in a user thread.
     UserStack,
-    /// The bytes do not have the checksum of the dump.
+    /// The bytes do not match the checksum of the dump.
     Checksum {
         /// The checksum in the dump.
         written: u32,
-        /// That of the bytes.
+        /// The checksum of the bytes.
         found: u32,
     },
     /// The dump says that it has a checksum, but has none.
     NoChecksum,
     /// The offsets of the list of threads are missing.
     NoThreadInfo,
-    /// Threads that did not run.
+    /// Threads that were not running.
     Threads {
-        /// Those with registers.
+        /// The number of threads with registers.
         read: usize,
-        /// Those whose registers are not in the dump, or cannot be determined.
+        /// The number of threads whose registers are not in the dump, or cannot be determined.
         without: usize,
     },
     /// The list of threads continues in memory that is not known.
     CutThreads,
-    /// The kernel reported in the log that it could not dump.
+    /// The kernel reported in the log that it could not write the dump.
     LogError {
         /// The line.
         line: usize,
@@ -79,16 +79,16 @@ pub enum ZephyrNote {
     },
     /// The image of the partition is cut short.
     FlashCut {
-        /// The size of the dump by the header.
+        /// The size of the dump according to the header.
         size: u64,
-        /// The bytes that are there.
+        /// The number of bytes that are present.
         there: u64,
     },
-    /// The bytes do not have the checksum in the partition's header.
+    /// The bytes do not match the checksum in the partition's header.
     FlashChecksum {
         /// The checksum.
         checksum: u16,
-        /// That of the bytes.
+        /// The checksum of the bytes.
         sum: u16,
     },
 }
