@@ -1,17 +1,17 @@
-//! The bytes of a recording: one file, or the files of a directory one after another.
+//! The bytes of a recording: one file, or the concatenated files of a directory.
 
 use armsnap_snapshot::mapped::Mapped;
 use std::ops::Range;
 
-/// The files; a place is counted from the start of the first one.
+/// The files; positions count from the start of the first one.
 #[derive(Clone, Debug, Default)]
 pub struct Bytes {
-    /// Each with the place of its first byte.
+    /// Each with the position of its first byte.
     files: Vec<(usize, Mapped)>,
 }
 
 impl Bytes {
-    /// Adds a file. Returns the place of its first byte.
+    /// Adds a file. Returns the position of its first byte.
     pub fn add(&mut self, file: Mapped) -> usize {
         let begin = self.files.last();
         let begin = begin.map_or(0, |(begin, last)| begin.saturating_add(last.len()));
@@ -19,7 +19,7 @@ impl Bytes {
         begin
     }
 
-    /// The file in which a place is, and its range there.
+    /// The file that contains a range, and the range within that file.
     fn file(&self, range: &Range<usize>) -> Option<(&Mapped, Range<usize>)> {
         let after = self
             .files
@@ -29,19 +29,19 @@ impl Bytes {
         Some((file, range))
     }
 
-    /// The number of bytes of all files.
+    /// The total number of bytes of all files.
     pub fn len(&self) -> usize {
         let last = self.files.last();
         last.map_or(0, |(begin, last)| begin.saturating_add(last.len()))
     }
 
-    /// Bytes of one file.
+    /// A range of bytes within one file.
     pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
         let (file, range) = self.file(&range)?;
         file.get(range)
     }
 
-    /// Bytes of one file, shared.
+    /// A range of bytes within one file, shared.
     pub fn part(&self, range: Range<usize>) -> Mapped {
         match self.file(&range) {
             Some((file, range)) => file.part(range),

@@ -1,4 +1,4 @@
-//! The contexts in a piece of trace: which threads ran while it was traced.
+//! The contexts in a piece of trace: the threads that ran while it was traced.
 
 use super::bytes::Bytes;
 use super::etm_info::Unit;
@@ -14,22 +14,22 @@ use armsnap_trace::protocol::{Core, ElementDecoder, PacketDecoder};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-/// The bytes that are decoded at once.
+/// The number of bytes that are decoded at once.
 const DECODED: usize = 1 << 20;
-/// The bytes of a piece in which a first context is looked for.
+/// The number of bytes of a piece that are searched for a first context.
 const FIRST: u64 = 64 << 10;
-/// The most contexts of a piece: more than threads run in the time of a buffer.
+/// The maximum number of contexts in a piece: more threads than can run in the time of a buffer.
 const MOST: usize = 1 << 16;
-/// The most timestamps of a piece: trace after them is assigned to no thread.
+/// The maximum number of timestamps in a piece: trace after them is not assigned to a thread.
 const MAX_TIMESTAMPS: usize = 1 << 22;
 
-/// TRCCONFIGR: context IDs are traced (CID); virtual contexts are traced (VMID); these are
+/// TRCCONFIGR: context IDs are traced (CID); virtual context IDs are traced (VMID); the latter are
 /// CONTEXTIDR_EL2 (VMIDOPT) (IHI 0064, TRCCONFIGR).
 const CID: u64 = 1 << 6;
 const VMID: u64 = 1 << 7;
 const VMIDOPT: u64 = 1 << 15;
 
-/// The register in which the kernel keeps the number of the thread.
+/// The register in which the kernel stores the thread number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadRegister {
     /// CONTEXTIDR_EL1, or CONTEXTIDR of ARMv7-A.
@@ -56,7 +56,7 @@ impl ThreadRegister {
         }
     }
 
-    /// The context of a thread.
+    /// The context that selects a thread.
     pub const fn only(self, tid: u32) -> OnlyContext {
         match self {
             Self::ContextId => OnlyContext::ContextId(tid),
@@ -65,10 +65,10 @@ impl ThreadRegister {
     }
 }
 
-/// What is looked for in a piece.
+/// What to look for in a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A first thread, at its start.
+    /// The first thread, near its start.
     First,
     /// All threads.
     Threads,
@@ -93,7 +93,7 @@ impl What {
     }
 }
 
-/// What is in a piece of a unit's trace.
+/// The contents of a piece of a unit's trace.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// The threads whose contexts are traced.
@@ -109,7 +109,7 @@ pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Bytes) -> b
     piece.bytes() <= FIRST && !contents(unit, id, piece, file, What::First).executed
 }
 
-/// What is in a piece of a unit's trace.
+/// Finds the contents of a piece of a unit's trace.
 pub fn contents(
     (unit, device): (&Unit, &Device),
     id: u8,
@@ -118,7 +118,7 @@ pub fn contents(
     what: What,
 ) -> Contents {
     let Some(protocol) = Protocol::of(device) else {
-        // Its trace cannot be decoded.
+        // The trace of this unit cannot be decoded.
         return Contents {
             executed: true,
             ..Contents::default()
@@ -148,7 +148,7 @@ pub fn contents(
         register: ThreadRegister::of(unit),
         what,
     });
-    // Many pieces are examined.
+    // Releases memory, because many pieces are examined.
     for part in &buffer.parts {
         part.release(0..part.len());
     }
@@ -200,7 +200,7 @@ impl Visitor for Collect<'_> {
     }
 }
 
-/// What was found so far.
+/// The contents found so far.
 struct Collected {
     register: Option<ThreadRegister>,
     what: What,

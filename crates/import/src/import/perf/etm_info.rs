@@ -1,7 +1,8 @@
 //! `PERF_RECORD_AUXTRACE_INFO` of CoreSight: the trace unit of each CPU.
 //!
-//! The layout is that of perf's `cs_etm` (versions 0 to 2). The number of parameters of a CPU is in
-//! its block, except in version 0, so that parameters which later versions add are passed over.
+//! The layout is that of perf's `cs_etm` (versions 0 to 2). Except in version 0, the block of a CPU
+//! contains the number of its parameters, so that parameters added by later versions can be
+//! skipped.
 
 use crate::import::fields::Fields;
 use std::fmt;
@@ -9,7 +10,8 @@ use std::fmt;
 /// `PERF_AUXTRACE_CS_ETM`.
 const CS_ETM: u32 = 3;
 
-/// In TRCTRACEIDR of the block: the ID is not used, records give it (CORESIGHT_TRACE_ID_UNUSED).
+/// Set in TRCTRACEIDR of a block if its ID is not used, because records contain it
+/// (CORESIGHT_TRACE_ID_UNUSED).
 const UNUSED_ID: u64 = 1 << 31;
 
 /// The kind of a trace unit.
@@ -33,7 +35,7 @@ impl UnitKind {
         }
     }
 
-    /// The registers in a block, in its order.
+    /// The registers in a block, in the order of the block.
     const fn registers(self) -> &'static [&'static str] {
         match self {
             Self::Etmv3 => &["ETMCR", "ETMTRACEIDR", "ETMCCER", "ETMIDR"],
@@ -77,7 +79,7 @@ pub struct Unit {
     pub kind: UnitKind,
     /// Its registers, by name.
     pub registers: Vec<(&'static str, u64)>,
-    /// The clock of its timestamps, if that is known: TRFCR_EL1.TS (DDI 0487, D19.3).
+    /// The clock of its timestamps, if it is known: TRFCR_EL1.TS (DDI 0487, D19.3).
     pub clock: Option<u64>,
 }
 
@@ -118,15 +120,15 @@ pub struct EtmInfo {
 /// Why the record cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InfoError {
-    /// The trace is not that of CoreSight.
+    /// The trace is not CoreSight trace.
     OtherTrace(u32),
-    /// The layout is not known.
+    /// The version of the layout is not known.
     Version(u64),
-    /// A block has a magic that is not known.
+    /// A block has an unknown magic number.
     Magic {
         /// Its index.
         block: u64,
-        /// The magic.
+        /// The magic number.
         found: u64,
     },
     /// The record ends within a block.
@@ -184,7 +186,7 @@ impl EtmInfo {
         }
         // The type of the PMU is in the upper half.
         let count = fields.u64().ok_or(short(0))? & 0xFFFF_FFFF;
-        // Whether only the newest trace was kept; each AUX record has this flag too.
+        // Whether only the newest trace was kept, which a flag in each AUX record shows too.
         fields.u64().ok_or(short(0))?;
         let mut units: Vec<Unit> = Vec::new();
         for block in 0..count {
@@ -210,11 +212,11 @@ fn unit(fields: &mut Fields<'_>, version: u64, block: u64) -> Result<Unit, InfoE
     };
     let bytes = count.checked_mul(8).and_then(|bytes| fields.bytes(bytes));
     let bytes = bytes.ok_or(short)?;
-    // `fields` knows the byte order; the copy reads what it passed over.
+    // `fields` has already skipped these bytes; read them again in the same byte order.
     let mut values = fields.again(bytes);
     let registers = names.iter().map_while(|name| Some((*name, values.u64()?)));
     let registers = registers.collect();
-    // ETMv3 has none. -1: the kernel does not know it.
+    // ETMv3 has no such parameter; -1 means that the kernel does not know the clock.
     let clock = values
         .u64()
         .filter(|clock| kind != UnitKind::Etmv3 && *clock != u64::MAX);

@@ -1,9 +1,9 @@
 //! The structure of a `perf.data` file: header, event attributes, feature sections, records.
 //!
 //! The layout is that of Linux (`tools/perf/Documentation/perf.data-file-format.txt`). A file is
-//! mapped and walked in place: no length or count in it is trusted, and the trace in it
-//! is never copied. (The crate `linux-perf-data` reads such files too, but copies every record,
-//! allocates by the lengths that it finds, and panics on some of them.)
+//! mapped and walked in place: no length or count in it is trusted, and the trace in it is never
+//! copied. (The crate `linux-perf-data` reads such files too, but copies every record, allocates
+//! memory according to lengths in the file, and panics on some of them.)
 
 use super::inflate::{Inflate, Stopped};
 use crate::import::fields::Fields;
@@ -38,7 +38,7 @@ impl Stopped<FileError> {
     }
 }
 
-/// The types of records that are used here.
+/// The record types that are used here.
 pub mod kind {
     #![allow(missing_docs)]
     pub const MMAP: u32 = 1;
@@ -60,7 +60,7 @@ pub mod kind {
     pub const HEADER_FEATURE: u32 = 80;
     pub const COMPRESSED: u32 = 81;
     pub const COMPRESSED2: u32 = 83;
-    /// From here on the types are simpleperf's own.
+    /// The first of simpleperf's own types.
     pub const SIMPLEPERF: u32 = 32768;
 }
 
@@ -82,20 +82,20 @@ const IDENTIFIER: u64 = 1 << 16;
 /// `perf_event_attr.sample_id_all`.
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
-/// `perf_event_attr`, as far as it is used.
+/// The parts of `perf_event_attr` that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attribute {
     sample_type: u64,
     sample_id_all: bool,
 }
 
-/// The attributes of a file.
+/// The event attributes of a file.
 #[derive(Clone, Debug, Default)]
 struct Attributes {
     first: Option<Attribute>,
-    /// Whether another one differs from the first.
+    /// Whether any other attribute differs from the first.
     differ: bool,
-    /// Whether a record of any of them ends with its identifier.
+    /// Whether the records of all attributes end with an identifier.
     identified: bool,
     by_id: HashMap<u64, Attribute>,
 }
@@ -116,7 +116,7 @@ impl Attributes {
         }
     }
 
-    /// The attribute that a record belongs to: by its identifier if they differ.
+    /// The attribute that a record belongs to, found by its identifier if the attributes differ.
     fn of(&self, body: &[u8], big: bool) -> Option<Attribute> {
         if !self.differ || !self.identified {
             return self.first;
@@ -135,7 +135,7 @@ impl Attribute {
         let sample_type = fields.u64()?;
         fields.u64()?;
         let flags = fields.u64()?;
-        // In bit fields of the other byte order the bits of a word are counted from its top.
+        // In bit fields of the other byte order, the bits of a word are counted from the top.
         let id_all = match big {
             false => flags & SAMPLE_ID_ALL,
             true => flags & SAMPLE_ID_ALL.reverse_bits(),
@@ -146,7 +146,7 @@ impl Attribute {
         })
     }
 
-    /// The bytes that follow each record.
+    /// The number of bytes that follow the fields of each record.
     fn trailer(&self) -> usize {
         let fields = self.sample_type & (TID | TIME | ID | STREAM_ID | CPU | IDENTIFIER);
         match self.sample_id_all {
@@ -156,7 +156,7 @@ impl Attribute {
     }
 }
 
-/// What follows a record: who caused it, when and where, as far as the file contains it.
+/// The data at the end of a record, if the file contains it: who caused the record, when and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// Process.
@@ -180,7 +180,7 @@ pub struct Record<'a> {
     pub body: &'a [u8],
     /// Who, when, where.
     pub sample: SampleId,
-    /// The offset of its header in the file; of the compressed record if it was compressed.
+    /// The offset of its header in the file, or that of the compressed record that contained it.
     pub at: usize,
     /// The byte order.
     pub big: bool,
@@ -200,14 +200,14 @@ pub struct PerfFile {
     pub bytes: Mapped,
     /// Whether its byte order is big-endian.
     pub big: bool,
-    /// Whether it was written to a pipe: without sections.
+    /// Whether it was written to a pipe, and therefore has no sections.
     pub piped: bool,
     attributes: Attributes,
     data: Range<usize>,
     features: BTreeMap<u32, Range<usize>>,
 }
 
-/// The largest record in compressed records: its size has 16 bits.
+/// The maximum size of a record inside compressed records: its size has 16 bits.
 const LARGEST_COMPRESSED: usize = 0xFFFF;
 
 /// Whether bytes are the start of a `perf.data` file.
@@ -216,7 +216,7 @@ pub fn is_perf_data(bytes: &[u8]) -> bool {
 }
 
 impl PerfFile {
-    /// Reads the header, the attributes, and where the sections are.
+    /// Reads the header, the attributes, and the locations of the sections.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ impl PerfFile {
         let attributes = section("attributes")?;
         let data = section("data")?;
         section("event types")?;
-        // A recording that was interrupted has 0 here.
+        // An interrupted recording has 0 here.
         let ended = !data.is_empty();
         let data = match ended {
             true => data.start..data.end.min(bytes.len()),
@@ -291,7 +291,7 @@ impl PerfFile {
         })
     }
 
-    /// Opens a further file of a directory, which has records only.
+    /// Opens another file of the same directory, which contains only records.
     pub fn with_records(&self, bytes: Mapped) -> Self {
         Self {
             data: 0..bytes.len(),
@@ -308,10 +308,10 @@ impl PerfFile {
         self.bytes.get(self.features.get(&number)?.clone())
     }
 
-    /// Calls `each` with the records in the order of the file. Compressed records are decompressed.
-    /// In a pipe, attributes and feature sections are records: they are kept for
-    /// [`feature`](Self::feature) and not passed on. A file that ends within a record is read up to
-    /// that point; the result is then the fault.
+    /// Calls `each` with the records in file order. Compressed records are decompressed. In a pipe,
+    /// attributes and feature sections are records: they are kept for [`feature`](Self::feature)
+    /// and not passed on. A file that ends within a record is read up to that point, and the fault
+    /// is returned.
     ///
     /// # Errors
     ///
@@ -374,7 +374,7 @@ impl PerfFile {
         }))
     }
 
-    /// Reads the records in a compressed one.
+    /// Reads the records in a compressed record.
     fn compressed(
         &self,
         inflate: &mut Inflate,
@@ -384,7 +384,7 @@ impl PerfFile {
         each: &mut dyn FnMut(Record<'_>) -> Result<(), FileError>,
     ) -> Result<(), FileError> {
         let body = match kind {
-            // The length without the padding, and the bytes.
+            // The length without padding, followed by the bytes.
             kind::COMPRESSED2 => {
                 let mut fields = Fields::new(body, self.big);
                 let length = fields.u64().unwrap_or(0);
@@ -399,7 +399,8 @@ impl PerfFile {
             .map_err(|stopped| stopped.at(at))
     }
 
-    /// Passes the complete records in decompressed bytes to `each`. Returns the number of bytes used.
+    /// Passes the complete records in decompressed bytes to `each`. Returns the number of bytes
+    /// used.
     fn inflated(
         &self,
         bytes: &[u8],
@@ -412,15 +413,16 @@ impl PerfFile {
                 let text = format!("compressed record of type {kind} with {size} bytes");
                 return Err(fault(at, text));
             }
-            // Only records of simpleperf's own are larger, which it does not compress: all bytes up to the
-            // end of the record would be kept.
+            // Only simpleperf's own records are larger, and it does not compress them. A larger
+            // record would require all bytes up to its end to be kept.
             if size > LARGEST_COMPRESSED {
                 let text = format!(
                     "compressed record of type {kind} with {size} bytes: expected at most {LARGEST_COMPRESSED}"
                 );
                 return Err(fault(at, text));
             }
-            // Trace lies beside the compressed records: here its place in the file is not known.
+            // Trace is stored outside compressed records; for a record in here, its position in the
+            // file is unknown.
             if kind == kind::AUXTRACE {
                 return Err(fault(
                     at,
@@ -480,7 +482,7 @@ impl PerfFile {
         out
     }
 
-    /// Reads an attribute from the record of a pipe: the structure with its own size, and IDs.
+    /// Reads an attribute from a record in a pipe: the structure with its own size, and IDs.
     fn attribute(&mut self, body: &[u8]) {
         let mut fields = Fields::new(body, self.big);
         fields.u32();
@@ -496,14 +498,14 @@ impl PerfFile {
 fn header(bytes: &[u8], big: bool) -> Option<(u32, u16, usize)> {
     let mut fields = Fields::new(bytes, big);
     let (kind, misc, size) = (fields.u32()?, fields.u16()?, fields.u16()?);
-    // Records of simpleperf's own have the high half of their size where others have `misc`.
+    // simpleperf's own records have the upper half of their size in place of `misc`.
     match kind >= kind::SIMPLEPERF {
         true => Some((kind, 0, usize::from(misc) << 16 | usize::from(size))),
         false => Some((kind, misc, size.into())),
     }
 }
 
-/// The attributes in their section, each followed by the place of its IDs.
+/// Reads the attributes in their section, each followed by the location of its IDs.
 fn read_attributes(
     bytes: &[u8],
     section: Range<usize>,
@@ -530,7 +532,7 @@ fn read_attributes(
             .min(bytes.len());
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let listed = &bytes[offset..offset.saturating_add(length).min(bytes.len())];
-        // Many attributes may name one long list.
+        // Many attributes may refer to the same long list.
         ids += listed.len() / 8;
         if ids > most {
             return Err(fault(

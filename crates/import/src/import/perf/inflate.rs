@@ -1,16 +1,17 @@
-//! Records compressed by `perf record --compression-level`: one Zstandard stream, cut into records.
+//! Records compressed by `perf record --compression-level`: one Zstandard stream, split into
+//! records.
 //!
 //! perf flushes the stream after each piece and never ends its frame (RFC 8878, section 3.1.1).
 
 use ruzstd::decoding::FrameDecoder;
 use std::io::Read;
 
-/// The most bytes to which a byte may expand, beyond [`ALLOWED`]: compressed records are about ten
-/// times smaller.
+/// The maximum number of bytes to which a byte may expand, beyond [`ALLOWED`]: compression usually
+/// makes records about ten times smaller.
 const MAX_RATIO: u64 = 256;
-/// The number of decompressed bytes that is allowed in any case.
+/// The number of decompressed bytes that is always allowed.
 const ALLOWED: u64 = 64 << 20;
-/// The longest header of a frame (RFC 8878, 3.1.1.1).
+/// The maximum size of a frame header (RFC 8878, 3.1.1.1).
 const FRAME_HEADER: usize = 18;
 /// An empty last block, which ends a frame.
 const END: [u8; 3] = [1, 0, 0];
@@ -41,8 +42,8 @@ impl std::fmt::Debug for Inflate {
 }
 
 impl Inflate {
-    /// Decompresses bytes. `each` is called with all decompressed bytes not used so far, and returns
-    /// how many it used.
+    /// Decompresses bytes. `each` is called with all decompressed bytes that have not been used
+    /// yet, and returns how many of them it used.
     pub fn feed<E>(
         &mut self,
         bytes: &[u8],
@@ -78,8 +79,8 @@ impl Inflate {
         self.input.len() + self.output.len()
     }
 
-    /// Decodes the header of a frame or one block, from `used` on. Returns its size in bytes; `None`
-    /// if it is not complete.
+    /// Decodes a frame header or one block, starting at `used`. Returns its size in bytes; `None`
+    /// if it is incomplete.
     fn step<E>(&mut self, used: usize) -> Result<Option<usize>, Stopped<E>> {
         let input = &self.input[used..];
         let Some(decoder) = self
@@ -102,8 +103,8 @@ impl Inflate {
             self.decoder = Some(decoder);
             return Ok(Some(input.len() - rest.len()));
         };
-        // A block: 1 bit last, 2 bits type, 21 bits size (RFC 8878, 3.1.1.2). One at a time, so
-        // that the output is bounded.
+        // A block: 1 bit last, 2 bits type, 21 bits size (RFC 8878, 3.1.1.2). Blocks are decoded
+        // one at a time, so that the output is bounded.
         let Some(&[a, b, c]) = input.first_chunk() else {
             return Ok(None);
         };

@@ -13,15 +13,15 @@ use armsnap_snapshot::snapshot::model::Dump;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// The most mappings of a process that are used.
+/// The maximum number of mappings of a process that are used.
 const MAX_MAPPINGS: usize = 1 << 16;
-/// The most mappings and generated functions of all cores together.
+/// The maximum number of mappings and generated functions of all cores together.
 const MAX_IN_ALL: usize = 1 << 22;
-/// The limit for a small recording; each [`BYTES_EACH`] bytes of it and of its jitdumps add one: each thread
-/// describes all of its process.
+/// The limit for a small recording; each [`BYTES_EACH`] bytes of it and of its jitdumps add one. A
+/// limit is needed because each thread lists the whole memory of its process.
 const LEAST_IN_ALL: usize = 1 << 16;
 const BYTES_EACH: usize = 16;
-/// The most mappings of the kernel whose file is looked for.
+/// The maximum number of kernel mappings whose file is looked for.
 const MAX_KERNELS: usize = 8;
 
 /// The memory of a core.
@@ -33,12 +33,12 @@ pub struct Memory {
     pub programs: Vec<(String, u64)>,
     known: HashSet<String>,
     claims: Claims,
-    /// The machines of the mapped files with code.
+    /// The machines of those mapped files that contain code.
     machines: HashSet<Machine>,
 }
 
 impl Memory {
-    /// Whether all code in it is AArch32 code. A kernel at addresses of 64 bits is not.
+    /// Whether all code in it is AArch32 code, which a kernel at 64-bit addresses is not.
     pub fn is_aarch32(&self) -> bool {
         let wide = |dump: &Dump| u32::try_from(dump.address).is_err();
         self.machines.len() == 1
@@ -46,7 +46,7 @@ impl Memory {
             && !self.dumps.iter().any(wide)
     }
 
-    /// Adds the bytes from `offset` of a file at a range of addresses.
+    /// Adds the bytes of a file from `offset` at a range of addresses.
     fn add(&mut self, file: &str, address: u64, offset: u64, length: u64) {
         if length > 0 {
             self.dumps.push(Dump {
@@ -78,24 +78,24 @@ struct JitCode {
 #[derive(Debug)]
 pub struct MemoryBuilder<'a> {
     recording: &'a Recording,
-    /// The files so far.
+    /// The files found so far.
     pub images: Images<'a>,
     kernel: Option<Rc<[Kernel]>>,
-    /// The file with the addresses of the kernel's straight code.
+    /// The file with the addresses of the kernel's straight-line code.
     pub straight: Option<String>,
     kcore: Option<Elf>,
     /// The jitdump files read so far; `None` if one cannot be read.
     made: HashMap<Wanted, Option<Rc<JitCode>>>,
     /// The images with more mappings than are used.
     cut: HashSet<usize>,
-    /// How many mappings and generated functions are left.
+    /// The number of mappings and generated functions that are left.
     left: usize,
-    /// How many there were.
+    /// The initial number of these.
     most: usize,
 }
 
 impl<'a> MemoryBuilder<'a> {
-    /// For a recording of `size` bytes; `kcore` is the memory of its kernel.
+    /// Creates a builder for a recording of `size` bytes; `kcore` is the memory of its kernel.
     pub fn new(
         recording: &'a Recording,
         size: usize,
@@ -116,8 +116,8 @@ impl<'a> MemoryBuilder<'a> {
         }
     }
 
-    /// The memory of a core that ran some process images. The mappings of earlier images in the list
-    /// take precedence.
+    /// The memory of a core that ran some process images. The mappings of images that come first in
+    /// the list take precedence.
     pub fn memory(&mut self, images: &[usize], out: &mut Imported) -> Memory {
         let mut memory = Memory::default();
         for &image in images {
@@ -198,8 +198,8 @@ impl<'a> MemoryBuilder<'a> {
         }
     }
 
-    /// Adds the code that a process generated, the newest first. A mapping of the jitdump file in the
-    /// process names it.
+    /// Adds the code that a process generated, the newest first. The process names the jitdump file
+    /// by a mapping of it.
     fn jitdump(&mut self, mapping: &Mapping, memory: &mut Memory, out: &mut Imported) {
         let wanted = self.wanted(mapping);
         let known = self.made.get(&wanted).cloned();
@@ -266,8 +266,8 @@ impl<'a> MemoryBuilder<'a> {
         Some(JitCode { file, code })
     }
 
-    /// The kernel's code, if its file is known. The path of the kernel's mapping ends with a symbol
-    /// after `]`, and its offset is the address of that symbol.
+    /// The kernel's code, if its file is known. The path of the kernel's mapping ends with the name
+    /// of a symbol after `]`, and its offset is the address of that symbol.
     fn kernel(&mut self, out: &mut Imported) -> Vec<Kernel> {
         let processes = &self.recording.processes;
         let image = processes.current(KERNEL);
@@ -277,7 +277,7 @@ impl<'a> MemoryBuilder<'a> {
         let kcore = self.kcore.take();
         let is_whole = kcore.is_some();
         if let Some(kcore) = kcore {
-            // What was in memory: modules and changed code too.
+            // The actual contents of memory, including modules and changed code.
             found.push(Kernel {
                 file: out.add_program(&kcore),
                 bias: None,
@@ -297,7 +297,7 @@ impl<'a> MemoryBuilder<'a> {
                 }
                 continue;
             };
-            // One is usual. Each of them may be read and lead to a note.
+            // There is usually one. Each of them may be read and may cause a note.
             tried += 1;
             if tried > MAX_KERNELS {
                 break;
@@ -344,7 +344,7 @@ impl<'a> MemoryBuilder<'a> {
             out.notes.push(PerfNote::NoKernelMapping { path }.into());
         }
         let mut files = Vec::new();
-        // Of mappings at the same addresses the last one is used.
+        // Of several mappings at the same addresses, the last one is used.
         for mapping in modules.into_iter().rev() {
             let wanted = self.wanted(mapping);
             match self.images.find(&wanted) {

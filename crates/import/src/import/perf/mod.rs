@@ -1,7 +1,7 @@
-//! `perf.data` of perf and simpleperf, with trace of CoreSight or TRBE.
+//! `perf.data` of perf and simpleperf, with CoreSight or TRBE trace.
 //!
 //! `file` splits the file into records, `recording` collects their contents, `pieces` finds the
-//! trace between a start and a stop of a trace unit, `snapshot` makes a snapshot of it.
+//! trace between each start and stop of a trace unit, and `snapshot` makes a snapshot of it.
 
 mod bytes;
 mod contexts;
@@ -30,18 +30,18 @@ use file::PerfFile;
 use recording::Recording;
 use std::path::{Path, PathBuf};
 
-/// The first file of a directory that perf wrote; the names of others end with a number.
+/// The first file in a directory that perf wrote; the names of the others have a number appended.
 pub const DATA: &str = "data";
-/// The kernel's memory beside it (`perf record --kcore`).
+/// The kernel's memory in the same directory (`perf record --kcore`).
 const KCORE: &str = "kcore_dir/kcore";
-/// The most files: one for each CPU.
+/// The maximum number of files: one for each CPU.
 const MAX_FILES: usize = 1 << 13;
 
 /// Reads a `perf.data` file.
 ///
 /// # Errors
 ///
-/// If the file is faulty, or holds no trace that can be used.
+/// If the file is faulty, or contains no usable trace.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     if !path.is_dir() {
         return import_bytes(path, imported::map_unpacked(path)?, options);
@@ -62,8 +62,8 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     import_files(path, files, kcore, options)
 }
 
-/// The file of this name in the directory of a recording, if there is one. perf makes no links; one that
-/// leads out of the directory would bring any file of the user into the snapshot.
+/// The file with this name in the directory of a recording, if there is one. perf creates no links;
+/// a link that points outside the directory would put any file of the user into the snapshot.
 fn within(directory: &Path, name: &str) -> Result<Option<PathBuf>, ImportError> {
     let path = directory.join(name);
     if path.symlink_metadata().is_err() {
@@ -79,11 +79,11 @@ fn within(directory: &Path, name: &str) -> Result<Option<PathBuf>, ImportError> 
     }
 }
 
-/// Reads the bytes of a `perf.data` file named `path`.
+/// Reads a `perf.data` file from its bytes; `path` is its name.
 ///
 /// # Errors
 ///
-/// If the file is faulty, or holds no trace that can be used.
+/// If the file is faulty, or contains no usable trace.
 pub fn import_bytes(
     path: &Path,
     bytes: Mapped,
@@ -92,7 +92,7 @@ pub fn import_bytes(
     import_files(path, vec![(path.to_owned(), bytes)], None, options)
 }
 
-/// Reads files, of which the first one has the header; `kcore` is the kernel's memory.
+/// Reads files, the first of which contains the header; `kcore` is the kernel's memory.
 fn import_files(
     path: &Path,
     files: Vec<(PathBuf, Mapped)>,

@@ -1,4 +1,5 @@
-//! The modules of the recorded kernel: their files, linked where they were loaded.
+//! The modules of the recorded kernel: their files, linked for the addresses where they were
+//! loaded.
 
 use super::processes::Mapping;
 use crate::import::Imported;
@@ -11,12 +12,12 @@ use armsnap_snapshot::snapshot::straight::Straight;
 use object::{Object, ObjectSymbol};
 use std::collections::HashMap;
 
-/// The most bytes of the files that are linked.
+/// The maximum total size in bytes of the files that are linked.
 const MOST: usize = 512 << 20;
-/// The file with the addresses of straight code, in a snapshot.
+/// The file with the addresses of straight-line code in a snapshot.
 const STRAIGHT: &str = "images/straight-code.txt";
 
-/// A file with code of the kernel, at the addresses where it ran.
+/// A file with kernel code, at the addresses where it ran.
 #[derive(Debug)]
 pub struct Kernel {
     /// Its path in the snapshot.
@@ -27,7 +28,7 @@ pub struct Kernel {
     pub segments: Vec<Segment>,
 }
 
-/// What is known of the kernel that loaded the modules.
+/// The data that is known about the kernel that loaded the modules.
 pub struct Known<'k> {
     /// Its program, at its address.
     pub kernel: Option<&'k Elf>,
@@ -35,9 +36,9 @@ pub struct Known<'k> {
     pub kallsyms: Option<&'k [u8]>,
 }
 
-/// Links the files of modules; their mappings give the addresses of their code. Returns them, and the
-/// file with the addresses of instructions that do not change the flow. If `is_known`, the memory of
-/// modules is known, and only their names are needed.
+/// Links the files of modules, whose mappings give the addresses of their code. Returns the linked
+/// files, and the path of the file with the addresses of instructions that do not change the flow.
+/// If `is_known`, the memory of the modules is known, and only their names are needed.
 pub fn linked(
     files: &[(&Mapping, Elf)],
     known: &Known<'_>,
@@ -85,7 +86,7 @@ pub fn linked(
         let linked = module.link_within(placement, &|name| symbols.address(name), memory);
         traced |= linked.traced;
         let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
-        // No file has this path, so readers take it from the snapshot.
+        // No file has this path, so readers take the contents from the snapshot.
         let origin = elf.path.join(format!("at-{:x}", mapping.address));
         let file = out.add("images", &name, linked.file.into(), origin);
         let end = mapping.address.saturating_add(mapping.length);
@@ -122,7 +123,7 @@ pub fn linked(
     (kernels, straight)
 }
 
-/// The symbols that modules may refer to; `None` where several have the same name.
+/// The symbols that modules may refer to; `None` if several have the same name.
 struct Symbols(HashMap<String, Option<u64>>);
 
 impl Symbols {
@@ -136,7 +137,7 @@ impl Symbols {
                 Some((name?, address))
             }));
         }
-        // What the kernel itself listed is right.
+        // The kernel's own list takes precedence.
         let listed = kallsyms
             .kernel
             .iter()

@@ -7,11 +7,12 @@ use armsnap_snapshot::budget::Budget;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The extents that are looked at for a record on average, and those for all.
+/// The average number of extents that are examined for each record, and the minimum for all
+/// records.
 const EXTENTS_PER_RECORD: u64 = 16;
 const LEAST_EXTENTS: u64 = 1 << 16;
 
-/// The bytes of a formatter frame (ARM IHI 0029, "Formatter").
+/// The size of a formatter frame in bytes (ARM IHI 0029, "Formatter").
 const FRAME: u64 = 16;
 
 /// The buffer of a CPU or of a thread.
@@ -30,10 +31,10 @@ impl Queue {
     }
 }
 
-/// The trace of one AUX record: without a gap, from one start of the trace unit to its stop.
+/// The trace of one AUX record, without gaps, from a start of the trace unit to its stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The CPU of its buffer, or on which it ended.
+    /// The CPU of its buffer, or the CPU on which it ended.
     pub cpu: Option<u32>,
     /// Whether its buffer is that of a CPU.
     pub of_cpu: bool,
@@ -43,9 +44,9 @@ pub struct Piece {
     pub image: Option<usize>,
     /// The time of its end.
     pub time: Option<u64>,
-    /// Its bytes in the file.
+    /// The ranges of its bytes in the file.
     pub parts: Vec<Range<usize>>,
-    /// Whether it is the bytes of one trace unit without formatter frames.
+    /// Whether it contains the bytes of one trace unit without formatter frames.
     pub raw: bool,
 }
 
@@ -75,10 +76,11 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
     let queues = queues(&recording.stored);
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let mut flagged = Flagged::default();
-    // The end of what was used of each queue: the offsets of AUX records only grow.
+    // The end of the used part of each queue: the offsets of AUX records only increase.
     let mut used: BTreeMap<Queue, u64> = BTreeMap::new();
     let mut used_bytes: u64 = 0;
-    // Of small extents, in which no frame begins, each record may pass over all.
+    // Small extents may contain no start of a frame, so that each record could pass over all of
+    // them.
     let work = Budget::of(
         recording.stored.len() + recording.aux.len(),
         EXTENTS_PER_RECORD,
@@ -95,7 +97,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
             flagged.lost_records += 1;
             continue;
         };
-        // In snapshot mode the offset is that of the end, and of the trace the newest is kept.
+        // In snapshot mode, the offset is that of the end, and only the newest trace is kept.
         let is_newest = aux.flags & aux_flags::OVERWRITE != 0;
         let begin = match is_newest {
             true => aux.offset.saturating_sub(aux.size),
@@ -111,7 +113,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
         flagged.doubled += u64::from(begin < *free);
         let begin = begin.max(*free);
         let parts = parts(extents, begin, end, frames, &work);
-        // A record without an identifier: its buffer says which thread it is.
+        // For a record without a thread, use the thread of its buffer.
         let (tid, image) = match (queue, aux.sample.tid) {
             (Queue::Thread(tid), None) => {
                 let image = recording.processes.of_thread(tid, aux.sample.time);
@@ -171,7 +173,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
             raw: false,
         });
     }
-    // Each record is filled up to a multiple of 8 bytes.
+    // Each record is padded to a multiple of 8 bytes.
     let padding = 7 * recording.stored.len() as u64;
     if undescribed > used_bytes + padding {
         let bytes = undescribed - used_bytes;
@@ -183,7 +185,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
 /// Bytes of a buffer that are in the file.
 #[derive(Debug)]
 struct Extent {
-    /// The offset of the first one in the buffer.
+    /// The offset of the first byte in the buffer.
     offset: u64,
     bytes: Range<usize>,
 }
@@ -194,8 +196,8 @@ impl Extent {
     }
 }
 
-/// The bytes of each buffer by offset, without overlaps: where two records overlap, the one with the
-/// lower offset is used.
+/// The bytes of each buffer by offset, without overlaps: if two records overlap, the one with the
+/// lower offset takes precedence.
 fn queues(stored: &[Stored]) -> BTreeMap<Queue, Vec<Extent>> {
     let mut stored: Vec<&Stored> = stored.iter().collect();
     stored.sort_by_key(|stored| stored.offset);
@@ -224,7 +226,7 @@ fn queue_of<'q>(
     let by = |queue: Queue| queues.get_key_value(&queue);
     let by_cpu = sample.cpu.and_then(|cpu| by(Queue::Cpu(cpu)));
     let by_tid = || sample.tid.and_then(|tid| by(Queue::Thread(tid)));
-    // The file of a single buffer need not say where its records come from.
+    // In a file with a single buffer, records need not say where they come from.
     let only = || {
         queues
             .iter()
@@ -234,11 +236,12 @@ fn queue_of<'q>(
     by_cpu.or_else(by_tid).or_else(only)
 }
 
-/// The most AUXTRACE records that are looked at for an AUX record: more than any recording has buffers.
+/// The maximum number of AUXTRACE records that are examined for an AUX record: more than any
+/// recording has buffers.
 const MAX_LOOKED_AT: usize = 1024;
 
-/// The buffer of a record that says neither thread nor CPU: perf saves the bytes of a buffer behind its
-/// records.
+/// The buffer of a record that names neither a thread nor a CPU: perf saves the bytes of a buffer
+/// after its records.
 fn saved_next<'q>(
     queues: &'q BTreeMap<Queue, Vec<Extent>>,
     recording: &Recording,
@@ -261,16 +264,16 @@ fn saved_next<'q>(
     queues.get_key_value(&Queue::of(found))
 }
 
-/// How the bytes of an AUX record are divided into frames.
+/// The division of the bytes of an AUX record into frames.
 #[derive(Clone, Copy, Debug)]
 struct Frames {
-    /// The offset of the first one in the buffer.
+    /// The offset of the first frame in the buffer.
     begin: u64,
     size: u64,
 }
 
 impl Frames {
-    /// The first start of a frame from an offset on.
+    /// The first start of a frame at or after an offset.
     const fn next(self, offset: u64) -> u64 {
         let behind = offset.saturating_sub(self.begin) % self.size;
         match behind {
@@ -280,8 +283,8 @@ impl Frames {
     }
 }
 
-/// The bytes in the file of the offsets `begin..end` of a buffer, from a frame on up to the first
-/// hole: bytes after it would be decoded as if they followed those before.
+/// The ranges in the file of the offsets `begin..end` of a buffer, from the first frame up to the
+/// first hole: bytes after a hole would be decoded as if they followed the bytes before it.
 fn parts(
     extents: &[Extent],
     begin: u64,
@@ -434,7 +437,8 @@ mod tests {
     #[test]
     fn a_snapshot_begins_with_a_whole_frame() {
         let overwrite = |offset, size, format| aux(offset, size, aux_flags::OVERWRITE | format);
-        // Of the first record nothing is left, of the second one some bytes: its frames begin at 8.
+        // Nothing is left of the first record, and some bytes of the second one, whose frames begin
+        // at 8.
         let records = |format| vec![overwrite(8, 8, format), overwrite(88, 80, format)];
         let (pieces, notes) = of(vec![stored(32, 100..172)], records(0));
         assert_eq!(pieces, [vec![108..156]]);
@@ -445,7 +449,7 @@ mod tests {
         assert_eq!(of(small, records(0)).0, [vec![204..252]]);
     }
 
-    /// Extents with less than a frame, and records that go over all of them.
+    /// Extents smaller than a frame, and records that span all of them.
     #[test]
     fn small_extents_are_not_looked_at_for_each_record() {
         let count = 40_000_u64;

@@ -1,14 +1,14 @@
 //! Processes over time: their threads, names and mappings.
 //!
-//! A process has an image from its start, or from when it executed a program, to the next such
-//! moment. A child starts with the mappings that its parent had; of a process that ran already, perf
-//! lists the mappings itself.
+//! A process has one image from its start, or from when it executes a program, until it executes
+//! another program. A child starts with the mappings that its parent has at that time; for a
+//! process that was already running, perf lists the mappings itself.
 
 use crate::import::build_id::BuildId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The process of the kernel's own mappings.
+/// The process number of the kernel's own mappings.
 pub const KERNEL: u32 = u32::MAX;
 
 /// A mapping of a file.
@@ -40,7 +40,7 @@ pub enum Event {
         /// The mapping.
         mapping: Mapping,
     },
-    /// A thread has this name.
+    /// A thread is given this name.
     Comm {
         /// The process.
         pid: u32,
@@ -48,30 +48,31 @@ pub enum Event {
         tid: u32,
         /// The name.
         name: Arc<str>,
-        /// Whether it has it because the process executed a program.
+        /// Whether this happened because the process executed a program.
         exec: bool,
     },
     /// A process or thread was started.
     Fork {
-        /// The process that it belongs to.
+        /// The process to which it belongs.
         pid: u32,
         /// The process that started it.
         parent: u32,
         /// The thread.
         tid: u32,
-        /// Whether a new process has the mappings of the one that started it.
+        /// Whether a new process has the mappings of its parent.
         inherits: bool,
     },
 }
 
-/// A process from its start, or from an exec, on.
+/// A process from its start, or from an exec, until the next exec.
 #[derive(Debug, Default)]
 pub struct Image {
     /// The process.
     pub pid: u32,
     /// Whether the process executed another program later.
     pub replaced: bool,
-    /// The image of which it is a copy, and the number of mappings which that had at the time.
+    /// The image of which it is a copy, and the number of mappings that the other image had at that
+    /// time.
     parent: Option<(usize, usize)>,
     mappings: Vec<Mapping>,
     names: HashMap<u32, Arc<str>>,
@@ -80,7 +81,7 @@ pub struct Image {
 /// All processes of a recording.
 #[derive(Debug, Default)]
 pub struct Processes {
-    /// In the order of their appearance.
+    /// In order of appearance.
     pub images: Vec<Image>,
     /// By process: its images, each with the time at which it starts.
     by_process: HashMap<u32, Vec<(u64, usize)>>,
@@ -89,15 +90,16 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// The image of a process now.
+    /// The current image of a process.
     pub fn current(&self, pid: u32) -> Option<usize> {
         let images = self.by_process.get(&pid)?;
         images.last().map(|(_, image)| *image)
     }
 
-    /// The image of a thread at some time.
+    /// The image of a thread at a time.
     pub fn of_thread(&self, tid: u32, time: Option<u64>) -> Option<usize> {
-        // The first thread of a process has its number, and need not have a record of its own.
+        // The first thread of a process has the process's number, and need not have a record of its
+        // own.
         let pid = self.threads.get(&tid).unwrap_or(&tid);
         let images = self.by_process.get(pid)?;
         let until = images.partition_point(|(since, _)| time.is_none_or(|time| *since <= time));
@@ -123,7 +125,7 @@ impl Processes {
         }
     }
 
-    /// Processes the next event in time.
+    /// Processes the next event, in order of time.
     pub fn take(&mut self, event: Event, time: u64) {
         match event {
             Event::Map { pid, mapping } => {
@@ -170,12 +172,12 @@ impl Processes {
         }
     }
 
-    /// The mappings of an image, the oldest first, those of its parents before its own: the newest
-    /// `most`, and whether there are more.
+    /// The mappings of an image, the oldest first, with those of its parents before its own: the
+    /// newest `most`, and whether there are more.
     pub fn mappings(&self, image: usize, most: usize) -> (Vec<&Mapping>, bool) {
         let mut pieces = Vec::new();
         let (mut next, mut left) = (Some((image, usize::MAX)), most);
-        // Each image counts, so that a long line of parents without mappings ends, too.
+        // Images are counted too, so that a long chain of parents without mappings also ends.
         let mut images = most;
         let mut is_cut = false;
         while let Some((index, until)) = next {
@@ -197,7 +199,7 @@ impl Processes {
 }
 
 impl Image {
-    /// The name of a thread, or else of the process.
+    /// The name of a thread, or else that of the process.
     pub fn name(&self, tid: u32) -> Option<&str> {
         self.shared_name(tid).map(|name| &**name)
     }

@@ -1,5 +1,5 @@
-//! The records of a `perf.data` file that matter for trace: which threads ran, what was mapped where,
-//! and the trace itself.
+//! The records of a `perf.data` file that matter for trace: which threads ran, which files were
+//! mapped where, and the trace itself.
 
 use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, InfoError};
@@ -15,9 +15,9 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// The most events that are kept: more than any recording with trace has.
+/// The maximum number of events that are kept: more than any recording with trace has.
 const MAX_EVENTS: usize = 1 << 22;
-/// The most trace IDs that are kept: more than any system has CPUs and sinks.
+/// The maximum number of trace IDs that are kept: more than any system has CPUs and sinks.
 const MAX_IDS: usize = 1 << 11;
 
 /// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
@@ -28,7 +28,7 @@ const MMAP_DATA: u16 = 1 << 13;
 const SWITCH_OUT: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const COMM_EXEC: u16 = 1 << 13;
-/// `PERF_RECORD_MISC_FORK_EXEC`: perf made the record for a process that ran already.
+/// `PERF_RECORD_MISC_FORK_EXEC`: perf made the record for a process that was already running.
 const FORK_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_BUILD_ID_SIZE`: the length of the build-id is given.
 const BUILD_ID_SIZE: u16 = 1 << 15;
@@ -61,11 +61,11 @@ pub struct AuxRecord {
     pub sample: SampleId,
     /// Its process image, by index; see [`Processes`].
     pub image: Option<usize>,
-    /// Its place in the file.
+    /// Its position in the file.
     pub at: usize,
 }
 
-/// `PERF_RECORD_AUXTRACE`: a part of a buffer that was saved.
+/// `PERF_RECORD_AUXTRACE`: a saved part of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The offset of its first byte in the buffer.
@@ -74,7 +74,7 @@ pub struct Stored {
     pub cpu: Option<u32>,
     /// The thread of the buffer, if it belongs to one.
     pub tid: u32,
-    /// Its bytes in the file.
+    /// The range of its bytes in the file.
     pub bytes: Range<usize>,
 }
 
@@ -85,14 +85,14 @@ pub struct HardwareId {
     pub cpu: u32,
     /// The trace ID.
     pub trace_id: u8,
-    /// The sink in which the ID is unique; `None` if it is unique in the system.
+    /// The sink within which the ID is unique; `None` if it is unique in the system.
     pub sink: Option<u32>,
 }
 
 /// The contents of a recording.
 #[derive(Debug, Default)]
 pub struct Recording {
-    /// The program that wrote it.
+    /// The program that wrote the recording.
     pub writer: &'static str,
     /// The command line of the recording.
     pub command: Option<String>,
@@ -102,36 +102,36 @@ pub struct Recording {
     pub hardware_ids: Vec<HardwareId>,
     /// In order of time.
     pub aux: Vec<AuxRecord>,
-    /// In order of the file.
+    /// In file order.
     pub stored: Vec<Stored>,
-    /// Processes and what they had mapped.
+    /// Processes and their mappings.
     pub processes: Processes,
     /// Build-ids by path.
     pub build_ids: HashMap<String, BuildId>,
-    /// Whether the kernel reported switches of all tasks: the trace is that of CPUs.
+    /// Whether the kernel reported switches of all tasks, so that the trace is that of CPUs.
     pub cpu_wide: bool,
-    /// How ticks of the cores' counters become times.
+    /// The conversion from ticks of the cores' counters to times.
     pub clock: Option<PerfClock>,
-    /// Which threads ran when.
+    /// Which threads ran at which times.
     pub switches: Switches,
-    /// What was left out.
+    /// Notes on what was left out.
     pub notes: Vec<PerfNote>,
 }
 
-/// A record whose place in time matters.
+/// A record whose order in time matters.
 #[derive(Debug)]
 enum Timed {
     Process(Event),
     Aux(AuxRecord),
 }
 
-/// What is collected while the records are read.
+/// Data that is collected while the records are read.
 #[derive(Default)]
 struct Collected {
     timed: Vec<(u64, Timed)>,
     too_many: bool,
     lost: u64,
-    /// The trace units, or the place of a faulty record.
+    /// The trace units, or the position of a faulty record.
     units: Option<Result<EtmInfo, (usize, InfoError)>>,
     unread: u64,
     ids: HashSet<HardwareId>,
@@ -193,7 +193,7 @@ impl Recording {
             out.units = Some(units);
         }
         out.switches.sort();
-        // Stable: records of the same time, and those without a time, keep their order.
+        // A stable sort: records with the same time, and those without a time, keep their order.
         collected.timed.sort_by_key(|(time, _)| *time);
         for (time, timed) in collected.timed {
             match timed {
@@ -207,7 +207,8 @@ impl Recording {
         Ok(out)
     }
 
-    /// Reads a record. `place` is the place of its file's first byte, and the length of the file.
+    /// Reads a record. `place` is the position of the first byte of its file, and the length of the
+    /// file.
     fn record(&mut self, record: &Record<'_>, collected: &mut Collected, place: (usize, usize)) {
         let mut fields = record.fields();
         let known = match record.kind {
@@ -285,7 +286,7 @@ impl Recording {
         collected.unread += u64::from(known.is_none());
     }
 
-    /// `other` is the thread before or after that of the record.
+    /// Adds a switch. `other` is the thread before or after the thread of the record.
     fn switch(&mut self, record: &Record<'_>, other: Option<u32>) {
         let sample = &record.sample;
         if let (Some(cpu), Some(time)) = (sample.cpu, sample.time) {
@@ -320,8 +321,8 @@ impl Recording {
         Some(())
     }
 
-    /// Trace ID in bits 7:0; from minor version 1 on the sink in 39:8; minor version in 59:56, major
-    /// version in 63:60 (`include/linux/coresight-pmu.h`).
+    /// Reads the trace ID in bits 7:0, from minor version 1 the sink in 39:8, the minor version in
+    /// 59:56, and the major version in 63:60 (`include/linux/coresight-pmu.h`).
     fn hardware_id(&mut self, record: &Record<'_>, collected: &mut Collected) -> Option<()> {
         let id = record.fields().u64()?;
         let (major, minor) = (id >> 60, id >> 56 & 0xF);
@@ -344,7 +345,7 @@ impl Recording {
         Some(())
     }
 
-    /// The fields of a build-id record: process, 20 bytes of build-id followed by their
+    /// Reads the fields of a build-id record: process, 20 bytes of build-id followed by their
     /// number, path.
     fn build_id(&mut self, misc: u16, mut fields: Fields<'_>) -> Option<()> {
         fields.u32()?;
@@ -416,7 +417,8 @@ impl Collected {
     }
 }
 
-/// Shift, multiplier, time of tick 0; in newer ones also a tick and the counter's bits.
+/// Reads the shift, the multiplier, the time of tick 0; in newer records also a tick and the
+/// counter's bits.
 fn clock(mut fields: Fields<'_>) -> Option<PerfClock> {
     let (shift, multiplier, zero) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let (near, mask) = fields.u64().zip(fields.u64()).unwrap_or((0, 0));
@@ -429,7 +431,7 @@ fn clock(mut fields: Fields<'_>) -> Option<PerfClock> {
     })
 }
 
-/// The process and the mapping of a MMAP or MMAP2 record.
+/// The process and the mapping of an MMAP or MMAP2 record.
 fn mapping(record: &Record<'_>) -> Option<(u32, Mapping)> {
     let mut fields = record.fields();
     let (pid, _tid) = (fields.u32()?, fields.u32()?);

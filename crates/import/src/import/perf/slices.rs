@@ -1,10 +1,10 @@
 //! Assigns pieces of trace to threads or CPUs, and cuts them by thread.
 //!
-//! In a recording of a program, the AUX record names the thread of its piece. In a recording of whole
-//! CPUs, and where trace of several CPUs is in one buffer, the thread is, in this order: the one whose
-//! context is traced; the only one that ran in the time of the AUX record, according to the kernel's
-//! records of switches; between two timestamps, the only one that ran between them. Otherwise the
-//! piece is the history of its CPU.
+//! In a recording of a program, the AUX record names the thread of its piece. In a recording of
+//! whole CPUs, or if trace of several CPUs is in one buffer, the thread is, in this order: the one
+//! whose context is traced; the only one that ran in the time of the AUX record, according to the
+//! kernel's records of switches; between two timestamps, the only one that ran between them.
+//! Otherwise the piece belongs to the history of its CPU.
 
 use super::bytes::Bytes;
 use super::contexts::{self, Contents, ThreadRegister};
@@ -18,9 +18,9 @@ use armsnap_snapshot::capture::OnlyContext;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The most ranges of timestamps of all threads together.
+/// The maximum number of timestamp ranges of all threads together.
 const MAX_RANGES: usize = 1 << 14;
-/// The most threads whose contexts are traced.
+/// The maximum number of threads whose contexts are traced.
 const MAX_THREADS: usize = 1 << 16;
 
 /// The trace of a thread, or of a CPU, in a piece.
@@ -32,18 +32,18 @@ pub struct Slice<'p> {
     pub unit: &'p Unit,
     /// Its trace ID.
     pub id: u8,
-    /// The thread; `None`: the CPU.
+    /// The thread; `None` for the CPU.
     pub tid: Option<u32>,
     /// The process image.
     pub image: Option<usize>,
-    /// The context of the thread, if others are in the same piece.
+    /// The context of the thread, if the piece also contains other threads.
     pub only: Option<OnlyContext>,
 }
 
 /// The units in each piece, with their trace IDs.
 type UnitsOf<'a> = Vec<Vec<(&'a Unit, u8)>>;
 
-/// The trace of each thread, or CPU if `by_cpu`, in each piece, and notes.
+/// The trace of each thread, or of each CPU if `by_cpu`, in each piece, and notes.
 pub fn slices<'p>(
     recording: &'p Recording,
     bytes: &'p Bytes,
@@ -74,7 +74,7 @@ pub fn slices<'p>(
     threads.end()
 }
 
-/// The recording, to examine its trace.
+/// The recording whose trace is examined.
 #[derive(Clone, Copy)]
 struct Context<'p> {
     recording: &'p Recording,
@@ -87,8 +87,8 @@ impl Context<'_> {
         contexts::contents((unit, &device), id, piece, self.bytes, what)
     }
 
-    /// Whether a piece may be trace of several threads: if the recording is of whole CPUs, or trace
-    /// of several CPUs is in one buffer, or the records name other threads than the trace.
+    /// Whether a piece may contain trace of several threads: if the recording is of whole CPUs, if
+    /// trace of several CPUs is in one buffer, or if the records name other threads than the trace.
     fn is_needed(&self, all: &[Piece], units: &UnitsOf<'_>) -> bool {
         if self.recording.cpu_wide {
             return true;
@@ -101,7 +101,7 @@ impl Context<'_> {
                 return false;
             };
             let first = self.contents(piece, unit, contexts::What::First);
-            // Numbers of threads in a container are not those that the kernel writes.
+            // Thread numbers inside a container differ from those that the kernel writes.
             let known = |tid: u32| self.recording.processes.of_thread(tid, None).is_some();
             let mut threads = first.threads.into_iter();
             threads.any(|tid| Some(tid) != piece.tid && known(tid))
@@ -114,14 +114,14 @@ struct Threads<'p> {
     context: Context<'p>,
     out: Vec<Slice<'p>>,
     notes: Vec<PerfNote>,
-    /// The ranges of timestamps by CPU, trace ID and thread.
+    /// The timestamp ranges by CPU, trace ID and thread.
     ranges: BTreeMap<(u32, u8, u32), Vec<Range<u64>>>,
     ranges_left: usize,
     /// The CPUs with trace that is not cut.
     whole: BTreeSet<u32>,
     /// The threads whose contexts are traced.
     traced: BTreeSet<u32>,
-    /// Whether there are more of them.
+    /// Whether there are more than the maximum number of them.
     too_many: bool,
 }
 
@@ -151,7 +151,7 @@ impl<'p> Threads<'p> {
                 contents.collect()
             })
             .collect();
-        // 0 is the idle thread, or what the register holds in all threads.
+        // 0 is the idle thread, or the value of the register in all threads.
         let mut found = contents.iter().flatten().flat_map(|one| &one.threads);
         let numbered = found.any(|&tid| tid != 0);
         if !numbered {
@@ -207,7 +207,7 @@ impl<'p> Threads<'p> {
         }
     }
 
-    /// Adds trace without contexts; `since` is the time of the AUX record before.
+    /// Adds trace without contexts; `since` is the time of the preceding AUX record.
     fn add(&mut self, slice: Slice<'p>, since: Option<u64>, is_alone: bool) {
         let recording = self.context.recording;
         let (piece, cpu) = (slice.piece, slice.unit.cpu);
@@ -238,14 +238,14 @@ impl<'p> Threads<'p> {
             all.extend(ranges);
             let of_thread = self.of_thread(&slice, tid);
             self.out.push(Slice {
-                // Those of all pieces of the thread follow in the end.
+                // The ranges of all pieces of the thread are set at the end.
                 only: Some(OnlyContext::Timestamps([].into())),
                 ..of_thread
             });
         }
     }
 
-    /// The ranges of timestamps in which one thread alone ran, by thread.
+    /// The timestamp ranges in which only one thread ran, by thread.
     fn timed(&mut self, slice: &Slice<'p>) -> BTreeMap<u32, Vec<Range<u64>>> {
         let mut out: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
         let recording = self.context.recording;

@@ -1,5 +1,5 @@
-//! A recording → a snapshot: a core for each thread (or CPU), with the mapped files as its memory
-//! and the trace of its pieces.
+//! Recording → snapshot: a core for each thread (or CPU), with the mapped files as its memory and
+//! the trace of its pieces.
 
 use super::bytes::Bytes;
 use super::contexts;
@@ -23,11 +23,11 @@ use armsnap_snapshot::text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The thread or CPU whose history a core has.
+/// The thread or CPU whose history a core represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Thread {
-        /// Whether its process executed another program later.
+        /// Whether its process later executed another program.
         replaced: bool,
         tid: u32,
         image: Option<usize>,
@@ -52,7 +52,7 @@ impl<'a> Snapshots<'a> {
     ///
     /// # Errors
     ///
-    /// If there is nothing in the recording that can be decoded.
+    /// If the recording contains nothing that can be decoded.
     pub fn new(
         path: &'a Path,
         (bytes, piped): (&'a Bytes, bool),
@@ -94,7 +94,7 @@ impl<'a> Snapshots<'a> {
         })
     }
 
-    /// The snapshot.
+    /// Makes the snapshot.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl<'a> Snapshots<'a> {
             description: self.recording.command.clone().map(|line| one_line(&line)),
             ..Snapshot::default()
         };
-        // The sources come after all cores, whose numbers debuggers show.
+        // The sources follow all cores, because debuggers show the numbers of cores.
         let mut sources = Vec::new();
         for (whose, slices) in &cores {
             let device = self.core(*whose, slices, snapshot.devices.len());
@@ -179,7 +179,7 @@ impl<'a> Snapshots<'a> {
         Ok(self.out)
     }
 
-    /// Removes the cores in whose trace nothing was executed, unless there are no others.
+    /// Removes cores whose trace contains no execution, unless there are no others.
     fn drop_idle(&mut self, cores: &mut BTreeMap<Whose, Vec<Slice<'_>>>) {
         let bytes = self.bytes;
         let idle = |slice: &Slice<'_>| {
@@ -236,7 +236,7 @@ impl<'a> Snapshots<'a> {
                 || name.is_some_and(|name| options.comms.iter().any(|comm| comm == name)))
     }
 
-    /// What the user could have selected.
+    /// Lists what the user can select.
     fn choices(&self, all: &[Slice<'_>]) -> String {
         let mut out = BTreeSet::new();
         for slice in all {
@@ -292,7 +292,7 @@ impl<'a> Snapshots<'a> {
             other.push((straight::ENTRY.to_owned(), file.clone()));
         }
         let kind = core_type(slices, memory.is_aarch32());
-        // The names in debuggers are those of the first core's process.
+        // Names in debuggers come from the process of the first core.
         if index == 0 {
             self.programs(memory.programs, &other);
         }
@@ -308,8 +308,8 @@ impl<'a> Snapshots<'a> {
         }
     }
 
-    /// The trace sources of a core, and its buffers: each slice has a buffer, so that it may be
-    /// decoded on its own.
+    /// The trace sources of a core, and its buffers: each slice has its own buffer, so that it can
+    /// be decoded on its own.
     fn sources(&mut self, core: &str, slices: &[Slice<'_>], trace: &mut Trace) -> Vec<Device> {
         // By CPU, trace ID and context.
         let mut found: BTreeMap<_, (Device, Vec<String>)> = BTreeMap::new();
@@ -365,7 +365,7 @@ impl<'a> Snapshots<'a> {
         out
     }
 
-    /// Records the programs of a core, its main one first, for their names.
+    /// Records the programs of a core for their names, its main program first.
     fn programs(&mut self, mut programs: Vec<(String, u64)>, entries: &[(String, String)]) {
         let comm = entries.iter().find(|(key, _)| key == "comm");
         let comm = comm.map_or("", |(_, comm)| comm);
@@ -374,7 +374,7 @@ impl<'a> Snapshots<'a> {
             let name = origin
                 .and_then(|origin| origin.file_name())
                 .unwrap_or_default();
-            // The name of a thread has 15 characters at most.
+            // The name of a thread has at most 15 characters.
             comm.is_empty() || !name.to_string_lossy().starts_with(comm)
         });
         for (index, (file, bias)) in programs.into_iter().enumerate() {
@@ -383,7 +383,8 @@ impl<'a> Snapshots<'a> {
     }
 }
 
-/// The architecture of the cores that ran some slices. An ETMv4 or ETE traces both execution states.
+/// The architecture of the cores that ran some slices. An ETMv4 or ETE traces both execution
+/// states.
 fn core_type(slices: &[Slice<'_>], aarch32: bool) -> &'static str {
     match slices.first().map(|slice| slice.unit.kind) {
         Some(UnitKind::Etmv3) => "ARMv7-A",

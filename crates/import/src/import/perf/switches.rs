@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The most switches that are kept.
+/// The maximum number of switches that are kept.
 const MOST: usize = 1 << 22;
 
 /// A switch; a thread is `None` if the record does not name it.
@@ -14,7 +14,7 @@ struct Switch {
 }
 
 impl Switch {
-    /// Whether a thread that ran before the switch runs after it too.
+    /// Whether a thread that ran before the switch also runs after it.
     fn keeps(&self, thread: u32) -> bool {
         self.before.is_none_or(|before| before == thread) && self.after == Some(thread)
     }
@@ -24,7 +24,8 @@ impl Switch {
 #[derive(Debug, Default)]
 pub struct Switches {
     by_cpu: BTreeMap<u32, Vec<Switch>>,
-    /// For each switch, the index of the next one that does not keep the thread after it.
+    /// For each switch, the index of the next one that does not keep the thread that runs after the
+    /// former.
     kept_to: BTreeMap<u32, Vec<usize>>,
     count: usize,
 }
@@ -43,7 +44,8 @@ impl Switches {
         }
     }
 
-    /// Sorts the switches. To be called after the last one was added, before the queries.
+    /// Sorts the switches. Must be called after all switches have been added and before the
+    /// queries.
     pub fn sort(&mut self) {
         for (cpu, switches) in &mut self.by_cpu {
             switches.sort_by_key(|switch| switch.time);
@@ -60,13 +62,13 @@ impl Switches {
         }
     }
 
-    /// Whether there are switches of a CPU.
+    /// Whether all switches of a CPU are known.
     pub fn are_known(&self, cpu: u32) -> bool {
         self.count <= MOST && self.by_cpu.contains_key(&cpu)
     }
 
-    /// The only thread that ran on a CPU from one time (the start of the recording if `None`) to
-    /// another.
+    /// The only thread that ran on a CPU between two times; `from` is `None` for the start of the
+    /// recording.
     pub fn only_thread(&self, cpu: u32, from: Option<u64>, to: u64) -> Option<u32> {
         if self.count > MOST {
             return None;

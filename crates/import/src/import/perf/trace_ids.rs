@@ -1,7 +1,8 @@
-//! Finds the trace IDs in pieces of trace, and so the CPUs that wrote it.
+//! Finds the trace IDs in pieces of trace, which identify the CPUs that wrote it.
 //!
-//! CPUs that share a sink start to write at any time, so a piece is read until all of them are found.
-//! Pieces beyond a limit are only sampled, so that a file of gigabytes opens quickly.
+//! CPUs that share a sink may start writing at any time, so a piece is read until all of them are
+//! found. Pieces beyond a limit are only sampled, so that a file of several gigabytes opens
+//! quickly.
 
 use super::bytes::Bytes;
 use super::pieces::Piece;
@@ -9,9 +10,9 @@ use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_trace::formatter::{Deformatter, Demux, FrameKind};
 use std::collections::BTreeSet;
 
-/// The bytes that are read at once: whole frames.
+/// The number of bytes that are read at once: whole frames.
 const WINDOW: u64 = 64 << 10;
-/// One window of this many is read of pieces beyond the limit.
+/// For pieces beyond the limit, one window out of this many is read.
 const SPARSE: u64 = 16;
 /// The total size of pieces that are read completely.
 const LIMIT: u64 = 256 << 20;
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
     use armsnap_trace::formatter::encode::Encoder;
 
-    /// Trace of ID 1, in which ID 2 has some bytes after the first `before`.
+    /// Trace with ID 1, in which some bytes with ID 2 follow the first `before`.
     fn trace(before: usize, after: usize) -> Vec<u8> {
         let (mut encoder, mut out) = (Encoder::new(), Vec::new());
         for (id, count) in [(1, before), (2, 100), (1, after)] {
@@ -101,7 +102,7 @@ mod tests {
         let mut few = TraceIds { left: 1 << 20 };
         assert_eq!(present(&mut few, &late, &[1, 2]), [1]);
         assert!(few.left > 1 << 19, "{}", few.left);
-        // Where all are found, the rest is not read.
+        // Once all are found, the rest is not read.
         let mut ids = TraceIds::default();
         assert_eq!(present(&mut ids, &trace(1000, 5 << 20), &[1, 2]), [1, 2]);
         assert_eq!(ids.left, LIMIT - WINDOW);

@@ -1,4 +1,4 @@
-//! The trace units of a recording, and the trace IDs under which their trace is.
+//! The trace units of a recording, and the trace IDs of their trace.
 
 use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, Unit};
@@ -10,7 +10,7 @@ use armsnap_arch::quantity::TraceId;
 use armsnap_snapshot::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// TRFCR_EL1.TS: timestamps are those of the virtual counter, as perf's clock is.
+/// TRFCR_EL1.TS: timestamps are those of the virtual counter, as in perf's clock.
 pub const VIRTUAL: u64 = 1;
 
 /// A CPU's trace ID.
@@ -20,14 +20,15 @@ type CpuId = (u32, u8);
 #[derive(Debug)]
 pub struct Units<'a> {
     info: &'a EtmInfo,
-    /// By sink: the IDs of the CPUs that use it. `None` for IDs that are unique in the system.
+    /// By sink: the IDs of the CPUs that use it. The key is `None` for IDs that are unique in the
+    /// system.
     by_sink: BTreeMap<Option<u32>, Vec<CpuId>>,
-    /// By CPU.
+    /// By CPU: its sink.
     sinks: BTreeMap<u32, Option<u32>>,
 }
 
 impl<'a> Units<'a> {
-    /// The units and their IDs: from records, or else from the units' blocks.
+    /// Creates the units and their IDs, which come from records, or else from the units' blocks.
     pub fn new(info: &'a EtmInfo, ids: &[HardwareId]) -> (Self, Vec<PerfNote>) {
         let mut out = Self {
             info,
@@ -76,7 +77,7 @@ impl<'a> Units<'a> {
         self.info.units.iter().find(|unit| unit.cpu == cpu)
     }
 
-    /// Any unit.
+    /// The first unit, if any unit will do.
     fn first(&self) -> Option<&'a Unit> {
         self.info.units.first()
     }
@@ -89,7 +90,7 @@ impl<'a> Units<'a> {
         looked: &mut TraceIds,
     ) -> Vec<(&'a Unit, u8)> {
         if piece.raw {
-            // A TRBE belongs to its CPU: the ID is not needed.
+            // A TRBE belongs to its CPU, so the ID is not needed.
             let unit = match piece.cpu {
                 Some(cpu) => self.of_cpu(cpu),
                 None => self.first(),
@@ -117,7 +118,7 @@ impl<'a> Units<'a> {
             .collect()
     }
 
-    /// Why no piece has trace of a unit.
+    /// The reason why no piece contains trace of a unit.
     pub fn why_nothing(&self) -> &'static str {
         match self.by_sink.is_empty() {
             true => {
@@ -150,7 +151,7 @@ pub fn source_device(unit: &Unit, id: u8) -> Device {
     }
 }
 
-/// The registers of a trace unit's device, with the trace ID that is in force.
+/// The registers of a trace unit's device, with the trace ID that is in use.
 fn registers(unit: &Unit, id: u8) -> Vec<Register> {
     let registers = unit.registers.iter().map(|&(name, value)| {
         let value = match name == unit.kind.trace_id_register() {

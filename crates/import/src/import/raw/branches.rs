@@ -1,7 +1,7 @@
 //! Packets of an MTB → program flow, encoded as ETMv4 trace.
 //!
-//! What an MTB leaves out is in the code: between two packets a core executes a straight line, in
-//! which no branch is taken.
+//! The code contains what an MTB leaves out: between two packets a core executes a straight line,
+//! in which no branch is taken.
 
 use super::mtb::Packet;
 use armsnap_arch::arch::branch::Kind;
@@ -12,24 +12,24 @@ use armsnap_trace::etmv4::{self, TraceUnitOptions};
 use armsnap_trace::flow::{CodeImage, ContextKey, View, instruction};
 use std::collections::HashMap;
 
-/// Bytes of trace between synchronisation points.
+/// The number of bytes of trace between synchronisation points.
 const SYNC_BYTES: usize = 4096;
-/// The longest straight line, and all of them together, in bytes of code.
+/// The maximum length of a straight line, and of all of them together, in bytes of code.
 const LONGEST_LINE: u64 = 1 << 16;
 const MAX_CODE: u64 = 1 << 28;
-/// The most vectors (Armv8-M ARM DDI 0553, B3.29: 16 exceptions and 480 interrupts).
+/// The maximum number of vectors (Armv8-M ARM DDI 0553, B3.29: 16 exceptions and 480 interrupts).
 const VECTORS: u64 = 16 + 480;
-/// The number of an SVC.
+/// The exception number of SVC.
 const SVC: u16 = 11;
-/// Stands for an unknown number; ETMv4 reserves it.
+/// Used for an unknown number; ETMv4 reserves it.
 const UNKNOWN: u16 = 0;
 
-/// The handlers of exceptions.
+/// The exception handlers.
 #[derive(Debug, Default)]
 pub struct Vectors(HashMap<u64, Vec<u16>>);
 
 impl Vectors {
-    /// Reads the vectors at an address, up to the first word that cannot be one.
+    /// Reads the vectors at an address, up to the first word that cannot be a vector.
     pub fn read(base: u64, word: impl Fn(u64) -> Option<u32>) -> Self {
         let mut out = Self::default();
         for number in 1..VECTORS {
@@ -48,7 +48,7 @@ impl Vectors {
         out
     }
 
-    /// The number in ETMv4 of the exception with this handler; `None` if several share it.
+    /// The ETMv4 number of the exception with this handler; `None` if several share it.
     fn number(&self, handler: u64, after_svc: bool) -> Option<u16> {
         match self.0.get(&handler)?.as_slice() {
             [number] => Some(number_in_etmv4(*number)),
@@ -57,7 +57,7 @@ impl Vectors {
     }
 }
 
-/// The number of an M-profile exception in ETMv4 (ARM IHI 0064H, "Exception packet", TYPE).
+/// The ETMv4 number of an M-profile exception (ARM IHI 0064H, "Exception packet", TYPE).
 const fn number_in_etmv4(number: u16) -> u16 {
     match number {
         0..24 => number,
@@ -70,11 +70,11 @@ const fn number_in_etmv4(number: u16) -> u16 {
 pub struct Traced {
     /// The trace.
     pub bytes: Vec<u8>,
-    /// The places where a packet, or the code, does not lead to the next packet.
+    /// The number of locations from which execution cannot be followed to the next packet.
     pub gaps: u64,
-    /// The exceptions whose handlers are in no vector, or in several.
+    /// The number of exceptions whose handler is in no vector, or in several.
     pub unnumbered: u64,
-    /// Whether the trace reaches the place where the core was.
+    /// Whether the trace reaches the location where the core halted.
     pub to_end: bool,
     /// Whether there was more code than is followed.
     pub exhausted: bool,
@@ -87,22 +87,23 @@ pub struct Branches<C> {
     code: C,
     view: View,
     vectors: Vectors,
-    /// Where execution continues, if it is known.
+    /// The address where execution continues, if it is known.
     here: Option<u64>,
-    /// The special value that the last branch led to.
+    /// The special value that was the target of the last branch.
     returning: Option<u64>,
-    /// Where exceptions return to, the innermost last.
+    /// The return addresses of exceptions, the innermost last.
     returns: Vec<u64>,
     left: u64,
     out: Traced,
 }
 
-/// EXC_RETURN and, in Armv8-M, FNC_RETURN (DDI 0553, B3.22, B3.34): not addresses of code.
+/// EXC_RETURN and, in Armv8-M, FNC_RETURN (DDI 0553, B3.22, B3.34), which are not addresses of
+/// code.
 const fn is_special(address: u64) -> bool {
     address >= 0xFE00_0000
 }
 
-/// FNC_RETURN: the return of a function from the other security state.
+/// FNC_RETURN: the return from a function that was called from the other security state.
 const fn is_function_return(address: u64) -> bool {
     address >> 24 == 0xFE
 }
@@ -144,7 +145,7 @@ impl<C: CodeImage + Clone> Branches<C> {
         }
     }
 
-    /// A branch instruction.
+    /// Follows a branch instruction.
     fn branch(&mut self, packet: &Packet) {
         self.lose_return();
         let size = self.size_at(packet.source);
@@ -157,7 +158,7 @@ impl<C: CodeImage + Clone> Branches<C> {
         }
     }
 
-    /// An exception, or a PC that a debugger wrote, which looks the same.
+    /// Follows an exception, or a PC that a debugger wrote, which looks the same.
     fn exception(&mut self, packet: &Packet) {
         self.lose_return();
         if self.here.is_some() {
@@ -169,7 +170,7 @@ impl<C: CodeImage + Clone> Branches<C> {
         self.here = Some(packet.destination);
     }
 
-    /// The second packet of a return.
+    /// Follows the second packet of a return.
     fn returned(&mut self, packet: &Packet) {
         let to = packet.destination;
         self.here = Some(to);
@@ -191,7 +192,7 @@ impl<C: CodeImage + Clone> Branches<C> {
         }
     }
 
-    /// Without its second packet it is not known where a return led.
+    /// Without the second packet of a return, its target is not known.
     fn lose_return(&mut self) {
         if self.returning.take().is_some() {
             self.lose();
@@ -205,7 +206,7 @@ impl<C: CodeImage + Clone> Branches<C> {
     }
 
     fn number(&mut self, handler: u64, return_to: u64) -> u16 {
-        // SVC (DDI 0553, C2.4.191): 0xDF and its number.
+        // SVC (DDI 0553, C2.4.191): its number, followed by 0xDF.
         let before = return_to.wrapping_sub(2);
         let after_svc = self.code.slice(self.view, Address(before)).get(1) == Some(&0xDF);
         let number = self.vectors.number(handler, after_svc);
@@ -240,7 +241,8 @@ impl<C: CodeImage + Clone> Branches<C> {
         }
     }
 
-    /// Ends the trace; `halted` is where the core was, if it was tracing up to there.
+    /// Ends the trace; `halted` is the address where the core halted, if it was tracing up to
+    /// there.
     pub fn finish(mut self, halted: Option<u64>) -> Traced {
         if self.returning.is_some() {
             self.lose_return();
@@ -257,7 +259,7 @@ impl<C: CodeImage + Clone> Branches<C> {
         self.out
     }
 
-    /// Whether a straight line without a branch that is always taken leads to an address.
+    /// Whether a straight line without an unconditional branch leads to an address.
     fn leads_to(&self, end: u64) -> bool {
         let Some(mut at) = self.here.filter(|here| {
             let length = end.checked_sub(*here);

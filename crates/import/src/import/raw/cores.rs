@@ -1,4 +1,4 @@
-//! The cores that were traced: the cores of a saved state, or assumed ones.
+//! The traced cores: those of a saved state, or assumed ones.
 
 use super::hints::Hints;
 use super::units::Unit;
@@ -10,23 +10,23 @@ use armsnap_snapshot::program::elf::{Elf, Machine};
 use armsnap_snapshot::snapshot::model::{Device, DeviceClass, Dump};
 use armsnap_trace::protocol::Core;
 
-/// The cores so far.
+/// The cores collected so far.
 #[derive(Debug)]
 pub struct Cores<'o> {
     options: &'o Options,
-    /// Their devices: first the cores of a saved state.
+    /// Their devices, starting with the cores of a saved state.
     pub devices: Vec<Device>,
     saved: usize,
-    /// The number of trace units that have their core.
+    /// The number of trace units to which a core has been assigned.
     traced: usize,
-    /// The memory that the user gives.
+    /// The memory that the user specifies.
     dumps: Vec<Dump>,
     /// The first program that the user names.
     program: Option<Elf>,
 }
 
 impl<'o> Cores<'o> {
-    /// The cores of a saved state.
+    /// Starts with the cores of a saved state.
     pub fn new(saved: Vec<Device>, options: &'o Options) -> Self {
         Self {
             options,
@@ -34,7 +34,7 @@ impl<'o> Cores<'o> {
             devices: saved,
             traced: 0,
             dumps: Vec::new(),
-            // What is wrong with it is said where its memory is read.
+            // Faults are reported where its memory is read.
             program: options
                 .elf
                 .first()
@@ -47,7 +47,7 @@ impl<'o> Cores<'o> {
         self.saved > 0
     }
 
-    /// Adds memory to all cores; what a saved state has comes before it.
+    /// Adds memory to all cores, after the memory of a saved state.
     pub fn add_memory(&mut self, dumps: Vec<Dump>) {
         for device in &mut self.devices {
             device.dumps.extend(dumps.iter().cloned());
@@ -57,7 +57,7 @@ impl<'o> Cores<'o> {
         number(&mut self.dumps);
     }
 
-    /// The properties of cores without other information.
+    /// The properties of cores for which nothing else is known.
     pub fn usual(&self) -> Core {
         match self.devices.first() {
             Some(device) => armsnap_snapshot::capture::traced_core(device),
@@ -65,7 +65,7 @@ impl<'o> Cores<'o> {
         }
     }
 
-    /// What is known of the cores.
+    /// The hints about the cores.
     pub fn hints(&self) -> Hints {
         let program = self.program.as_ref();
         let tells =
@@ -79,7 +79,7 @@ impl<'o> Cores<'o> {
         }
     }
 
-    /// The core of a trace unit, as an index.
+    /// The index of the core of a trace unit.
     pub fn of(&mut self, unit: &Unit, names: &mut Names, notes: &mut Vec<Note>) -> usize {
         let number = unit.cpu.map_or(self.traced, |cpu| cpu as usize);
         self.traced += 1;
@@ -147,7 +147,7 @@ impl<'o> Cores<'o> {
     }
 }
 
-/// Gives dumps the names of their sections.
+/// Sets the section names of dumps.
 fn number(dumps: &mut [Dump]) {
     for (index, dump) in dumps.iter_mut().enumerate() {
         dump.section = format!("dump{}", index + 1);

@@ -1,4 +1,4 @@
-//! Determines from the bytes of a buffer how it is formatted and which trace is in it.
+//! Determines from the bytes of a buffer how it is formatted and which trace it contains.
 
 use super::frames;
 use super::hints::{Fit, Hints};
@@ -13,21 +13,21 @@ use armsnap_trace::formatter::{
 use armsnap_trace::protocol::Core;
 use std::collections::BTreeMap;
 
-/// The bytes that are examined at once.
+/// The number of bytes that are examined at once.
 const EXAMINED: usize = 1 << 20;
-/// The bytes in which frames are looked for that do not begin with the first byte.
+/// The number of bytes that are searched for frames that do not begin with the first byte.
 const SHIFTED: usize = 32 << 10;
-/// The bytes that are deformatted at once.
+/// The number of bytes that are deformatted at once.
 const PIECE: usize = 1 << 20;
-/// The most places of a buffer that are examined.
+/// The maximum number of positions in a buffer that are examined.
 const PLACES: usize = 16;
-/// The bytes that are read as trace of an ITM if they are unlike it.
+/// The number of bytes that are read as ITM trace if they are unlike it.
 const OF_ITM: usize = 16 << 10;
 /// The end of each synchronisation packet of an ITM (ARM DDI 0403E, D4.2.1).
 const ITM_SYNC: [u8; 6] = [0, 0, 0, 0, 0, 0x80];
-/// The bits that must speak for frames, for each source in them.
+/// The bits of evidence required for frames, for each source in them.
 const FOR_EACH_SOURCE: u64 = 12;
-/// The bits that must speak for frames that do not begin with the first byte.
+/// The additional bits of evidence required for frames that do not begin with the first byte.
 const FOR_SHIFT: u64 = 8;
 /// The size of a frame.
 const FRAME: usize = 16;
@@ -35,7 +35,7 @@ const FRAME: usize = 16;
 /// The ID assigned to unformatted bytes.
 const UNFORMATTED: TraceId = TraceId(1);
 
-/// The kinds of trace, the likeliest first: where several fit equally well, the first is taken.
+/// The kinds of trace, the likeliest first: if several fit equally well, the first is used.
 pub const PROTOCOLS: [(Protocol, &str); 6] = [
     (Protocol::Etmv4, "ETM4"),
     (Protocol::Ete, "ETE"),
@@ -50,13 +50,13 @@ pub const PROTOCOLS: [(Protocol, &str); 6] = [
 pub struct Found {
     /// Its trace ID; `None` if the buffer is not formatted.
     pub id: Option<u8>,
-    /// The number of its bytes in the examined ones.
+    /// The number of its bytes among the examined ones.
     pub bytes: u64,
     /// The kind of trace; `None` if its bytes are not trace of a known kind.
     pub protocol: Option<(Protocol, &'static str)>,
     /// Another kind that fits the bytes equally well.
     pub alike: Option<Protocol>,
-    /// Whether it fits as trace of a core of the M-profile only.
+    /// Whether it fits only as trace of an M-profile core.
     pub is_micro: bool,
 }
 
@@ -72,27 +72,27 @@ pub struct Form {
     score: Score,
 }
 
-/// What speaks for bytes being trace.
+/// The evidence that bytes are trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
-    /// The bytes of trace that synchronises.
+    /// The number of bytes of trace with synchronisation.
     bytes: u64,
-    /// The bits that speak for an ITM that does not.
+    /// The bits of evidence for ITM trace without synchronisation.
     bits: u64,
 }
 
 impl Score {
-    /// In bits: a valid byte of trace that synchronises speaks for some of them.
+    /// The evidence in bits: each valid byte of trace with synchronisation counts as several bits.
     const fn total(self) -> u64 {
         4 * self.bytes + self.bits
     }
 }
 
-/// Determines the form of a buffer; `known` are the units that may be in it. `None` if nothing in it
-/// is trace.
+/// Determines the form of a buffer; `known` are the units that may be in it. `None` if it contains
+/// no trace.
 ///
-/// Further places are examined if there is no trace, as memory around a trace buffer may have been
-/// dumped, too. A formatter need not repeat its ID, so that a ring may hold frames without one.
+/// If there is no trace, further positions are examined, because the dump may include memory around
+/// a trace buffer. A formatter need not repeat its ID, so a ring may contain frames without one.
 pub fn form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
     let find = |form_at: fn(&[u8], &[Unit], &Hints) -> Option<Form>| {
         places(bytes).find_map(|place| form_at(examined(bytes, place), known, hints))
@@ -100,12 +100,12 @@ pub fn form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
     find(form_at).or_else(|| find(without_id))
 }
 
-/// The places of a buffer that are examined.
+/// The positions in a buffer that are examined.
 ///
-/// What is before the first byte that is not zero was never written.
+/// The bytes before the first non-zero byte were never written.
 fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
     let written = bytes.iter().position(|&byte| byte != 0);
-    // The zeros right before it may be those of a synchronisation packet.
+    // The zeros immediately before it may belong to a synchronisation packet.
     let first = written.unwrap_or(bytes.len()).saturating_sub(FRAME);
     let first = first - first % FRAME;
     let step = (bytes.len() - first) / PLACES;
@@ -122,7 +122,7 @@ fn examined(bytes: &[u8], place: usize) -> &[u8] {
     &bytes[place..(place + EXAMINED).min(bytes.len())]
 }
 
-/// Whether a buffer without trace has some if the bytes of each word of 32 bits are reversed.
+/// Whether a buffer without trace contains some if the bytes of each 32-bit word are reversed.
 pub fn is_reversed(bytes: &[u8], known: &[Unit], hints: &Hints) -> bool {
     let bytes = &bytes[..bytes.len().min(EXAMINED)];
     let words = bytes.chunks_exact(4);
@@ -136,7 +136,7 @@ fn form_at(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
         return Some(best);
     }
     let shifts = frames::shifts(&bytes[..bytes.len().min(SHIFTED)]);
-    // Parts that are examined cost as much as there are shifts.
+    // The cost of examining a part is proportional to the number of shifts.
     for most in [SHIFTED, bytes.len()] {
         let part = &bytes[..bytes.len().min(most)];
         let here = match part.len() == bytes.len() {
@@ -148,7 +148,7 @@ fn form_at(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
             let form = read_as(&part[shift..], Some(FrameKind::Memory), known, hints);
             (form.score.total(), shift)
         });
-        // Of equal ones the first.
+        // Among equal ones, the first.
         let shifted = shifted.reduce(|best, next| if next.0 > best.0 { next } else { best });
         match shifted {
             Some((score, from)) if score > here + FOR_SHIFT => {
@@ -175,7 +175,7 @@ fn best_form(bytes: &[u8], known: &[Unit], hints: &Hints) -> Form {
     best
 }
 
-/// The form of frames in which no ID is.
+/// The form of frames that contain no ID.
 fn without_id(bytes: &[u8], known: &[Unit], hints: &Hints) -> Option<Form> {
     if Deformatter::last_id(bytes).is_some() {
         return None;
@@ -226,13 +226,13 @@ pub fn is_special(id: TraceId) -> bool {
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     kind: (Protocol, &'static str),
-    /// Whether it is read as trace of a core of the M-profile, though no core is known.
+    /// Whether it is read as trace of an M-profile core although no core is known.
     is_micro: bool,
     score: Score,
     fit: Fit,
 }
 
-/// Determines the kind of trace of a source, and what speaks for it.
+/// Determines the kind of trace of a source, and the evidence for it.
 fn source(
     demux: &Demux,
     id: TraceId,
@@ -245,19 +245,19 @@ fn source(
         false => true,
     });
     let unit = own.or_else(|| known.iter().find(|unit| unit.trace_id().is_none()));
-    // Without its trace ID, it may be another source than the unit.
+    // Without a trace ID, the source may be another one than the unit.
     let may_be_other = unit.is_some() && (own.is_none() || !is_formatted);
     let mut candidates = candidates(demux.stream(id), unit, own.is_some(), hints);
     if candidates.is_empty() && may_be_other {
         candidates = self::candidates(demux.stream(id), None, false, hints);
     }
     let key = |candidate: &Candidate| (candidate.fit, candidate.score.bytes);
-    // Of equal ones the first.
+    // Among equal ones, the first.
     let best = candidates.iter().copied();
     let best = best.reduce(|best, next| if key(&next) > key(&best) { next } else { best });
     let alike = best.and_then(|best| {
         let alike = |other: &&Candidate| {
-            // ETE has the packets of ETMv4.
+            // ETE has the same packets as ETMv4.
             key(other) == key(&best) && other.kind.0 != best.kind.0 && other.kind.0 != Protocol::Ete
         };
         candidates.iter().find(alike)
@@ -272,11 +272,12 @@ fn source(
     (found, best.map(|best| best.score).unwrap_or_default())
 }
 
-/// The kinds of trace that bytes may be, as that of a unit; whether it is `said` to be its trace.
+/// The kinds of trace that bytes may be; `unit` is their trace unit, and `said` is whether it is
+/// known to be.
 fn candidates(stream: &Stream, unit: Option<&Unit>, said: bool, hints: &Hints) -> Vec<Candidate> {
     let given = unit.and_then(Unit::protocol);
     let mut all: Vec<Candidate> = Vec::new();
-    // The trace units of Cortex-M3 and Cortex-M4 write branches in another way.
+    // The trace units of Cortex-M3 and Cortex-M4 encode branches differently.
     let of_micro = (Protocol::Etmv3, "ETM3");
     let kinds = PROTOCOLS.into_iter().map(|kind| (kind, false));
     let kinds = kinds.chain((!hints.is_known).then_some((of_micro, true)));
@@ -293,7 +294,7 @@ fn candidates(stream: &Stream, unit: Option<&Unit>, said: bool, hints: &Hints) -
         let config = Config::read(device, kind.0, core, &mut Vec::new());
         let reading = read(&config, stream);
         let score = score(&reading, said && given.is_some());
-        // What does not synchronise counts if nothing else does.
+        // Trace without synchronisation counts only if nothing else does.
         if score.total() > 0 && (score.bytes > 0 || all.is_empty()) {
             let fit = hints.fit(kind.0, &config, stream);
             all.push(Candidate {
@@ -311,8 +312,9 @@ fn candidates(stream: &Stream, unit: Option<&Unit>, said: bool, hints: &Hints) -
 }
 
 impl Form {
-    /// Whether frames are those of a system: other bytes have frames of many sources, each of a few bytes, one of
-    /// which may look like an ITM. (What synchronises is hardly there by chance.)
+    /// Whether frames contain the sources of a real system: other bytes look like frames of many
+    /// sources with a few bytes each, one of which may look like an ITM. (Trace with
+    /// synchronisation is unlikely to occur by chance.)
     fn is_of_few(&self) -> bool {
         let all: u64 = self.found.iter().map(|found| found.bytes).sum();
         let known = self.found.iter().filter(|found| found.protocol.is_some());
@@ -321,8 +323,8 @@ impl Form {
         self.score.bytes > 0 || known * 4 >= all * 3 && self.score.bits >= required
     }
 
-    /// Adds the sources that begin after the examined bytes. Returns the bytes of each source, unless
-    /// the buffer can be read as it is.
+    /// Adds the sources that begin after the examined bytes. Returns the bytes of each source,
+    /// unless the buffer can be read as it is.
     pub fn later(&mut self, bytes: &Mapped, known: &[Unit], hints: &Hints) -> Vec<Vec<u8>> {
         let deformatter = match self.frames {
             Some(FrameKind::Tpiu) => Deformatter::new(FrameKind::Tpiu),
@@ -340,7 +342,7 @@ impl Form {
         self.found.iter().all(|found| found.id.is_some())
     }
 
-    /// Adds the sources at further places of the buffer.
+    /// Adds the sources at further positions in the buffer.
     fn at_places(&mut self, kind: FrameKind, bytes: &Mapped, known: &[Unit], hints: &Hints) {
         for place in places(bytes).skip(1) {
             let examined = examined(bytes, place);
@@ -350,7 +352,7 @@ impl Form {
                 if is_special(id) || self.found.iter().any(|found| found.id == Some(id.0)) {
                     continue;
                 }
-                // What is no trace may be memory behind the buffer.
+                // Bytes that are not trace may be memory after the buffer.
                 let (found, _) = source(&demux, id, true, known, hints);
                 self.found.extend(found.protocol.map(|_| found));
             }
@@ -400,8 +402,8 @@ impl Form {
     }
 }
 
-/// Reads bytes as trace. What no ITM writes at the start takes long to read as that of one, and is not read further
-/// without a synchronisation packet.
+/// Reads bytes as trace. Bytes that are unlike ITM trace take long to be read as such, so they are
+/// read only to a limit if they contain no synchronisation packet.
 fn read(config: &Config, stream: &Stream) -> Reading {
     let bytes = stream.payload();
     if matches!(config, Config::Itm(_)) && bytes.len() > OF_ITM {
@@ -415,7 +417,7 @@ fn read(config: &Config, stream: &Stream) -> Reading {
     decode::read(config, &mut stream.clone())
 }
 
-/// What speaks for bytes being trace; `said` is whether the user says so.
+/// The evidence that bytes are trace; `said` is whether the user says so.
 fn score(reading: &Reading, said: bool) -> Score {
     let is_one = reading.is_sound() || said && reading.is_possible();
     let bytes = reading.score();

@@ -1,21 +1,25 @@
-//! Formatter frames that do not begin with the first byte: a logic analyser begins anywhere.
+//! Formatter frames that do not begin with the first byte, because a logic analyser may start
+//! anywhere.
 
 use super::form::is_special;
 use armsnap_arch::quantity::TraceId;
 use armsnap_trace::formatter::{FRAME_BYTES, ID_NULL, ID_TRIGGER};
 
-/// The sources of a system, at most, and the share of IDs in frames that are theirs.
+/// The maximum number of sources in a system, and the percentage of the IDs in frames that must be
+/// theirs.
 const SOURCES: usize = 8;
 const THEIRS: usize = 95;
 
-/// The offsets, other than 0, at which a first frame may begin: the IDs in the frames are those of few sources.
-/// Frames that begin at another even byte have the same IDs; their trace tells them apart.
+/// The offsets other than 0 at which a first frame may begin: the IDs in the frames are those of a
+/// few sources. Frames that begin at another even offset have the same IDs; their trace tells them
+/// apart.
 pub fn shifts(bytes: &[u8]) -> Vec<usize> {
     let shifts = 1..FRAME_BYTES.min(bytes.len());
     shifts.filter(|&shift| is_one(&bytes[shift..])).collect()
 }
 
-/// Whether a synchronisation packet may be in bytes, in frames or not: each has zeros, or ones, in a row.
+/// Whether bytes may contain a synchronisation packet, in frames or not: each contains a run of
+/// zeros or ones.
 pub fn may_synchronise(bytes: &[u8]) -> bool {
     const LEAST: usize = 5;
     let equal = |byte: &&u8| matches!(byte, 0 | 0xfe | 0xff);

@@ -1,4 +1,5 @@
-//! What the user says about the traced cores: which trace units they may have, and where their code is.
+//! What the user says about the traced cores: which trace units they may have, and the addresses of
+//! their code.
 
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_snapshot::capture::{Config, Protocol, Visitor};
@@ -8,32 +9,33 @@ use armsnap_trace::formatter::Stream;
 use armsnap_trace::protocol::{Core, ElementDecoder, PacketDecoder, Profile};
 use std::ops::Range;
 
-/// What is known of the cores.
+/// The known properties of the cores.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
-    /// Their properties, assumed if they are not known.
+    /// Their profile and version, assumed if they are not known.
     pub core: Core,
-    /// Whether they are known.
+    /// Whether these are known.
     pub is_known: bool,
-    /// The addresses of code; empty if it is not known.
+    /// The addresses of code; empty if they are not known.
     pub code: Vec<Range<u64>>,
 }
 
-/// How well a protocol fits what is known; the greatest fits best.
+/// How well a protocol fits the hints; greater is better.
 pub type Fit = (bool, u64);
 
-/// The number of levels to which the share of addresses that lead to code is rounded.
+/// The number of levels to which the proportion of addresses in code is rounded.
 const SHARES: u64 = 16;
 
 impl Hints {
-    /// Returns how well trace fits: whether the cores may have such a trace unit, and the share of its addresses that
-    /// lead to code.
+    /// Returns how well trace fits: whether the cores may have such a trace unit, and the
+    /// proportion of its addresses that are in code.
     pub fn fit(&self, protocol: Protocol, config: &Config, stream: &Stream) -> Fit {
         (self.may_trace(protocol), self.in_code(config, stream))
     }
 
-    /// Whether trace units of this kind trace such cores: a Cortex-M has no PTM, and none of Armv8 but ETMv4 and
-    /// ETE. Where they trace no core, they are in any system.
+    /// Whether trace units of this kind trace such cores: a Cortex-M has neither PTM nor ETE, and
+    /// other cores of Armv8 have only ETMv4 and ETE. Trace sources that do not trace cores may be
+    /// in any system.
     fn may_trace(&self, protocol: Protocol) -> bool {
         let Core { profile, version } = self.core;
         let is_micro = profile == Profile::M;
@@ -60,7 +62,7 @@ impl Hints {
     }
 }
 
-/// Counts addresses.
+/// Counts the addresses in trace.
 struct Addresses<'a> {
     code: &'a [Range<u64>],
     all: u64,
@@ -79,7 +81,7 @@ impl ElementSink for Addresses<'_> {
     }
 }
 
-/// Decodes elements.
+/// Decodes elements to count their addresses.
 struct Follow<'a, 'b>(&'a mut Stream, &'a mut Addresses<'b>);
 
 impl Visitor for Follow<'_, '_> {

@@ -1,9 +1,9 @@
-//! Trace buffers as they were read from the hardware, with what is known of the trace units.
+//! Trace buffers as they were read from the hardware, with information about the trace units.
 //!
-//! [`units`] collects the trace units: registers given by the user, or files of Linux' sysfs.
-//! [`form`] determines how a buffer is formatted and which trace is in it. [`panic`] checks buffers
-//! that a kernel kept, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace. [`snapshot`]
-//! joins them with the [`cores`].
+//! [`units`] collects the trace units: registers given by the user, or files of Linux's sysfs.
+//! [`form`] determines how a buffer is formatted and which trace it contains. [`panic`] checks
+//! buffers that a kernel kept, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace.
+//! [`snapshot`] joins them with the [`cores`].
 
 mod branches;
 mod cores;
@@ -30,12 +30,12 @@ use snapshot::RawSnapshot;
 use std::path::PathBuf;
 use units::Unit;
 
-/// Makes a snapshot of raw buffers, or of memory alone; with `state`, a core file or core dump of the
-/// same system, its cores have their registers and memory.
+/// Makes a snapshot of raw buffers, or of memory alone; with `state`, a core file or core dump of
+/// the same system, its cores have the registers and memory of that state.
 ///
 /// # Errors
 ///
-/// If a file cannot be read, or no trace is found in a buffer.
+/// If a file cannot be read, or a buffer contains no trace.
 pub fn import(
     state: Option<Imported>,
     buffers: &[PathBuf],
@@ -69,7 +69,7 @@ pub fn import(
     Ok(out.imported())
 }
 
-/// Makes a snapshot of a core with the history in the MTB packets of its RAM.
+/// Makes a snapshot of a core, whose history comes from the MTB packets in its RAM.
 fn with_mtb(
     state: Option<Imported>,
     mtb: &NamedProgram,

@@ -1,32 +1,33 @@
 //! The Micro Trace Buffer (MTB) of Cortex-M0+, M23 and M33: taken branches in a ring of RAM.
 //!
-//! A packet has two words (ARM DDI 0486B, 2.2.2; ARM 100231, 2.1): where a branch was, with the
-//! A bit, and where it led, with the S bit. The ring's place and its next packet are in registers.
+//! A packet has two words (ARM DDI 0486B, 2.2.2; ARM 100231, 2.1): the source of a branch with the
+//! A bit, and its destination with the S bit. Registers contain the location of the ring and of its
+//! next packet.
 
 use crate::import::ImportError;
 use crate::import::note::{MtbNote, Note};
 use std::path::Path;
 
-/// The bytes of a packet.
+/// The size of a packet in bytes.
 pub const PACKET: u64 = 8;
-/// The most bytes of trace that are read: a thousand times what an MTB usually has.
+/// The maximum number of bytes of trace that are read: a thousand times what an MTB usually has.
 const MOST: u64 = 16 << 20;
 
-/// The registers that matter, as they were when the RAM was read.
+/// The relevant registers, with their values when the RAM was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     position: Option<u32>,
     master: Option<u32>,
     flow: u32,
     base: Option<u32>,
-    /// Where the vectors of exceptions are.
+    /// The address of the exception vectors.
     pub vtor: Option<u32>,
-    /// Where the core was.
+    /// The address where the core halted.
     pub pc: Option<u32>,
 }
 
 impl Registers {
-    /// Reads the values that the user gives.
+    /// Reads the values that the user specifies.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl Registers {
         Ok(out)
     }
 
-    /// Finds the ring; `ram` is the address of the RAM, if the user gives it.
+    /// Finds the ring; `ram` is the address of the RAM, if the user specifies it.
     ///
     /// # Errors
     ///
@@ -83,14 +84,14 @@ impl Registers {
                 ));
             }
         };
-        // MASTER.MASK, bits 4:0: POSITION.POINTER, which is bits 31:3, wraps above bit MASK of it.
+        // MASTER.MASK, bits 4:0: POSITION.POINTER, bits 31:3, wraps above its bit MASK.
         let size = 1_u64 << ((master & 0x1F) + 4);
         let pointer = u64::from(position & !7);
-        // POINTER is an address modulo the size of the RAM, a power of two that is not known.
+        // POINTER is an address modulo the size of the RAM, an unknown power of two.
         let span = (pointer + 1).next_power_of_two();
         let packet = base.wrapping_add(pointer.wrapping_sub(base) & (span - 1));
         let next = pointer & (size - 1);
-        // FLOW.AUTOSTOP and AUTOHALT, bits 0 and 1: at WATERMARK, bits 31:3.
+        // FLOW.AUTOSTOP and AUTOHALT, bits 0 and 1: stop at WATERMARK, bits 31:3.
         let stops = self.flow & 3 != 0 && self.flow & !7 == position & !7;
         Ok(Ring {
             start: packet.wrapping_sub(next),
@@ -109,24 +110,25 @@ impl Registers {
 pub struct Ring {
     /// Its address.
     pub start: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// The offset of the next packet.
     pub next: u64,
     /// Whether packets were overwritten.
     pub wrapped: bool,
-    /// Whether it was still tracing.
+    /// Whether the MTB was still tracing.
     pub on: bool,
 }
 
 /// A branch, or another change of the PC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Where it was; if `atomic`, the address to return to.
+    /// The address of the branch; if `atomic`, the return address.
     pub source: u64,
-    /// Where it led.
+    /// The destination.
     pub destination: u64,
-    /// Whether no instruction caused it: an exception, its return, or a debugger.
+    /// Whether it was not caused by an instruction, but by an exception, an exception return, or a
+    /// debugger.
     pub atomic: bool,
     /// Whether it is the first one after tracing started.
     pub starts: bool,
@@ -148,7 +150,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// If the memory does not have them.
+    /// If the memory does not contain them.
     pub fn packets(
         &self,
         path: &Path,
@@ -214,7 +216,7 @@ mod tests {
             on: true,
         };
         assert_eq!(found, wanted);
-        // BASE is not a multiple of the size of the RAM, so that POSITION has its lower bits.
+        // BASE is not a multiple of the size of the RAM, so POSITION contains its lower bits.
         let values = [
             ("MTB_POSITION", 0x4100),
             ("MTB_MASTER", 8),
@@ -228,7 +230,7 @@ mod tests {
         // Stopped at the watermark.
         let values = [("POSITION", 0x100), ("MASTER", 1 << 31), ("FLOW", 0x101)];
         assert!(!ring(&values, Some(0)).on);
-        // An address at which no RAM is: there are no bytes, but no overflow either.
+        // An address without RAM: there are no bytes to read, but there is no overflow either.
         let values = [("POSITION", 0x7FFF_FFF8), ("MASTER", 0x8000_001F)];
         ring(&values, Some(u64::MAX));
     }

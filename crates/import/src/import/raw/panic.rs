@@ -1,8 +1,9 @@
-//! The trace that the Linux kernel keeps when it panics: a reserved region of memory, and beside it
+//! The trace that the Linux kernel keeps when it panics: a reserved memory region, and beside it a
 //! `struct tmc_crash_metadata` (Linux, `drivers/hwtracing/coresight/coresight-tmc.h`).
 //!
-//! The region is the buffer of an ETR, or a copy of that of an ETF: a ring. `/dev/crash_tmc_*` gives
-//! what is valid in it, the oldest byte first. Checksums cover the metadata and the whole region.
+//! The region is the buffer of an ETR, or a copy of the buffer of an ETF: a ring.
+//! `/dev/crash_tmc_*` returns its valid bytes, the oldest first. Checksums cover the metadata and
+//! the whole region.
 
 use crate::import::fields::Fields;
 use crate::import::note::{CrashNote, Note, RawNote};
@@ -10,7 +11,7 @@ use crate::import::{ImportError, imported};
 use armsnap_snapshot::mapped::Mapped;
 use std::path::Path;
 
-/// The bytes of the structure, and where its checksum ends.
+/// The size of the structure in bytes, and the first byte that its own checksum covers.
 const LENGTH: usize = 96;
 const CHECKED_FROM: usize = 4;
 /// The major version that is known, in the upper half.
@@ -22,9 +23,9 @@ const FULL: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Metadata {
     checksum: u32,
-    /// The bytes of the region.
+    /// The size of the region in bytes.
     size: u64,
-    /// The offset of the oldest byte, and the number of valid ones.
+    /// The offset of the oldest byte, and the number of valid bytes.
     offset: u64,
     length: u64,
 }
@@ -62,7 +63,7 @@ impl Metadata {
         let (read, write, start) = (address(), address(), address());
         let size = u64::from(words_of_ram) * 4;
         let offset = read.wrapping_sub(start);
-        // The copy of an ETF's buffer has no addresses.
+        // For the copy of an ETF's buffer there are no addresses.
         let length = match status & FULL != 0 || (read, write, start) == (0, 0, 0) {
             true => size,
             false => write.wrapping_sub(read),
@@ -82,7 +83,7 @@ impl Metadata {
     }
 }
 
-/// Linux' `crc32_le` from 0: the reflected CRC-32 (0xEDB88320) without inversions.
+/// Linux's `crc32_le` from 0: the reflected CRC-32 (0xEDB88320) without inversions.
 fn checksum_of(parts: &[&[u8]]) -> u32 {
     // The crate keeps its sum inverted.
     let mut hasher = crc32fast::Hasher::new_with_initial(!0);
@@ -96,7 +97,7 @@ fn checksum_of(parts: &[&[u8]]) -> u32 {
 ///
 /// # Errors
 ///
-/// If the metadata are damaged, or do not fit the bytes.
+/// If the metadata is damaged, or does not match the bytes.
 pub fn trace(
     path: &Path,
     bytes: Mapped,
@@ -151,7 +152,7 @@ pub fn trace(
     Ok(out.into())
 }
 
-/// The region of which `read` has the byte at `offset` first.
+/// The region in its original order, restored from `read`, which starts with the byte at `offset`.
 fn swapped(read: &[u8], offset: usize) -> [&[u8]; 2] {
     let (from_offset, from_start) = read.split_at(read.len() - offset.min(read.len()));
     [from_start, from_offset]
@@ -161,7 +162,7 @@ fn swapped(read: &[u8], offset: usize) -> [&[u8]; 2] {
 mod tests {
     use super::*;
 
-    /// A CRC-32 by its definition, bit by bit.
+    /// A CRC-32 computed by its definition, bit by bit.
     fn by_bits(bytes: &[u8]) -> u32 {
         bytes.iter().fold(0, |sum, &byte| {
             (0..8).fold(sum ^ u32::from(byte), |sum, _| match sum & 1 {

@@ -1,4 +1,4 @@
-//! Raw buffers and trace units → a snapshot.
+//! Raw buffers and trace units → snapshot.
 
 use super::cores::Cores;
 use super::form::{self, Found, form};
@@ -23,7 +23,7 @@ struct Placed {
     unit: Unit,
     /// Whether its registers were given.
     given: bool,
-    /// The core that it traced, if that is known already.
+    /// The core that it traced, if that is already known.
     core: Option<usize>,
     buffers: Vec<String>,
 }
@@ -31,11 +31,11 @@ struct Placed {
 /// The snapshot that is being made.
 pub struct RawSnapshot<'o> {
     options: &'o Options,
-    /// Its files and notes, which start with the files and notes of a saved state.
+    /// Its files and notes, starting with those of a saved state.
     pub out: Imported,
     /// The cores.
     pub cores: Cores<'o>,
-    /// The devices of a saved state that are no cores.
+    /// The devices of a saved state that are not cores.
     others: Vec<Device>,
     trace: Trace,
     placed: Vec<Placed>,
@@ -47,7 +47,7 @@ impl<'o> RawSnapshot<'o> {
     ///
     /// # Errors
     ///
-    /// If the type of the cores is not known, or the state has trace of its own.
+    /// If the type of the cores is not known, or the state contains trace of its own.
     pub fn new(
         state: Option<Imported>,
         units: Vec<Unit>,
@@ -105,9 +105,9 @@ impl<'o> RawSnapshot<'o> {
     ///
     /// # Errors
     ///
-    /// If nothing in it is trace.
+    /// If it contains no trace.
     pub fn buffer(&mut self, path: &Path, bytes: Mapped) -> Result<(), ImportError> {
-        // Of several units, those without trace come first.
+        // Among several units, those without trace come first.
         let (without, with): (Vec<&Placed>, Vec<&Placed>) = self
             .placed
             .iter()
@@ -144,8 +144,8 @@ impl<'o> RawSnapshot<'o> {
         self.out.notes.push(found.into());
         let base = plain(&path.file_stem().unwrap_or_default().to_string_lossy());
         match form.frames {
-            // Snapshots have no format for the stream of a trace port, nor for frames without an ID,
-            // so that each source has a buffer of its own.
+            // Snapshots have no format for the stream of a trace port or for frames without an ID,
+            // so each source has a buffer of its own.
             Some(_) if !streams.is_empty() => {
                 for (bytes, found) in streams.into_iter().zip(&form.found) {
                     let name = match found.id {
@@ -189,7 +189,7 @@ impl<'o> RawSnapshot<'o> {
     ///
     /// # Errors
     ///
-    /// If it may be of several units, which all have trace.
+    /// If it may belong to several units, all of which have trace.
     fn place(&mut self, path: &Path, found: &Found, buffer: &str) -> Result<(), ImportError> {
         let Some((protocol, kind)) = found.protocol else {
             return Ok(());
@@ -242,7 +242,7 @@ impl<'o> RawSnapshot<'o> {
         Ok(())
     }
 
-    /// Adds the memory that the user gives: dumps first, then programs.
+    /// Adds the memory that the user specifies: dumps first, then programs.
     ///
     /// # Errors
     ///
@@ -250,7 +250,7 @@ impl<'o> RawSnapshot<'o> {
     pub fn memory(&mut self, files: &[NamedProgram]) -> Result<(), ImportError> {
         let mut dumps = memory::dumps(files, &mut self.out)?;
         if !self.cores.are_saved() {
-            // With a saved state, its reader has used them.
+            // With a saved state, its reader has already used them.
             dumps.extend(programs::dumps(&self.options.elf, &mut self.out)?);
         }
         self.cores.add_memory(dumps);
@@ -266,7 +266,7 @@ impl<'o> RawSnapshot<'o> {
         0
     }
 
-    /// Adds trace of a core that was encoded from something else.
+    /// Adds trace of a core that was encoded from other data.
     pub fn made(&mut self, unit: Unit, core: usize, bytes: Vec<u8>) {
         let name = format!("of_{}", unit.device.name);
         let buffer = self.add_buffer(&name, BufferFormat::SourceData, bytes.into());
@@ -278,7 +278,7 @@ impl<'o> RawSnapshot<'o> {
         });
     }
 
-    /// The snapshot.
+    /// Makes the snapshot.
     pub fn imported(mut self) -> Imported {
         let (placed, unplaced): (Vec<Placed>, Vec<Placed>) = std::mem::take(&mut self.placed)
             .into_iter()
@@ -317,7 +317,7 @@ impl<'o> RawSnapshot<'o> {
             other_sections: self.out.snapshot.other_sections,
             ..Snapshot::default()
         };
-        // Dumps of memory alone.
+        // Only dumps of memory.
         if self.out.snapshot.trace.is_none() {
             let kind = &self.out.kind;
             self.out.kind = match kind.strip_suffix("raw trace") {
@@ -329,7 +329,7 @@ impl<'o> RawSnapshot<'o> {
         self.out
     }
 
-    /// The device of a trace unit, and in the metadata its core and buffers.
+    /// Returns the device of a trace unit, and adds its core and buffers to the metadata.
     fn source(&mut self, placed: Placed) -> Device {
         let mut unit = placed.unit;
         let base = match (placed.given, unit.trace_id()) {
@@ -455,7 +455,7 @@ mod tests {
         let mut out = RawSnapshot::new(None, Vec::new(), &options).unwrap();
         let [first, second] = recorded();
         let long = first.repeat((1 << 20) / first.len() + 1);
-        // HSYNC within frames is on a port only.
+        // HSYNC within frames occurs only on a port.
         let mut port = vec![0x55; 6];
         for frame in framed([&long, &second]).chunks(16) {
             port.extend(FSYNC);

@@ -1,4 +1,4 @@
-//! Trace units: the registers that the user or a copy of Linux' sysfs gives.
+//! Trace units: their registers, from the user or from a copy of Linux's sysfs.
 
 use crate::import::{ImportError, Options};
 use armsnap_snapshot::capture::{Protocol, registers};
@@ -7,9 +7,9 @@ use armsnap_snapshot::snapshot::registers::parse_u64;
 use armsnap_trace::formatter::ID_NULL;
 use std::path::{Path, PathBuf};
 
-/// The most devices of a tree that are read.
+/// The maximum number of devices of a tree that are read.
 const MAX_DEVICES: usize = 1024;
-/// The longest file of a register: a number.
+/// The maximum size of the file of a register, which contains a number.
 const LONGEST: u64 = 64;
 
 /// A trace unit.
@@ -19,7 +19,7 @@ pub struct Unit {
     pub device: Device,
     /// The CPU that it traces.
     pub cpu: Option<u32>,
-    /// Whether its trace shows that the core has the M-profile.
+    /// Whether its trace shows that the core is an M-profile core.
     pub is_micro: bool,
 }
 
@@ -51,8 +51,8 @@ impl Unit {
         });
     }
 
-    /// Sets the trace ID in the register that has it: ETMTRACEIDR or TRCTRACEIDR, STMTCSR.TRACEID
-    /// (ARM IHI 0054, STMTCSR) or ITM_TCR.TraceBusID (ARM DDI 0403, ITM_TCR).
+    /// Sets the trace ID in the register that contains it: ETMTRACEIDR or TRCTRACEIDR,
+    /// STMTCSR.TRACEID (ARM IHI 0054, STMTCSR) or ITM_TCR.TraceBusID (ARM DDI 0403, ITM_TCR).
     pub fn set_trace_id(&mut self, protocol: Protocol, id: u32) {
         let (register, shift) = match protocol {
             Protocol::Etmv3 | Protocol::Ptm => ("ETMTRACEIDR", 0),
@@ -65,13 +65,13 @@ impl Unit {
         self.set(register, known & !(0x7F << shift) | id << shift);
     }
 
-    /// Its trace ID, if its registers give it; it is 0 while the unit is off.
+    /// Its trace ID, if its registers contain it; the register is 0 while the unit is off.
     pub fn trace_id(&self) -> Option<u8> {
         let id = registers::trace_id(&self.device).map(|id| id.0);
         id.filter(|&id| id != ID_NULL)
     }
 
-    /// Its protocol, if its registers or its type give it.
+    /// Its protocol, if it follows from its registers or its type.
     pub fn protocol(&self) -> Option<Protocol> {
         Protocol::of(&self.device)
     }
@@ -108,7 +108,7 @@ pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
             return Err(ImportError::Usage(text));
         };
         unit.set(name, value);
-        // Other protocols are known by their ID registers.
+        // Other protocols are identified by their ID registers.
         let kinds = ["ITM", "STM"].into_iter();
         let mut kinds = kinds.filter(|kind| name.to_ascii_uppercase().starts_with(kind));
         if let (None, Some(kind)) = (unit.protocol(), kinds.next()) {
@@ -118,8 +118,8 @@ pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
     Ok(vec![unit])
 }
 
-/// The files of a device that contain registers, and the names of the registers. `traceid` is the
-/// trace ID alone.
+/// The files of a device that contain registers, and the names of the registers. `traceid` contains
+/// only the trace ID.
 const FILES: [(&str, &str); 23] = [
     ("cyc_threshold", "TRCCCCTLR"),
     ("mgmt/trcconfig", "TRCCONFIGR"),
@@ -146,7 +146,8 @@ const FILES: [(&str, &str); 23] = [
     ("traceid", ""),
 ];
 
-/// The trace units in a tree: devices with `mgmt` or `trcidr`, or one such device.
+/// The trace units in a tree: directories of devices with `mgmt` or `trcidr`, or one such
+/// directory.
 fn sysfs(tree: &Path) -> Result<Vec<Unit>, ImportError> {
     let fault = |error| ImportError::input(tree, error);
     let mut devices: Vec<PathBuf> = vec![tree.to_owned()];

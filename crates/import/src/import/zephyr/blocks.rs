@@ -1,38 +1,38 @@
-//! The blocks of a dump. Reading continues after a block that is unknown or damaged, if another one is
-//! found there.
+//! The blocks of a dump. After an unknown or damaged block, reading continues if another block is
+//! found.
 
 use super::ZephyrNote;
 use crate::import::fields::Fields;
 use std::ops::Range;
 
-/// The newest version of a block's header that is accepted.
+/// The newest version of a block header that is accepted.
 const NEWEST: u16 = 16;
-/// The least bytes of a block of registers, those of version 1 of a Cortex-M.
+/// The minimum size of a block of registers in bytes: version 1 for a Cortex-M.
 const FEWEST_REGISTERS: usize = 36;
 
 /// A block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block {
-    /// The registers at the fault (`A`): version, place in the file.
+    /// The registers at the fault (`A`): version, range in the file.
     Registers(u16, Range<usize>),
-    /// The registers of a CPU (`F`): those of the CPU that failed are in the other block.
+    /// The registers of a CPU (`F`); those of the CPU that failed are in the other block.
     Cpu {
         /// Its number.
         cpu: u32,
-        /// The address of the thread that it ran.
+        /// The address of the thread that it was running.
         thread: u64,
-        /// The place in the file; empty for the CPU that failed.
+        /// The range in the file; empty for the CPU that failed.
         registers: Range<usize>,
     },
-    /// The kernel's `_kernel` (`T`): the place in the file.
+    /// The kernel's `_kernel` (`T`): range in the file.
     Threads(Range<usize>),
-    /// Memory (`M`): address, place in the file.
+    /// Memory (`M`): address, range in the file.
     Memory(u64, Range<usize>),
     /// A CRC-32 of all bytes before the block (`C`).
     Checksum(u32),
 }
 
-/// Reads the block at an offset, and returns the offset after it.
+/// Reads the block at an offset; also returns the offset after it.
 fn block(bytes: &[u8], at: usize, wide: bool) -> Option<(Block, usize)> {
     let mut fields = Fields::new(bytes.get(at..)?, false);
     let (kind, version) = (fields.bytes(1)?[0], fields.u16()?);
@@ -80,7 +80,7 @@ fn block(bytes: &[u8], at: usize, wide: bool) -> Option<(Block, usize)> {
     Some((found, bytes.len() - fields.rest().len()))
 }
 
-/// Whether nothing but erased flash or zeros follows.
+/// Whether only erased flash or zeros follow.
 fn is_end(bytes: &[u8], at: usize) -> bool {
     let rest = bytes.get(at..).unwrap_or(&[]);
     let first = rest.first().copied().unwrap_or(0);
@@ -91,7 +91,7 @@ fn is_end(bytes: &[u8], at: usize) -> bool {
 fn next_block(bytes: &[u8], at: usize, wide: bool) -> Option<usize> {
     let continues =
         |at: usize| at <= bytes.len() && (at == bytes.len() || block(bytes, at, wide).is_some());
-    // All but those of memory and the checksum begin with their length.
+    // All blocks except those of memory and of the checksum begin with their length.
     let mut fields = Fields::new(&bytes[at..], false);
     let length = (|| {
         fields.bytes(3)?;
@@ -102,7 +102,7 @@ fn next_block(bytes: &[u8], at: usize, wide: bool) -> Option<usize> {
         return Some(skipped);
     }
     let mut from = at + 1;
-    // A block is accepted if another one follows, or the end.
+    // A block is accepted if another block or the end follows.
     let begins = |byte: &u8| matches!(byte, b'A' | b'F' | b'M' | b'T');
     while let Some(next) = bytes.get(from..)?.iter().position(begins) {
         let next = from + next;
@@ -116,7 +116,7 @@ fn next_block(bytes: &[u8], at: usize, wide: bool) -> Option<usize> {
     None
 }
 
-/// The part of a block of memory that is there, if the file ends in it.
+/// The available part of a block of memory, if the file ends within the block.
 fn cut_memory(bytes: &[u8], at: usize, wide: bool) -> Option<(u64, Range<usize>)> {
     let mut fields = Fields::new(bytes.get(at..)?, false);
     let head = (fields.bytes(1)?[0], fields.u16()?);
@@ -130,7 +130,7 @@ fn cut_memory(bytes: &[u8], at: usize, wide: bool) -> Option<(u64, Range<usize>)
     (is_cut && begin < bytes.len()).then_some((start, begin..bytes.len()))
 }
 
-/// Reads the blocks from an offset on, with their offsets.
+/// Reads the blocks from an offset; returns them with their offsets.
 pub fn read(
     bytes: &[u8],
     mut at: usize,

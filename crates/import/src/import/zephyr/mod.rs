@@ -1,5 +1,5 @@
-//! Core dumps of Zephyr (`CONFIG_DEBUG_COREDUMP`): as its scripts write them from a log, that log itself,
-//! and an image of the partition of flash.
+//! Core dumps of Zephyr (`CONFIG_DEBUG_COREDUMP`): as its scripts write them from a log, the log
+//! itself, and an image of the flash partition.
 //!
 //! The layout is that of `include/zephyr/debug/coredump.h`: a header, blocks with the registers of the
 //! thread that failed and of other CPUs, the kernel's list of threads, memory, a checksum.
@@ -28,7 +28,8 @@ use threads::Offsets;
 /// Target codes.
 const CORTEX_M: u16 = 3;
 const ARM64: u16 = 6;
-/// The first code that was not given when ARM64 was added. Cortex-A and Cortex-R have a later one.
+/// The first code that was not yet assigned when ARM64 was added. Cortex-A and Cortex-R have a
+/// later one.
 const LATER: u16 = 7;
 /// The size of the header.
 const HEADER: usize = 12;
@@ -36,18 +37,18 @@ const HEADER: usize = 12;
 const HAS_CHECKSUM: u8 = 1;
 /// The newest version of the format.
 const VERSION: u16 = 2;
-/// The most descriptions of memory of all threads together.
+/// The maximum number of dumps of all threads together.
 const MAX_DUMPS: usize = 1 << 20;
 
-/// The bytes at the start of a file by which a dump is recognised, if it is not in a log.
+/// The number of bytes at the start of a file by which a dump is recognised, if it is not in a log.
 pub const HEAD: u64 = 8192;
 
-/// Whether bytes are the start of such a dump, or of a partition with one.
+/// Whether bytes are the start of a Zephyr dump, or of a partition with one.
 pub fn is_zephyr_dump(bytes: &[u8]) -> bool {
     is_dump(bytes) || wrapped::in_partition(bytes).is_some()
 }
 
-/// Whether a file is a log with such a dump; `head` is its start.
+/// Whether a file is a log that contains a dump; `head` is its start.
 pub fn is_log(head: &[u8], whole: impl FnOnce() -> Option<Mapped>) -> bool {
     wrapped::is_text(head) && whole().is_some_and(|bytes| wrapped::has_dump(&bytes))
 }
@@ -68,16 +69,16 @@ fn is_dump(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// If it is damaged, or of another architecture.
+/// If the file is damaged, or of another architecture.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
-/// Reads the bytes of a file named `path`.
+/// Reads a dump from the bytes of a file; `path` is its name.
 ///
 /// # Errors
 ///
-/// If it is damaged, or of another architecture.
+/// If the file is damaged, or of another architecture.
 pub fn import_bytes(
     path: &Path,
     bytes: Mapped,
@@ -102,7 +103,7 @@ pub fn import_bytes(
     check(&bytes, &header, &found, &mut notes);
     let named = options.elf.first();
     let elf = named.map(|named| Elf::open(&named.path)).transpose()?;
-    // The kernel is where it was linked.
+    // The kernel runs at its link address.
     let elf = elf.filter(|_| named.is_some_and(|named| named.address.is_none()));
     let core = header.core(&bytes, &found, elf.as_ref()).map_err(fault)?;
     let mut out = Imported {
@@ -192,7 +193,7 @@ impl Header {
         })
     }
 
-    /// Whose registers the blocks have.
+    /// The kind of core whose registers the blocks contain.
     fn core(
         &self,
         bytes: &[u8],
@@ -202,7 +203,7 @@ impl Header {
         let of_m = elf.is_none_or(|elf| elf.m_profile != Some(false));
         match (self.target, self.wide) {
             (CORTEX_M, false) if of_m => return Ok(Core::MProfile),
-            // Their first dumps.
+            // Early dumps of Cortex-A and Cortex-R have the code of Cortex-M.
             (CORTEX_M, false) => return Ok(Core::AProfile),
             (ARM64, true) => return Ok(Core::AArch64),
             _ => {}
@@ -228,7 +229,7 @@ impl Header {
     }
 }
 
-/// Checks the checksum, which is of all bytes before its block.
+/// Verifies the checksum, which covers all bytes before its block.
 fn check(bytes: &[u8], header: &Header, found: &[(usize, Block)], notes: &mut Vec<ZephyrNote>) {
     let checksum = found.iter().rev().find_map(|(at, block)| match block {
         Block::Checksum(written) => Some((*at, *written)),
@@ -272,9 +273,9 @@ fn dumps(bytes: &Mapped, found: &[(usize, Block)], out: &mut Imported) -> Vec<Du
 #[derive(Clone, Debug, Default)]
 struct Thread {
     name: Option<String>,
-    /// The CPU that ran it, if the dump tells.
+    /// The CPU that was running it, if the dump says so.
     cpu: Option<u32>,
-    /// Its address, if the dump tells.
+    /// Its address, if the dump contains it.
     thread: Option<u64>,
     registers: Vec<Register>,
 }
@@ -289,7 +290,7 @@ struct Dumped<'d> {
 }
 
 impl Dumped<'_> {
-    /// The threads that CPUs ran, the one that failed first.
+    /// The threads that CPUs were running, the one that failed first.
     fn stopped(&mut self) -> Vec<Thread> {
         let (mut failed, mut others) = (Thread::default(), Vec::new());
         for (at, block) in self.blocks {
@@ -349,7 +350,8 @@ impl Dumped<'_> {
         all
     }
 
-    /// Adds the threads that did not run, and the names of all, if the dump and the program have them.
+    /// Adds the threads that were not running, and the names of all threads, if the dump and the
+    /// program contain them.
     fn with_threads(&mut self, mut known: Vec<Thread>, elf: Option<&Elf>) -> Vec<Thread> {
         let kernel = self.blocks.iter().find_map(|(_, block)| match block {
             Block::Threads(place) => Some(&self.bytes[place.clone()]),
@@ -379,7 +381,7 @@ impl Dumped<'_> {
             self.notes.push(ZephyrNote::NoThreadInfo);
             return known;
         };
-        // Without blocks of CPUs there is one CPU.
+        // Without blocks of CPUs, there is only one CPU.
         if let [only] = &mut known[..] {
             only.thread = only.thread.or(list.current);
         }

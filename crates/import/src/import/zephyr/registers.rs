@@ -1,9 +1,9 @@
-//! Blocks of registers, as `arch/*/core/coredump.c` of Zephyr has them in each version.
+//! Blocks of registers, in the layouts of each version of Zephyr's `arch/*/core/coredump.c`.
 
 use crate::import::fields::Fields;
 use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
 
-/// Whose registers a block has.
+/// The kind of core whose registers a block contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Core {
     /// A Cortex-M.
@@ -25,8 +25,8 @@ impl Core {
     }
 }
 
-/// The registers of the block of a Cortex-M, Cortex-A or Cortex-R, in which the status register is CPSR;
-/// the last eight since version 2.
+/// The registers in the block of a Cortex-M, Cortex-A or Cortex-R (for the latter two, the status
+/// register is CPSR); the last eight exist since version 2.
 const AARCH32: [&str; 17] = [
     "R0", "R1", "R2", "R3", "R12", "LR", "PC", "xPSR", "SP", "R4", "R5", "R6", "R7", "R8", "R9",
     "R10", "R11",
@@ -34,7 +34,7 @@ const AARCH32: [&str; 17] = [
 /// The index of the first register that the kernel may not have saved.
 const CALLEE_SAVED: usize = 9;
 
-/// A register of an image of memory.
+/// A register from its bytes in memory.
 pub fn register(name: &str, bytes: &[u8]) -> Register {
     Register {
         name: name.to_owned(),
@@ -48,7 +48,8 @@ fn is_zero(register: &Register) -> bool {
     register.value.0.iter().all(|byte| *byte == 0)
 }
 
-/// Reads the block at the fault; `None` if its version is not known, or its length is not that of it.
+/// Reads the block at the fault; `None` if its version is not known, or its length does not match
+/// the version.
 pub fn of_fault(core: Core, version: u16, block: &[u8]) -> Option<Vec<Register>> {
     match core {
         Core::AArch64 => aarch64(version, block),
@@ -56,8 +57,8 @@ pub fn of_fault(core: Core, version: u16, block: &[u8]) -> Option<Vec<Register>>
     }
 }
 
-/// Reads the block of another CPU, whose version follows from its length: the kernel fills in no
-/// callee-saved registers there.
+/// Reads the block of another CPU, whose version follows from its length. The kernel does not fill
+/// in callee-saved registers there.
 pub fn of_cpu(core: Core, block: &[u8]) -> Option<Vec<Register>> {
     let versions: &[u16] = match core {
         Core::AArch64 => &[2, 3, 1],
@@ -81,7 +82,7 @@ fn aarch32(core: Core, version: u16, block: &[u8]) -> Option<Vec<Register>> {
     let words = match version {
         1 => CALLEE_SAVED,
         2 => AARCH32.len(),
-        // Whether the callee-saved registers are valid, and their place in a thread.
+        // Followed by whether the callee-saved registers are valid, and their offset in a thread.
         3 => AARCH32.len() + 2,
         _ => return None,
     };
@@ -98,7 +99,7 @@ fn aarch32(core: Core, version: u16, block: &[u8]) -> Option<Vec<Register>> {
         out.push(register(name, fields.bytes(4)?));
     }
     let saved = out.get(CALLEE_SAVED..).unwrap_or(&[]);
-    // The kernel leaves zeros where it did not save them.
+    // The kernel leaves zeros for registers that it did not save.
     let is_saved = match fields.u32() {
         Some(valid) if core == Core::MProfile => valid != 0,
         _ => !saved.iter().all(is_zero),
@@ -109,14 +110,15 @@ fn aarch32(core: Core, version: u16, block: &[u8]) -> Option<Vec<Register>> {
     Some(out)
 }
 
-/// The place of the callee-saved registers in a thread of a Cortex-M, if a block has it.
+/// The offset of the callee-saved registers in a thread of a Cortex-M, if the block contains it.
 pub fn callee_saved(version: u16, block: &[u8]) -> Option<u64> {
     let mut fields = Fields::new(block.get(4 * AARCH32.len()..)?, false);
     let (valid, offset) = (fields.u32()?, fields.u32()?);
     (version == 3 && valid != 0).then_some(offset.into())
 }
 
-/// X0 to X18, since version 3 X19 to X28, X30, SPSR, ELR, and since version 2 X29 and SP.
+/// Reads X0 to X18, since version 3 X19 to X28, then X30, SPSR, ELR, and since version 2 X29 and
+/// SP.
 fn aarch64(version: u16, block: &[u8]) -> Option<Vec<Register>> {
     let (general, frame) = match version {
         1 => (19, false),
@@ -146,20 +148,21 @@ fn aarch64(version: u16, block: &[u8]) -> Option<Vec<Register>> {
     Some(out)
 }
 
-/// Removes SP if the fault was at EL0: it is that of EL1, or of EL0 with CONFIG_ARM64_SAFE_EXCEPTION_STACK.
-/// Returns whether it did.
+/// Removes SP if the fault was at EL0: it is SP_EL1, or SP_EL0 with
+/// CONFIG_ARM64_SAFE_EXCEPTION_STACK. Returns whether it was removed.
 pub fn forget_user_stack(registers: &mut Vec<Register>) -> bool {
     let status = registers.iter().find(|register| register.name == "CPSR");
     let status = status.and_then(|register| register.value.as_u64());
     let count = registers.len();
-    // Zephyr runs threads of EL0 in AArch64 only (M[4:0] of SPSR_EL1, Arm ARM DDI 0487, C5.2.19).
+    // Zephyr runs EL0 threads only in AArch64 (M[4:0] of SPSR_EL1, Arm ARM DDI 0487, C5.2.19).
     if status.is_some_and(|status| status & 0x1f == 0) {
         registers.retain(|register| register.name != "SP");
     }
     registers.len() < count
 }
 
-/// Whether a value is possible as CPSR of a Cortex-A or Cortex-R (Arm ARM DDI 0406, B1.3.1, Table B1-1).
+/// Whether a value is a possible CPSR of a Cortex-A or Cortex-R (Arm ARM DDI 0406, B1.3.1, Table
+/// B1-1).
 pub fn is_mode(status: u64) -> bool {
     matches!(
         status & 0x1f,

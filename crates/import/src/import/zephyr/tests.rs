@@ -83,7 +83,7 @@ fn faults_are_named() {
             Err(error) => assert!(error.to_string().contains("without the block of registers")),
         }
     }
-    // What is there of a block of memory is kept.
+    // The available part of a block of memory is kept.
     let imported = read(whole[..whole.len() - 2].to_vec()).unwrap();
     let wanted = "the file ends in a block of memory, of which 4 bytes are there";
     assert!(notes(&imported)[0].ends_with(wanted));
@@ -99,12 +99,13 @@ fn faults_are_named() {
         let wanted = format!("at byte {:#x}: {wanted}", whole.len());
         assert_eq!(notes(&imported), [wanted]);
     }
-    // Erased flash after it.
+    // Erased flash follows the dump.
     let imported = read([&whole[..], &[0xff; 100]].concat()).unwrap();
     assert_eq!(notes(&imported), [""; 0]);
 }
 
-/// A block of registers of ARM64 in which each has the number of its place; X29 is 0 without a frame.
+/// A block of ARM64 registers, each of which contains 0x100 plus its index; X29 is 0 without a
+/// frame.
 fn block64(kind: u8, version: u16, frame: u64) -> Vec<u8> {
     let count: u64 = [22, 24, 34][usize::from(version) - 1];
     let mut values: Vec<u64> = (0..count).map(|place| 0x100 + place).collect();
@@ -196,7 +197,7 @@ fn registers_of_arm64_in_each_version() {
     let wanted = "at byte 0xc: block of registers of version 4 with 272 bytes: its layout is not known, \
                   and it is left out";
     assert_eq!(notes(&imported), [wanted]);
-    // At EL0, whose stack it may not be.
+    // A fault at EL0, for which SP need not be the stack pointer of the thread.
     let mut user = block64(b'A', 2, 0);
     let status = user.len() - 8 * 4;
     user[status] = 0xc0;
@@ -214,7 +215,7 @@ fn blocks_of_other_cpus_and_of_unknown_kinds() {
     .concat();
     let unknown = b"Q\x07\x00\x03\x00abc".to_vec();
     let mut frozen = block64(b'F', 3, 0x4020_0010);
-    // Not filled in.
+    // The callee-saved registers are not filled in.
     let saved = frozen.len() - 34 * 8 + 19 * 8;
     frozen[saved..saved + 80].fill(0);
     let blocks = [block64(b'A', 2, 1), marker, unknown, frozen];
@@ -238,7 +239,7 @@ fn blocks_of_other_cpus_and_of_unknown_kinds() {
         text[0].ends_with("block of unknown kind 0x51: 8 bytes are left out"),
         "{text:?}"
     );
-    // One without a length, and damage in the middle.
+    // A block without a length, and damage between blocks.
     let blocks = [block64(b'A', 2, 1), vec![b'Z'; 100], block64(b'F', 2, 1)];
     let imported = read(dump64(&blocks, 0)).unwrap();
     assert!(
@@ -290,7 +291,7 @@ fn cortex_m_of_version_3_and_cortex_a() {
     assert_eq!(count(7, &values), wanted);
 }
 
-/// The log of a console with a dump.
+/// A console log that contains a dump.
 fn log(dump: &[u8], color: bool) -> String {
     let (before, after) = if color {
         ("\x1b[1;31m", "\x1b[0m")

@@ -1,5 +1,5 @@
-//! The threads of a dump: the kernel's list of them (`CONFIG_THREAD_MONITOR`), read with the offsets that
-//! a program with `CONFIG_DEBUG_THREAD_INFO` has (`subsys/debug/thread_info.c` of Zephyr).
+//! The threads of a dump: the kernel's list of them (`CONFIG_THREAD_MONITOR`), read with the
+//! offsets in a program with `CONFIG_DEBUG_THREAD_INFO` (`subsys/debug/thread_info.c` of Zephyr).
 
 use super::registers::{Core, register};
 use armsnap_snapshot::program::elf::Elf;
@@ -8,7 +8,7 @@ use object::{Object, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Indices of offsets.
+/// Indices in the table of offsets.
 const K_CURRENT: usize = 1;
 const K_THREADS: usize = 2;
 const T_NEXT: usize = 4;
@@ -16,14 +16,14 @@ const T_STACK: usize = 8;
 const T_NAME: usize = 9;
 const T_ARCH: usize = 10;
 const T_EXC_RETURN: usize = 13;
-/// The most offsets that are read.
+/// The maximum number of offsets that are read.
 const MOST_OFFSETS: u64 = 64;
-/// The most threads.
+/// The maximum number of threads.
 pub const MOST: usize = 4096;
-/// The longest name (`CONFIG_THREAD_MAX_NAME_LEN` is 32 by default).
+/// The maximum length of a name (`CONFIG_THREAD_MAX_NAME_LEN` is 32 by default).
 const LONGEST_NAME: usize = 128;
-/// The size of the registers that an exception of a Cortex-M saves, and of those of its FPU (Armv7-M ARM
-/// DDI 0403, B1.5.6).
+/// The size of the registers that an exception of a Cortex-M saves, and of its FPU registers
+/// (Armv7-M ARM DDI 0403, B1.5.6).
 const FRAME: u64 = 32;
 const FLOAT_FRAME: u64 = 72;
 
@@ -31,7 +31,7 @@ const FLOAT_FRAME: u64 = 72;
 pub struct Memory<'d> {
     /// The dump.
     pub bytes: &'d [u8],
-    /// By address.
+    /// The blocks of memory by address.
     pub blocks: BTreeMap<u64, Range<usize>>,
     /// The program.
     pub elf: &'d Elf,
@@ -40,7 +40,8 @@ pub struct Memory<'d> {
 }
 
 impl Memory<'_> {
-    /// Bytes that a block has. Blocks overlap: a thread's own ones are also in those of all memory.
+    /// Bytes from a block. Blocks overlap: the memory of a thread may also be in the block of all
+    /// memory.
     fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
         const TRIED: usize = 16;
         let before = self.blocks.range(..=address).rev().take(TRIED);
@@ -60,12 +61,12 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The offsets in structures of the kernel.
+/// The offsets of fields in the kernel's structures.
 #[derive(Clone, Debug)]
 pub struct Offsets(Vec<u64>);
 
 impl Offsets {
-    /// Those that a program has.
+    /// The offsets in a program.
     pub fn of(elf: &Elf, wide: bool) -> Option<Self> {
         let file = object::File::parse(elf.bytes()).ok()?;
         let size = if wide { 8 } else { 4 };
@@ -88,18 +89,18 @@ impl Offsets {
     }
 }
 
-/// The kernel's list.
+/// The kernel's list of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// The address of the thread that ran on the first CPU.
+    /// The address of the thread that was running on the first CPU.
     pub current: Option<u64>,
-    /// The addresses of all threads that are found.
+    /// The addresses of all threads that were found.
     pub threads: Vec<u64>,
-    /// Whether the list continues in memory that is not known, or in a circle.
+    /// Whether the list continues in unknown memory, has a cycle, or is too long.
     pub is_cut: bool,
 }
 
-/// Reads the list; `kernel` are the bytes of `_kernel`.
+/// Reads the list; `kernel` contains the bytes of `_kernel`.
 pub fn list(kernel: &[u8], offsets: &Offsets, memory: &Memory<'_>) -> Option<List> {
     let size = if memory.wide { 8 } else { 4 };
     let field = |index: usize| {
@@ -140,8 +141,8 @@ pub fn name(thread: u64, offsets: &Offsets, memory: &Memory<'_>) -> Option<Strin
     (!name.is_empty()).then_some(name)
 }
 
-/// The registers that the kernel saved when it switched to another thread. `callee_saved` is their place in
-/// a thread of a Cortex-M, if the dump has it.
+/// The registers that the kernel saved when it switched to another thread. `callee_saved` is their
+/// offset in a thread of a Cortex-M, if the dump contains it.
 pub fn registers(
     core: Core,
     thread: u64,
@@ -167,7 +168,7 @@ fn aarch64(stack: u64, memory: &Memory<'_>) -> Option<Vec<Register>> {
     let bytes = memory.at(stack.wrapping_sub(96), 112)?;
     let word = |index: usize| &bytes[8 * index..8 * index + 8];
     let return_address = number(word(13));
-    // What is no thread has neither code nor a stack there.
+    // If it is not a thread, these do not refer to code and a stack.
     let stack = number(word(12));
     let ends = [stack, stack.wrapping_sub(1)];
     let has_stack = ends.iter().any(|at| memory.at(*at, 1).is_some());
@@ -185,7 +186,8 @@ fn aarch64(stack: u64, memory: &Memory<'_>) -> Option<Vec<Register>> {
     Some(out)
 }
 
-/// The frame of the exception in which the kernel switched, and `struct _callee_saved`: R4 to R11, PSP.
+/// The frame of the exception in which the kernel switched threads, and `struct _callee_saved`: R4
+/// to R11, PSP.
 fn m_profile(
     thread: u64,
     place: u64,
@@ -197,7 +199,7 @@ fn m_profile(
     let frame = memory.at(stack, FRAME as usize)?;
     let word = |index: usize| &frame[4 * index..4 * index + 4];
     let (pc, status) = (number(word(6)), number(word(7)));
-    // T of EPSR is 1 in all code.
+    // EPSR.T is 1 in all code.
     if status >> 24 & 1 == 0 {
         return None;
     }
@@ -208,8 +210,8 @@ fn m_profile(
         .enumerate()
         .map(|(index, name)| register(name, word(index)))
         .collect();
-    // FType of EXC_RETURN is 0 if the frame has registers of the FPU; bit 9 of xPSR tells of a word that
-    // aligns it.
+    // EXC_RETURN.FType is 0 if the frame has FPU registers; bit 9 of xPSR shows whether there is a
+    // word of padding.
     let float = offsets.get(T_ARCH).zip(offsets.get(T_EXC_RETURN));
     let float = float.and_then(|(arch, at)| memory.at(thread.wrapping_add(arch + at), 1));
     let float = float.is_some_and(|byte| byte[0] & 1 << 4 == 0);

@@ -1,4 +1,4 @@
-//! What a dump may be wrapped in: the log of a serial console, and a partition of flash.
+//! Containers of a dump: the log of a serial console, and a flash partition.
 
 use super::ZephyrNote;
 use super::is_dump;
@@ -6,29 +6,29 @@ use crate::import::fields::Fields;
 use armsnap_snapshot::mapped::Mapped;
 use std::ops::Range;
 
-/// Begins each line of the dump in a log.
+/// The start of each line of the dump in a log.
 const PREFIX: &[u8] = b"#CD:";
 const BEGIN: &[u8] = b"BEGIN#";
 const END: &[u8] = b"END#";
 const ERROR: &[u8] = b"ERROR CANNOT DUMP#";
-/// The most bytes of a log that are searched for a dump.
+/// The number of bytes of a log that are searched for a dump.
 const SEARCHED: usize = 64 << 20;
 
-/// Whether bytes may be a log: text of any encoding that has ASCII.
+/// Whether bytes may be a log: text in any encoding that is a superset of ASCII.
 pub fn is_text(bytes: &[u8]) -> bool {
     let control =
         |byte: &u8| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1b | 8 | 12);
-    // The UART may have noise at its start.
+    // There may be noise from the UART at the start.
     !bytes.is_empty() && bytes.iter().filter(|byte| control(byte)).count() <= bytes.len() / 16
 }
 
-/// Whether a log has a dump.
+/// Whether a log contains a dump.
 pub fn has_dump(bytes: &[u8]) -> bool {
     let searched = &bytes[..bytes.len().min(SEARCHED)];
     memchr::memmem::find(searched, b"#CD:BEGIN#").is_some()
 }
 
-/// The first dump in a log, as bytes.
+/// Returns the bytes of the first dump in a log.
 pub fn of_log(bytes: &[u8], notes: &mut Vec<ZephyrNote>) -> Result<Mapped, String> {
     let (mut out, mut begun, mut ended) = (Vec::new(), false, false);
     let mut more = 0;
@@ -39,7 +39,7 @@ pub fn of_log(bytes: &[u8], notes: &mut Vec<ZephyrNote>) -> Result<Mapped, Strin
         };
         let text = &line[at + PREFIX.len()..];
         if text.starts_with(BEGIN) {
-            // A system that starts again without the end of a dump.
+            // The system restarted before the end of the dump.
             ended |= begun;
             more += usize::from(begun);
             begun = true;
@@ -71,7 +71,8 @@ pub fn of_log(bytes: &[u8], notes: &mut Vec<ZephyrNote>) -> Result<Mapped, Strin
     }
 }
 
-/// The bytes of a line: pairs of digits, up to its end or an escape sequence of colours.
+/// The bytes in a line: pairs of digits, up to the end of the line or to an escape sequence of
+/// colours.
 fn digits(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().position(|byte| *byte == 0x1b);
     let text = text[..end.unwrap_or(text.len())].trim_ascii();
@@ -86,8 +87,8 @@ fn digits(text: &[u8]) -> Option<Vec<u8>> {
 /// The largest unit in which flash is written.
 const LARGEST_UNIT: usize = 4096;
 
-/// The offset of a dump in an image of its partition: after a header of 16 bytes, or 20 on 64-bit systems,
-/// up to the next unit of flash.
+/// The offset of a dump in an image of its partition. It follows a header of 16 bytes, or 20 on
+/// 64-bit systems, which is padded to the unit in which flash is written.
 pub fn in_partition(bytes: &[u8]) -> Option<usize> {
     let mut fields = Fields::new(bytes, false);
     if fields.bytes(2)? != b"CD" || fields.u16()? != 1 {
@@ -98,7 +99,7 @@ pub fn in_partition(bytes: &[u8]) -> Option<usize> {
     dumps.next()
 }
 
-/// The place of the dump in the image, and notes on its header (`struct flash_hdr_t` of
+/// The range of the dump in the image, with notes on its header (`struct flash_hdr_t` of
 /// `coredump_backend_flash_partition.c`).
 pub fn of_partition(bytes: &[u8], at: usize, notes: &mut Vec<ZephyrNote>) -> Range<usize> {
     let wide = bytes.get(at + 6) == Some(&6);
