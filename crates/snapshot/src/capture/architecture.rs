@@ -64,8 +64,8 @@ impl TraceArchitecture {
         }
     }
 
-    /// Decodes ETMIDR bits `[11:8]` and `[7:4]` (ARM IHI 0014Q 3.5.40, ARM IHI 0035B 3.16.28): major
-    /// 0 to 2 are ETMv1 to ETMv3, 3 is PFTv1. A value of 0 means that there is no ID.
+    /// Decodes ETMIDR bits `[11:8]` and `[7:4]` (ARM IHI 0014Q 3.5.40, ARM IHI 0035B 3.16.28):
+    /// major 0 to 2 are ETMv1 to ETMv3, 3 is PFTv1. A value of 0 means that there is no ID.
     pub fn from_etmidr(etmidr: u64) -> Self {
         let minor = (etmidr >> 4 & 0xF) as u8;
         match (etmidr >> 8 & 0xF) as u8 {
@@ -101,8 +101,8 @@ impl TraceArchitecture {
         }
     }
 
-    /// Returns the architecture of a trace source, from its ID registers, or from the device's type if
-    /// they are missing or inconclusive.
+    /// Returns the architecture of a trace source, determined by its ID registers, or by the
+    /// device's type if they are missing or inconclusive.
     pub fn of(device: &Device) -> Self {
         Self::of_values(&device.kind, |name| {
             let id = registers::id_of(name)?;
@@ -114,7 +114,8 @@ impl TraceArchitecture {
     pub const fn protocol(self) -> Option<Protocol> {
         match self {
             Self::Etm { major: 3, .. } => Some(Protocol::Etmv3),
-            // ETMv1 and ETMv2 trace pipeline status and TRACEPKT, not packets (ARM IHI 0014Q, 5 and 6).
+            // The traces of ETMv1 and ETMv2 consist of pipeline status and TRACEPKT, not packets
+            // (ARM IHI 0014Q, 5 and 6).
             Self::Etm { .. } => None,
             Self::Pft { .. } => Some(Protocol::Ptm),
             Self::Etmv4 { .. } => Some(Protocol::Etmv4),
@@ -145,16 +146,16 @@ impl TraceArchitecture {
                 .filter(is_known)
                 .or_else(etmidr)
                 .filter(is_known)
-                // An ETM without a version, saved with its settings only. ETMSR has TRCCONFIGR's ID; no
-                // ETMv4 has a register with ETMCR's.
+                // A trace unit of unknown version, of which only the settings were saved. ETMSR has
+                // the same ID as TRCCONFIGR; no ETMv4 register has the ID of ETMCR.
                 .or_else(|| register("ETMCR").map(|_| Self::Etm { major: 3, minor: 0 }))
                 .or_else(|| register("TRCCONFIGR").map(|_| Self::Etmv4 { minor: 0 })),
         };
         by_register.unwrap_or(by_type)
     }
 
-    /// Returns `major << 4 | minor`, which the tables of fields are keyed by. For ETE it is
-    /// `5 << 4 | minor` (TRCDEVARCH.ARCHVER is 5 for ETEv1), after ETMv4.
+    /// Returns the key into the tables of fields: `major << 4 | minor`. For ETE, which comes after
+    /// ETMv4, it is `5 << 4 | minor` (TRCDEVARCH.ARCHVER is 5 for ETEv1).
     pub fn version(self) -> u8 {
         match self {
             Self::Etm { major, minor } | Self::Pft { major, minor } => major << 4 | minor,

@@ -13,7 +13,8 @@ pub struct CaptureBuffer {
     pub name: String,
     /// Its files, in order.
     pub parts: Vec<Mapped>,
-    /// The layout of its frames; `None` if it is unformatted, with the bytes of one source.
+    /// The layout of its frames; `None` if it is unformatted and contains the bytes of a single
+    /// source.
     pub frames: Option<FrameKind>,
     /// The sources to decode: one for each trace ID.
     pub sources: Vec<CaptureSource>,

@@ -1,27 +1,29 @@
-//! Timestamps of a trace source in the time of perf's clock, as its recording relates them.
+//! Converts timestamps of a trace source to perf's clock, using the relation saved with the
+//! recording.
 
 use crate::snapshot::model::Device;
 use crate::snapshot::registers::parse_u64;
 
-/// How ticks of the counter become nanoseconds (Linux, `struct perf_event_mmap_page`, `time_zero`).
+/// The conversion from counter ticks to nanoseconds (Linux, `struct perf_event_mmap_page`,
+/// `time_zero`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfClock {
     /// The time at tick 0, in nanoseconds.
     pub zero: u64,
-    /// Nanoseconds of a tick: `multiplier` over 2 to the `shift`.
+    /// Nanoseconds per tick: `multiplier` over 2 to the `shift`.
     pub multiplier: u64,
     /// See `multiplier`; less than 64.
     pub shift: u32,
-    /// A tick near those that are converted, where the counter has fewer than 64 bits.
+    /// A tick near those to be converted, for a counter of fewer than 64 bits.
     pub near: u64,
-    /// The bits of the counter.
+    /// A mask of the counter's bits.
     pub mask: u64,
 }
 
 impl PerfClock {
     const KEY: &str = "perf_clock";
 
-    /// Reads it from the device of a source; `None` if that has none.
+    /// Reads the conversion from the device of a source; `None` if it has none.
     pub fn of(device: &Device) -> Option<Self> {
         let value = device.other.iter().find(|(key, _)| key == Self::KEY);
         let mut words = value?.1.split_whitespace().map(parse_u64);
@@ -36,7 +38,7 @@ impl PerfClock {
         Some(clock)
     }
 
-    /// Its key and value in the device of a source.
+    /// Returns its key and value in the device of a source.
     pub fn entry(&self) -> (String, String) {
         let value = format!(
             "{:#x} {:#x} {:#x} {:#x} {:#x}",
@@ -45,7 +47,7 @@ impl PerfClock {
         (Self::KEY.to_owned(), value)
     }
 
-    /// The time of a tick, in nanoseconds.
+    /// Returns the time of a tick, in nanoseconds.
     pub fn nanoseconds(&self, tick: u64) -> u64 {
         let tick = self
             .near
@@ -77,7 +79,7 @@ mod tests {
             clock.nanoseconds(50_000_000 * 3600),
             1000 + 3_600_000_000_000
         );
-        // A counter of 32 bits that has wrapped.
+        // A 32-bit counter that has wrapped.
         let short = PerfClock {
             near: 0xFFFF_FFFF,
             mask: 0xFFFF_FFFF,

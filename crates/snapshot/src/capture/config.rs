@@ -51,8 +51,8 @@ fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Not
     }
 }
 
-/// Looks up registers by name or ID, and adds a note for each missing one.
-/// Each load or store has an atom: the flow, which expects atoms of branches, would be wrong.
+/// Returns a note that loads or stores have atoms. The flow expects only atoms of branches, so it
+/// would be wrong.
 fn accesses_are_p0(device: &Device) -> Note {
     Note {
         place: device.place.clone(),
@@ -66,6 +66,7 @@ fn accesses_are_p0(device: &Device) -> Note {
 }
 
 struct Needed<'a> {
+    /// Looks up registers by name or ID, and adds a note for each missing one.
     device: &'a Device,
     notes: &'a mut Vec<Note>,
 }
@@ -82,7 +83,7 @@ impl Needed<'_> {
         }
     }
 
-    /// `etmidr` is assumed, with the version in the device's type.
+    /// If ETMIDR is missing, `etmidr` is assumed, with the minor version in the device's type.
     fn macrocell(&mut self, etmidr: u32) -> etm::Registers {
         let minor = u32::from(TraceArchitecture::of(self.device).version() & 0xF);
         let etmidr = if self.device.kind.contains('.') {
@@ -291,7 +292,7 @@ mod tests {
             "{notes}"
         );
 
-        // Bit 29 of ETMCCER: timestamps of 64 bits, since ETMv3.5 and PFTv1.1.
+        // Bit 29 of ETMCCER: 64-bit timestamps, since ETMv3.5 and PFTv1.1.
         for (kind, wide) in [("ETM3.5", true), ("ETM3.4", false), ("ETM3", false)] {
             let (config, notes) = read(kind, &[("ETMCCER", 1 << 29)]);
             let Config::Etmv3(config) = config else {

@@ -8,7 +8,7 @@ use armsnap_arch::quantity::TraceId;
 pub struct LeftOut {
     /// Index of its device in the snapshot.
     pub device: usize,
-    /// Why.
+    /// Why it is not decoded.
     pub reason: Reason,
 }
 

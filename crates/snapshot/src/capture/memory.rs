@@ -1,4 +1,4 @@
-//! The memory of a core, as its trace identifies processes.
+//! The memory of a core, with processes identified as in its trace.
 
 use super::registers;
 use crate::snapshot::OpenSnapshot;
@@ -6,11 +6,12 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Device;
 use crate::snapshot::topology;
 
-/// TRCCONFIGR: virtual contexts are traced (VMID), and are CONTEXTIDR_EL2 (VMIDOPT) (IHI 0064,
+/// TRCCONFIGR: virtual contexts are traced (VMID) and contain CONTEXTIDR_EL2 (VMIDOPT) (IHI 0064,
 /// TRCCONFIGR).
 const HOST_IDS: u64 = 1 << 15 | 1 << 7;
 
-/// The memory of the core at index `core` of the device list, through its translation tables.
+/// Returns the memory of the core at index `core` of the device list, through its translation
+/// tables.
 pub fn core_memory(loaded: &OpenSnapshot, core: usize) -> CoreMemory {
     let snapshot = &loaded.snapshot;
     let mut memory = CoreMemory::new(loaded, &snapshot.devices[core]);
@@ -26,7 +27,8 @@ pub fn core_memory(loaded: &OpenSnapshot, core: usize) -> CoreMemory {
     memory
 }
 
-/// Whether a trace source gives CONTEXTIDR_EL2, which is the process of a host, in the place of VMIDs.
+/// Whether a trace source traces CONTEXTIDR_EL2, which identifies a process of a host, instead of
+/// VMIDs.
 pub fn traces_host_ids(source: &Device) -> bool {
     let register = registers::known_registers(source).find(|(name, _)| *name == "TRCCONFIGR");
     let value = register.and_then(|(_, register)| register.value.as_u64());
@@ -43,7 +45,7 @@ mod tests {
 
     #[test]
     fn vmids_are_those_of_a_host_where_its_trace_has_them() {
-        // HCR_EL2.E2H and TGE; a guest's has E2H alone.
+        // HCR_EL2.E2H and TGE; in a guest, only E2H is set.
         for (hcr, configuration, host_ids) in [
             ("0x408000000", 0x80c1, true),
             ("0x408000000", 0xc1, false),

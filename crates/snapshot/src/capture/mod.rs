@@ -1,9 +1,9 @@
 //! The trace of a snapshot: its buffers, and the sources in each with trace ID, protocol,
 //! configuration and core.
 //!
-//! The only reader of a trace source's `type`, ID registers and `(stream:N)`. Everything that lists,
-//! checks, decodes or follows trace starts with [`Capture::open`], and so sees the same sources.
-//! Opens files; decodes nothing.
+//! This is the only module that interprets a trace source's `type`, ID registers and `(stream:N)`.
+//! Everything that lists, checks, decodes or follows trace starts with [`Capture::open`], so that
+//! it sees the same sources. It opens files but decodes nothing.
 
 mod architecture;
 mod buffer;
@@ -75,17 +75,17 @@ pub struct CaptureSource {
     pub protocol: Protocol,
     /// Its configuration.
     pub config: Config,
-    /// The trace ID of its bytes: the one in its registers plus its stream number (section 3.3.4).
+    /// The trace ID of its bytes: the ID in its registers plus its stream number (section 3.3.4).
     pub trace_id: TraceId,
     /// Index of the core that it traces.
     pub core: Option<usize>,
     /// The context whose trace is wanted; all if `None`.
     pub only: Option<OnlyContext>,
-    /// How its timestamps become times of perf's clock, if that is known.
+    /// The conversion of its timestamps to perf's clock, if that is known.
     pub clock: Option<PerfClock>,
 }
 
-/// Passes decoders on to `visitor` that emit only the wanted context.
+/// Passes `visitor` decoders that emit only the wanted context.
 struct InContext<V> {
     visitor: V,
     only: Option<OnlyContext>,
@@ -127,18 +127,18 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Opens the trace of a snapshot; it has no buffers if the snapshot has no trace. The notes
-    /// report assumptions and omissions. A note of [`Severity::Error`] reports a buffer that cannot
+    /// Opens the trace of a snapshot; there are no buffers if the snapshot has no trace. The notes
+    /// report assumptions and omissions; a note of [`Severity::Error`] reports a buffer that cannot
     /// be decoded.
     pub fn open(loaded: &OpenSnapshot) -> (Self, Vec<Note>) {
         Self::select(loaded, &Selection::default()).unwrap_or_default()
     }
 
-    /// Same as [`Self::open`] for some buffers and sources.
+    /// Same as [`Self::open`], but only for the selected buffers and sources.
     ///
     /// # Errors
     ///
-    /// If the snapshot has no trace, or no buffer or source of a selected name.
+    /// Returns an error if the snapshot has no trace, or no buffer or source of a selected name.
     pub fn select(
         loaded: &OpenSnapshot,
         selection: &Selection,
@@ -166,7 +166,7 @@ impl Capture {
                 by_buffer[source.buffer].push(source);
             }
         }
-        // In the order of their sections, not of `buffers=`, as in the reference decoder.
+        // In the order of their sections rather than of `buffers=`, as in the reference decoder.
         let mut order: Vec<_> = by_buffer.into_iter().enumerate().collect();
         order.sort_by_key(|(index, _)| trace.buffers[*index].place.line);
         let chosen = order
@@ -229,7 +229,7 @@ type Configured = (Protocol, Option<usize>, Config);
 struct Opening<'a> {
     loaded: &'a OpenSnapshot,
     trace: &'a Trace,
-    /// By device. A source may be in many buffers.
+    /// By device, because a source may be in many buffers.
     configs: HashMap<usize, Result<Configured, Reason>>,
     notes: Vec<Note>,
 }
@@ -276,8 +276,8 @@ impl Opening<'_> {
             left_out: Vec::new(),
         };
         let devices = &self.loaded.snapshot.devices;
-        // An unformatted buffer has one source: the one with the buffer's name, or the first that can be
-        // decoded.
+        // An unformatted buffer has one source: the one that has the buffer's name, or the first
+        // that can be decoded.
         let mut lone = placed
             .iter()
             .position(|source| frames.is_none() && devices[source.device].name == buffer.name);
@@ -344,7 +344,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Reads protocol, core and configuration of a source; an error if its protocol cannot be decoded.
+    /// Reads protocol, core and configuration of a source; fails if its protocol cannot be decoded.
     fn configure(&mut self, placed: &topology::PlacedSource) -> Result<Configured, Reason> {
         let snapshot = &self.loaded.snapshot;
         let device = &snapshot.devices[placed.device];

@@ -1,6 +1,6 @@
 //! Restricts a source that traces several threads or machines to one of them.
 //!
-//! Context packets show which one runs, or timestamps when the wanted one ran. What was traced in
+//! Context packets show which context runs, or timestamps show when the wanted one ran. Trace of
 //! other contexts is left out, as if the trace unit had been off meanwhile.
 
 use super::Saved;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 pub enum OnlyContext {
     /// This context ID (CONTEXTIDR).
     ContextId(u32),
-    /// This virtual context (VMID, or CONTEXTIDR_EL2 in its place).
+    /// This virtual context (VMID, or CONTEXTIDR_EL2 instead of it).
     Vmid(u32),
-    /// From a timestamp in one of these ranges, which are in order, to the first one outside.
+    /// The trace from a timestamp in one of these ordered ranges up to the first timestamp outside.
     Timestamps(Arc<[Range<u64>]>),
 }
 
 impl OnlyContext {
-    /// Its keys in the device of a source.
+    /// The keys of contexts in the device of a source.
     const CONTEXT_ID: &str = "only_context_id";
     const VMID: &str = "only_vmid";
     const TIMESTAMPS: &str = "only_timestamps";
 
-    /// Reads it from the device of a source; `None` if all contexts are wanted.
+    /// Reads the wanted context from the device of a source; `None` if all contexts are wanted.
     pub fn of(device: &Device) -> Option<Self> {
         device.other.iter().find_map(|(key, value)| {
             let number = || u32::try_from(parse_u64(value)?).ok();
@@ -51,7 +51,7 @@ impl OnlyContext {
         })
     }
 
-    /// Its key and value in the device of a source.
+    /// Returns its key and value in the device of a source.
     pub fn entry(&self) -> (String, String) {
         let (key, value) = match self {
             Self::ContextId(value) => (Self::CONTEXT_ID, format!("{value:#x}")),
@@ -65,7 +65,7 @@ impl OnlyContext {
         (key.to_owned(), value)
     }
 
-    /// Whether this context runs from a mark on; `None` if the mark does not determine it.
+    /// Whether this context runs after a mark; `None` if the mark does not determine it.
     fn runs(&self, mark: Mark) -> Option<bool> {
         match (self, mark) {
             (Self::ContextId(value), Mark::Context(context)) => {
@@ -81,8 +81,8 @@ impl OnlyContext {
         }
     }
 
-    /// The state after a loss of synchronisation. The next synchronisation is followed by a context,
-    /// but not always by a timestamp.
+    /// The state after a loss of synchronisation. The next synchronisation is always followed by a
+    /// context, but not always by a timestamp.
     const fn initial(&self) -> Place {
         match self {
             Self::ContextId(_) | Self::Vmid(_) => Place::Unknown,
@@ -91,18 +91,18 @@ impl OnlyContext {
     }
 }
 
-/// Whether the trace is of the wanted context.
+/// Whether the trace belongs to the wanted context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
-    /// No context was traced yet.
+    /// No context has been traced yet.
     Unknown,
-    /// Of the wanted context.
+    /// The trace belongs to the wanted context.
     Inside,
-    /// Of another one.
+    /// The trace belongs to another context.
     Outside,
 }
 
-/// An element decoder that emits what was traced in the wanted context.
+/// An element decoder that emits only the trace of the wanted context.
 #[derive(Clone, Debug)]
 pub struct Only<E> {
     inner: E,
@@ -110,7 +110,7 @@ pub struct Only<E> {
 }
 
 impl<E> Only<E> {
-    /// Without a wanted context everything is emitted.
+    /// Creates a decoder; without a wanted context it emits everything.
     pub fn new(inner: E, only: Option<OnlyContext>) -> Self {
         Self {
             inner,
@@ -122,7 +122,7 @@ impl<E> Only<E> {
     }
 }
 
-/// Out of line: most traces are wanted whole.
+/// Not inlined, because usually all contexts are wanted.
 #[cold]
 #[inline(never)]
 fn sifted<E, S: ElementSink>(
@@ -178,7 +178,7 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
     }
 }
 
-/// The wanted context is configuration and not part of the state.
+/// The wanted context is part of the configuration, not of the state.
 impl<E: Saved> Saved for Only<E> {
     type State = (E::State, Option<Place>);
 
@@ -195,7 +195,7 @@ impl<E: Saved> Saved for Only<E> {
     }
 }
 
-/// Passes on what belongs to the wanted context.
+/// Passes on the elements that belong to the wanted context.
 struct Sifted<'a, S> {
     only: &'a OnlyContext,
     place: &'a mut Place,
@@ -223,13 +223,13 @@ impl<S: ElementSink> ElementSink for Sifted<'_, S> {
         }
         let passes = match mark {
             Mark::NoSync(_) | Mark::End => true,
-            // Other threads change the core's context, too, and it is not repeated afterwards.
+            // Other threads change the core's context too, and it is not repeated afterwards.
             Mark::Context(_) if by_time => true,
             _ => *self.place != Place::Outside,
         };
         let is_left = before == Place::Inside && *self.place == Place::Outside;
         if is_left && !matches!(mark, Mark::NoSync(_)) {
-            // Execution before and after is not connected.
+            // Execution before this point is not connected with execution after it.
             self.out
                 .mark(at, Mark::TraceOn(TraceOnReason::BeginOrFilter));
         }
@@ -245,7 +245,7 @@ mod tests {
     use armsnap_trace::element::{Atoms, Context, NoSyncReason};
     use armsnap_trace::protocol::ElementDecoder;
 
-    /// Emits the elements that are its packets.
+    /// A decoder whose packets are the elements that it emits.
     #[derive(Clone)]
     struct Given;
 

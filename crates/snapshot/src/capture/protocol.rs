@@ -24,8 +24,8 @@ impl Protocol {
     /// The protocols of program flow, decoded with the code of a core.
     pub const FOLLOWING: [Self; 4] = [Self::Etmv3, Self::Ptm, Self::Etmv4, Self::Ete];
 
-    /// Returns the protocol of a trace source, from its ID registers, or else from its `type`. `None`
-    /// if neither determines it.
+    /// Returns the protocol of a trace source, determined by its ID registers, or else by its
+    /// `type`. `None` if neither determines it.
     pub fn of(device: &Device) -> Option<Self> {
         TraceArchitecture::of(device).protocol()
     }

@@ -10,9 +10,9 @@ use armsnap_arch::quantity::TraceId;
 /// A register of a trace component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownRegister {
-    /// Its names, the specification's first.
+    /// Its names; the specification's is the first.
     pub names: &'static [&'static str],
-    /// Its ID: the offset from the component's base, in words of 4 bytes.
+    /// Its ID: the offset from the component's base, in 4-byte words.
     pub id: u64,
     /// The protocols for which the specification requires it.
     needed: &'static [Protocol],
@@ -36,7 +36,7 @@ const fn known(
     }
 }
 
-/// A register of ETMv4 with a number of keys.
+/// An ETMv4 register that holds a number of keys.
 const fn keys(names: &'static [&'static str], id: u64) -> KnownRegister {
     KnownRegister {
         with_keys: true,
@@ -55,8 +55,8 @@ const ETM3: &[KnownRegister] = &[
 
 const ETMV4: &[Protocol] = &[Protocol::Etmv4];
 const BOTH: &[Protocol] = &[Protocol::Etmv4, Protocol::Ete];
-/// Section 4.2.3. The specification is older than ETE: for ETE, these are the registers that
-/// decoding depends on.
+/// Section 4.2.3. The specification is older than ETE; the registers required for ETE are those
+/// that decoding depends on.
 const ETM4: &[KnownRegister] = &[
     known(&["TRCIDR0"], 0x78, BOTH),
     known(&["TRCIDR1"], 0x79, BOTH),
@@ -131,8 +131,8 @@ fn has_keys(device: &Device) -> bool {
     value.is_some_and(|value| value & 0x3_6700 != 0)
 }
 
-/// Returns the known registers of a trace source, each with the specification's name. Registers with
-/// other names in the file are found by their ID.
+/// Returns the known registers of a trace source, each with its name in the specification.
+/// Registers with other names in the file are found by their ID.
 pub fn known_registers(device: &Device) -> impl Iterator<Item = (&'static str, &Register)> {
     let known = Protocol::of(device).map_or(&[][..], registers).iter();
     known.filter_map(|known| Some((known.names[0], known.of(device)?)))

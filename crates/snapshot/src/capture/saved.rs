@@ -8,19 +8,19 @@ use armsnap_trace::stm;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A decoder whose state can be saved, and restored in one with the same settings.
+/// A decoder whose state can be saved and then restored in a decoder with the same settings.
 pub trait Saved {
     /// The state.
     type State: DeserializeOwned;
 
-    /// Returns the state, to be serialised. It is read as [`State`](Self::State).
+    /// Returns the state for serialisation. It is read back as [`State`](Self::State).
     fn state(&self) -> impl Serialize;
 
     /// Continues from a state.
     fn restore(&mut self, state: Self::State);
 }
 
-/// For decoders that are saved as a whole, with their settings.
+/// Implements [`Saved`] for decoders that are saved as a whole, including their settings.
 macro_rules! saved {
     ($($decoder:ty),*) => {$(
         impl Saved for $decoder {
