@@ -1,8 +1,8 @@
 //! Checks a snapshot for missing requirements of the specification and for unusual contents (Debug
 //! and Trace Snapshot File Format 0.2, sections 3 and 4).
 //!
-//! The reader's notes are findings too. Uses the registers of the architectures; does not decode
-//! trace.
+//! The reader's notes become findings too. The checks use the registers of the architectures; they
+//! do not decode trace.
 
 mod cores;
 mod devices;
@@ -24,7 +24,7 @@ pub enum Need {
     /// For every snapshot.
     #[serde(rename = "required")]
     Required,
-    /// For a view of the machine's state.
+    /// For viewing the machine's state.
     #[serde(rename = "required for debug")]
     RequiredForDebug,
     /// For decoding trace.
@@ -36,7 +36,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// In words.
+    /// Returns the need in words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -50,9 +50,9 @@ impl Need {
 /// Something wrong, missing or unusual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where.
+    /// The position in a file.
     pub place: FileLine,
-    /// An error makes `check` fail.
+    /// The severity; an error makes `check` fail.
     pub severity: Severity,
     /// The purpose that requires it.
     pub need: Need,
@@ -96,7 +96,7 @@ impl Serialize for Finding {
 /// Checks a snapshot. Findings are sorted by file and line.
 ///
 /// A missing requirement for trace is an error if the snapshot has trace metadata, otherwise a
-/// warning; one for debug is an error if it has none.
+/// warning. A missing requirement for debug is an error if it has none.
 pub fn check(loaded: &OpenSnapshot) -> Vec<Finding> {
     let mut checker = Checker {
         loaded,
@@ -166,7 +166,7 @@ impl Checker<'_> {
         self.push(Severity::Warning, Need::Advice, place, section, text);
     }
 
-    /// The version (3.1.1), the list of devices (3.1.2) and the clusters (3.1.3).
+    /// Checks the version (3.1.1), the list of devices (3.1.2) and the clusters (3.1.3).
     fn head(&mut self) {
         let snapshot = self.snapshot;
         match snapshot.version.as_str() {
@@ -178,7 +178,7 @@ impl Checker<'_> {
                 "no version; the only valid one is 1.0".into(),
             ),
             "1" => self.advice(&snapshot.place, "3.1.1", "version 1: expected 1.0".into()),
-            // The reader has already noted it.
+            // The reader has already reported it.
             _ => {}
         }
         if snapshot.devices.is_empty() {
@@ -201,7 +201,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The device with this name; a difference in case is a finding.
+    /// Finds the device with this name; a difference in case is a finding.
     fn named(
         &mut self,
         name: &str,

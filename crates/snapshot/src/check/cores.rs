@@ -1,4 +1,4 @@
-//! The registers of cores that a debugger needs (4.1), and placeholder values.
+//! Checks the core registers that a debugger needs (4.1), and recognises placeholder values.
 
 use super::{Checker, Need};
 use crate::snapshot::OpenSnapshot;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// The parts of PSTATE, which Arm DS writes instead of CPSR.
 const CPSR_PARTS: [&str; 4] = ["CurrentEL", "DAIF", "NZCV", "SPSel"];
-/// xPSR in parts (ARM DDI 0403, B1.4.2).
+/// The parts of xPSR (ARM DDI 0403, B1.4.2).
 const XPSR_PARTS: [&str; 3] = ["APSR", "IPSR", "EPSR"];
 
 /// A core whose PC is not in any dump.
@@ -58,8 +58,8 @@ impl Checker<'_> {
         self.without_code(&strays);
     }
 
-    /// The core at `index`, if no dump has memory at its PC, in any space. A dump whose file is missing
-    /// counts by its declared range: that is a separate finding.
+    /// Returns the core at `index` if no dump, in any space, has memory at its PC. A dump whose
+    /// file is missing counts with its declared range, because that is a separate finding.
     fn code_at_pc(&self, index: usize) -> Option<Stray> {
         let core = &self.snapshot.devices[index];
         let file = read(core);
@@ -81,7 +81,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Warns about cores whose PC is not in a program either.
+    /// Warns about cores whose PC is not in a program file either.
     fn without_code(&mut self, strays: &[Stray]) {
         for architecture in Architecture::ALL {
             let strays = strays
@@ -107,7 +107,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The program of all cores of an architecture.
+    /// Returns the program of all cores of an architecture.
     fn program(&self, architecture: Architecture) -> Option<Program> {
         let cores = self.snapshot.devices.iter().enumerate();
         let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
@@ -181,7 +181,7 @@ impl Checker<'_> {
             };
             !has(&format!("{letter}{number}")) && !has(also)
         };
-        // A missing R13 is reported as SP.
+        // A missing R13 is reported separately, as SP.
         let absent: Vec<u32> = (0..count)
             .filter(|&number| letter == 'X' || number != 13)
             .filter(absent)
@@ -206,11 +206,12 @@ impl Checker<'_> {
 
 /// Finds cores whose registers are placeholders instead of machine state.
 ///
-/// Observed behaviour: capture libraries without access to registers write `PC`, the start of the
-/// code image or 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
+/// Observed behaviour: capture libraries without access to registers write a `PC` that is 0 or the
+/// start of the code image, `SP=0` and a constant `CPSR`, the same for every core, and no
+/// general-purpose register.
 pub struct Placeholders<'a> {
     loaded: &'a OpenSnapshot,
-    /// The number of cores with SP = 0, by PC; counted when first needed.
+    /// The number of cores with SP = 0 for each PC; counted when first needed.
     stackless: OnceCell<HashMap<u64, usize>>,
 }
 
@@ -271,8 +272,8 @@ pub fn placeholder(loaded: &OpenSnapshot, index: usize) -> Option<String> {
     Placeholders::new(loaded).why(index)
 }
 
-/// Whether a dump contains an address, or would if its file had its bytes. Without a length, it ends with
-/// its file.
+/// Whether a dump contains an address, or would if its file were complete. A dump without a length
+/// ends with its file.
 fn covers(loaded: &OpenSnapshot, dump: &Dump, address: u64) -> bool {
     let in_file = || {
         let length = loaded.length(&dump.place.file, &dump.file).ok()?;

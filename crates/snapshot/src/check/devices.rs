@@ -186,7 +186,7 @@ impl Checker<'_> {
 
     fn space(&mut self, device: &Device, written: &str, place: &FileLine) -> Option<Space> {
         use armsnap_arch::arch::Architecture;
-        // The reader has already noted an unknown one.
+        // The reader has already reported an unknown space.
         let space = Space::parse(written)?;
         if written.trim().is_empty() {
             return Some(space);

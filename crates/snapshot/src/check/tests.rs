@@ -44,7 +44,7 @@ fn findings(file: &str, changes: &[(&str, &str)]) -> Vec<String> {
     check(&loaded).iter().map(Finding::to_string).collect()
 }
 
-/// A change to one file, and the resulting finding.
+/// Each case is a change to one file and the resulting finding.
 #[test]
 fn each_fault_is_found_at_its_place() {
     assert_eq!(findings("", &[]), Vec::<String>::new());
@@ -322,7 +322,7 @@ fn decimal_addresses_that_look_like_hexadecimal_are_reported() {
         ("40100818", Some("0x40100818")),
         ("08000000", Some("0x8000000")),
         ("0000000040080000", Some("0x40080000")),
-        // Numbers that are round in decimal.
+        // Numbers that are round if read as decimal.
         ("0", None),
         ("4096", None),
         ("65536", None),

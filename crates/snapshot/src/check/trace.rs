@@ -1,4 +1,4 @@
-//! The trace metadata (3.3) and the registers that decoding needs (4.2).
+//! Checks the trace metadata (3.3) and the registers that decoding needs (4.2).
 
 use super::{Checker, Need};
 use crate::capture::{Capture, LeftOut, Protocol, Reason, TraceArchitecture, registers};
