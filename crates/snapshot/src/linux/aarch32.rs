@@ -1,8 +1,10 @@
-//! The tables of a 32-bit kernel, whose VMCOREINFO does not say where its memory is (`arch/arm` of Linux).
+//! Finds the tables of a 32-bit kernel, whose VMCOREINFO does not contain the address of its memory
+//! (`arch/arm` of Linux).
 //!
-//! The kernel maps its image and all low memory at one offset, from PAGE_OFFSET on, which one of the
-//! configurations VMSPLIT_* gives, at PHYS_OFFSET. An offset is used only if the kernel's table, read there, maps
-//! itself at that offset.
+//! The kernel maps its image and all low memory at one offset: from the virtual address
+//! PAGE_OFFSET, determined by one of the configurations VMSPLIT_*, to the physical address
+//! PHYS_OFFSET. An offset is used only if the kernel's table, read at this offset, maps itself
+//! there.
 
 use super::physical::Pieces;
 use super::vmcoreinfo::{Info, NoValue};
@@ -12,21 +14,21 @@ use armsnap_arch::translation::{KernelForm, KernelTables};
 const PAGE_OFFSETS: [u64; 4] = [0x4000_0000, 0x8000_0000, 0xb000_0000, 0xc000_0000];
 /// Modules are below PAGE_OFFSET.
 const MODULES: u64 = 16 << 20;
-/// Units to which the start of memory is aligned down for PHYS_OFFSET: as it is, for a boot loader that loads the
-/// kernel higher, and by AUTO_ZRELADDR.
+/// PHYS_OFFSET may be the start of memory aligned down to one of these units: not aligned, to 2 MiB
+/// for a boot loader that loads the kernel higher, or to 128 MiB by AUTO_ZRELADDR.
 const ALIGNED: [u64; 3] = [1, 2 << 20, 128 << 20];
-/// The most segments that are tried.
+/// Maximum number of segments that are tried.
 const TRIED: usize = 256;
 
-/// A segment of a core file: virtual address, if it has one, physical address, bytes.
+/// A segment of a core file: virtual address (if it has one), physical address, bytes.
 pub type Segment<'b> = (Option<u64>, u64, &'b [u8]);
 
-/// Finds the tables of the kernel that VMCOREINFO describes, and the offset of its image: they are in `info`
-/// from now on.
+/// Finds the tables of the kernel that VMCOREINFO describes and the offset of its image, and sets
+/// them in `info`.
 ///
 /// # Errors
 ///
-/// If VMCOREINFO does not name its table, or the table is not found.
+/// Returns an error if VMCOREINFO does not name the table, or the table is not found.
 pub fn place(info: &mut Info, segments: &[Segment<'_>]) -> Result<(), NoValue> {
     let (tables, offset) = find(info, segments)?;
     info.place(tables, offset);
@@ -73,7 +75,7 @@ fn find(info: &Info, segments: &[Segment<'_>]) -> Result<(KernelTables, u64), No
     Ok((tables(table.wrapping_sub(offset), form), offset))
 }
 
-/// The reason for which big-endian kernels are not read.
+/// Returns the reason why big-endian kernels are not read.
 pub fn big_endian() -> NoValue {
     NoValue("little-endian tables".to_owned())
 }
@@ -93,7 +95,7 @@ mod tests {
 
     const SIZE: usize = 4 << 20;
 
-    /// Memory with a table that maps it at an address, in sections or blocks.
+    /// Returns memory with a table that maps it at an address, in sections or blocks.
     fn memory(base: u64, physical: u64, table: usize, long: bool) -> Vec<u8> {
         let mut out = vec![0; SIZE];
         if long {

@@ -1,14 +1,14 @@
 //! BTF: the types of a kernel, from its memory (Linux, Documentation/bpf/btf.rst).
 
-/// The first bytes of a kernel's type information: magic number, version, flags, length of the header,
-/// offset of the types.
+/// The first bytes of a kernel's type information: magic number, version, flags, length of the
+/// header, offset of the types.
 pub const START: &[u8] = &[0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0];
 /// The length of the header.
 pub const HEADER: usize = 24;
 /// The maximum number of types.
 const MOST: usize = 1 << 22;
-/// The maximum number of typedefs and qualifiers around a structure, and of nested structures without a
-/// name.
+/// The maximum number of typedefs and qualifiers around a structure, and of nested anonymous
+/// structures.
 const DEPTH: usize = 16;
 /// The maximum number of members that are examined for a path.
 const MEMBERS: usize = 1 << 16;
@@ -22,7 +22,7 @@ const UNION: u32 = 5;
 pub struct Btf<'b> {
     types: &'b [u8],
     strings: &'b [u8],
-    /// The offset of each type in `types`, from number 1 on.
+    /// The offset of each type in `types`, starting with type 1.
     places: Vec<u32>,
 }
 
@@ -74,15 +74,16 @@ impl<'b> Btf<'b> {
         })
     }
 
-    /// Returns whether the string at an offset is `name`. Does not search for the end of a longer one.
+    /// Returns whether the string at an offset is `name`. Does not search for the end of a longer
+    /// string.
     fn is_named(&self, offset: u32, name: &[u8]) -> bool {
         let rest = self.strings.get(offset as usize..).unwrap_or_default();
         rest.strip_prefix(name)
             .is_some_and(|rest| matches!(rest, [] | [0, ..]))
     }
 
-    /// The kind (with bit 8 set if members have bit sizes), the number of members, the size or type, and
-    /// the offset of the members of a type.
+    /// Returns the kind of a type (with bit 8 set if members have bit sizes), its number of
+    /// members, its size or referenced type, and the offset of its members.
     fn fields(&self, number: u32) -> Option<(u32, usize, u32, usize)> {
         let index = (number as usize).checked_sub(1)?;
         let at = *self.places.get(index)? as usize;
@@ -93,7 +94,7 @@ impl<'b> Btf<'b> {
         Some((kind_and_flag, count, word(self.types, at + 8)?, at + 12))
     }
 
-    /// The number of the structure with a name.
+    /// Returns the type number of the structure with a name.
     fn structure(&self, name: &str) -> Option<u32> {
         let mut numbers = 1..=self.places.len() as u32;
         numbers.find(|number| {
@@ -103,28 +104,28 @@ impl<'b> Btf<'b> {
         })
     }
 
-    /// The size in bytes of a structure.
+    /// Returns the size of a structure in bytes.
     pub fn size(&self, structure: &str) -> Option<u64> {
         let (_, _, size, _) = self.fields(self.structure(structure)?)?;
         Some(size.into())
     }
 
-    /// The offset in bytes of a member of a structure, named by a path such as
+    /// Returns the offset in bytes of a member of a structure, given by a path such as
     /// `thread.cpu_context.sp`.
     pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
         Some(self.place(structure, path)?.0)
     }
 
-    /// The offset in bytes of a member that is an array, and the number of its elements.
+    /// Returns the offset in bytes of a member that is an array, and the number of its elements.
     pub fn array(&self, structure: &str, path: &str) -> Option<(u64, u32)> {
         let (offset, number) = self.place(structure, path)?;
         let (kind, _, _, at) = self.fields(number)?;
-        // The type of an element and of an index, and the number of elements.
+        // Types of the elements and of the index, then the number of elements.
         let count = (kind & 0xff == ARRAY).then(|| word(self.types, at + 8))??;
         Some((offset, count))
     }
 
-    /// The offset in bytes and the type of a member.
+    /// Returns the offset in bytes and the type of a member.
     fn place(&self, structure: &str, path: &str) -> Option<(u64, u32)> {
         let mut number = self.structure(structure)?;
         let mut offset = 0_u64;
@@ -137,7 +138,7 @@ impl<'b> Btf<'b> {
         offset.is_multiple_of(8).then_some((offset / 8, number))
     }
 
-    /// The offset in bits and the type of a member, also of one in a structure without a name.
+    /// Returns the offset in bits and the type of a member, which may be in an anonymous structure.
     fn member(
         &self,
         mut number: u32,

@@ -1,8 +1,8 @@
 //! The kernel's log: the ring buffer of printk, since Linux 5.10
 //! (Documentation/core-api/printk-ringbuffer; kernel/printk/printk_ringbuffer.h).
 //!
-//! A ring of descriptors refers to the texts, in a second ring. An array contains the time and length of
-//! each record. VMCOREINFO contains the address and the layout.
+//! A ring of descriptors refers to the texts, which are in a second ring. An array contains the
+//! time and length of each record. VMCOREINFO provides the address and the layout.
 
 use super::vmcoreinfo::{Info, NoValue};
 use super::{Memory, bytes, long};
@@ -42,7 +42,7 @@ pub enum NoLog {
         /// The size of the text, as a power of two.
         size_bits: u64,
     },
-    /// The first and the last record are impossible.
+    /// The numbers of the first and the last record are impossible.
     #[error("the log has impossible ends: records {tail:#x} to {head:#x}")]
     Ends {
         /// The first record.
@@ -65,7 +65,7 @@ pub struct Log<'m> {
     head: u64,
     next: u64,
     left: u64,
-    /// The number of bytes of text that further records may have: blocks do not overlap.
+    /// The number of bytes of text that the remaining records may have: blocks do not overlap.
     unread: u64,
 }
 
@@ -171,7 +171,7 @@ impl<'m> Log<'m> {
             .descriptors
             .wrapping_add(index.wrapping_mul(descriptor));
         let state = long(self.memory, descriptor.wrapping_add(state))?;
-        // Committed or final, and not overwritten by another round.
+        // Committed or final, and not reused for a later record.
         if !matches!(state >> STATE, 1 | 2) || state & ID != id {
             return None;
         }
@@ -190,7 +190,7 @@ impl<'m> Log<'m> {
         })
     }
 
-    /// The text of a block, which starts with the ID of its descriptor.
+    /// Reads the text of a block, which starts with the ID of its descriptor.
     fn text(&mut self, id: u64, (begin, end): (u64, u64), length: u64) -> Option<Vec<u8>> {
         // Blocks without text have odd positions.
         if begin & 1 == 1 || end & 1 == 1 {
@@ -198,7 +198,7 @@ impl<'m> Log<'m> {
         }
         let (mut begin, mut end) = (begin % self.size, end % self.size);
         if begin > end {
-            // A block that does not fit before the ring's end is at its start.
+            // A block that does not fit before the end of the ring is at the start of the ring.
             match end {
                 0 => end = self.size,
                 _ => begin = 0,
@@ -214,7 +214,7 @@ impl<'m> Log<'m> {
     }
 }
 
-/// The number of the lowest bit of a descriptor's state; its ID is in the bits below.
+/// The number of the lowest bit of a descriptor's state; the ID is in the bits below.
 const STATE: u32 = 62;
 const ID: u64 = (1 << STATE) - 1;
 

@@ -1,7 +1,7 @@
-//! What a Linux kernel knows about itself, read from its memory: VMCOREINFO, the log, the types
-//! (BTF), the tasks, and the modules.
+//! Information that a Linux kernel keeps about itself, read from its memory: VMCOREINFO, the log,
+//! the types (BTF), the tasks, and the modules.
 //!
-//! Independent of snapshots and debuggers, which implement [`Memory`]. Nothing in memory is trusted.
+//! Independent of snapshots and debuggers, which implement [`Memory`]. Memory is never trusted.
 
 pub mod aarch32;
 pub mod btf;
@@ -19,7 +19,7 @@ mod tests;
 
 /// The memory of a kernel at its virtual addresses.
 pub trait Memory {
-    /// Reads memory; returns the number of known bytes from the address on.
+    /// Reads memory; returns the number of known bytes from the address.
     fn read(&self, address: u64, out: &mut [u8]) -> usize;
 }
 

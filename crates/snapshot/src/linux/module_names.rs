@@ -1,4 +1,4 @@
-//! The names of the functions of a kernel's modules, as an ELF file.
+//! An ELF file with the names of the functions of a kernel's modules.
 
 use super::Memory;
 use super::modules::{self, NoModules};
@@ -6,16 +6,16 @@ use super::physical::PhysicalKernel;
 use crate::program::kernel_symbols;
 use std::collections::BTreeMap;
 
-/// The names of modules.
+/// The function names of a kernel's modules.
 #[derive(Debug)]
 pub struct ModuleNames {
-    /// An ELF file with their functions at the addresses at which they ran; `None` if there are none.
+    /// An ELF file with their functions at their addresses in memory; `None` if there are none.
     pub file: Option<Vec<u8>>,
     /// The number of modules.
     pub modules: usize,
     /// The number of their functions.
     pub functions: usize,
-    /// Why there may be more.
+    /// Why there may be more, if the list is incomplete.
     pub broken: Option<String>,
 }
 
@@ -23,8 +23,8 @@ pub struct ModuleNames {
 pub const FILE: &str = "module-symbols";
 
 impl ModuleNames {
-    /// Finds the modules of a kernel with these symbols: name, address and size. `signed`: return
-    /// addresses may have authentication codes.
+    /// Finds the modules of a kernel with these symbols (name, address and size). With `signed`,
+    /// return addresses may have authentication codes.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ const HEAD: u64 = 0xffff_8000_0900_0000;
 const FIRST: u64 = 0xffff_8000_0100_0000;
 const CODE: u64 = 0xffff_8000_0200_0000;
 const TABLE: u64 = 0xffff_8000_0300_0000;
-/// From one module to the next.
+/// The distance from one module to the next.
 const STEP: u64 = 0x1_0000;
 
 /// Offsets in `struct module`.
@@ -18,7 +18,7 @@ const OWN: u64 = 88;
 const KALLSYMS: u64 = 96;
 const MEM: u64 = 104;
 
-/// The layout of modules: since Linux 6.4, or before.
+/// The layout of modules since Linux 6.4, or before it.
 fn layout(newer: bool) -> Layout {
     let mut module = vec![
         ("list", 1, 64),
@@ -76,7 +76,7 @@ fn memory(newer: bool, count: u64) -> Words {
         memory.put(module + NAME, format!("module_{number}").as_bytes());
         memory.long(module + OWN, module);
         memory.long(module + KALLSYMS, table);
-        // Base and size of the code, and of the code of the initialisation, which has ended.
+        // Base and size of the code and of the initialisation code, which was already freed.
         let size = if newer { 8 } else { 12 };
         memory.put(module + MEM, &[0; 80]);
         memory.long(module + MEM, code);
@@ -97,7 +97,7 @@ fn memory(newer: bool, count: u64) -> Words {
         symbol(&mut memory, 0, 0, 0, 0);
         symbol(&mut memory, 1, 1, code + 0x40, 0x20);
         symbol(&mut memory, 2, 6, code, 0x10);
-        // Without a name in programs, not code, and outside of the module.
+        // A name that programs do not use, a symbol that is not code, and one outside the module.
         symbol(&mut memory, 3, 12, code, 0);
         symbol(&mut memory, 4, 15, code + 0x100, 0);
         symbol(&mut memory, 5, 20, HEAD, 0);
@@ -161,13 +161,14 @@ fn damaged_lists_of_modules_end() {
         let (found, broken) = layout.all(&memory, HEAD);
         assert!(found.len() == 3 || broken.is_some(), "{place:#x}");
     }
-    // A list that goes round without its head, and one that ends in the middle.
+    // A list that is circular without its head, and one that ends early.
     let mut round = memory(false, 3);
     round.long(FIRST + 2 * STEP + LIST, FIRST + LIST);
     round.long(FIRST + LIST + 8, FIRST + 2 * STEP + LIST);
     let (_, broken) = layout.all(&round, HEAD);
     assert!(broken.unwrap().contains("damaged"));
-    // One that is being loaded: the others are known. It may be the first, or the last.
+    // A module that is being loaded, as the first, in the middle, or the last: the others are
+    // known.
     for number in 0..3 {
         let mut loading = memory(false, 3);
         loading.long(FIRST + number * STEP + OWN, 0);
@@ -177,7 +178,7 @@ fn damaged_lists_of_modules_end() {
         assert!(broken.unwrap().contains("being loaded"));
         assert_eq!(layout.first(&loading, HEAD), Some(FIRST + LIST));
     }
-    // A link to what is no module.
+    // A link to something that is not a module.
     let mut other = memory(false, 2);
     other.long(FIRST + STEP + OWN, FIRST);
     let (found, broken) = layout.all(&other, HEAD);
@@ -188,7 +189,7 @@ fn damaged_lists_of_modules_end() {
 /// A module with a million symbols, all with the same long name.
 struct LongNames(Words);
 
-/// Where its symbols, names and kinds are.
+/// The address of its symbols, names and kinds.
 const ENDLESS: u64 = 0xffff_9000_0000_0000;
 
 impl Memory for LongNames {

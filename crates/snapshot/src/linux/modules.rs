@@ -1,7 +1,8 @@
-//! The modules of a kernel, by their list in memory, with the names of their functions.
+//! The modules of a kernel and the names of their functions, found by the list of modules in
+//! memory.
 //!
 //! A module keeps the symbol table of its file (`struct mod_kallsyms`) with the addresses of its
-//! functions. Offsets come from the kernel's types. Nothing in memory is trusted.
+//! functions. Offsets come from the kernel's types. Memory is never trusted.
 
 use super::btf::{self, Btf};
 use super::physical::PhysicalKernel;
@@ -10,23 +11,23 @@ use crate::program::symbol_file::Function;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// The most modules that are listed.
+/// Maximum number of modules that are listed.
 const MOST: usize = 4096;
-/// The most modules that are being loaded at once.
+/// Maximum number of modules that are being loaded at once.
 const LOADING: usize = 64;
-/// The most symbols of all modules.
+/// Maximum number of symbols of all modules.
 const MAX_SYMBOLS: usize = 1 << 20;
-/// The longest names of all functions together, in bytes: tables of damaged memory may share theirs.
+/// Maximum size of the names of all functions in bytes: in damaged memory, symbols may share names.
 const MAX_NAMES: usize = 64 << 20;
-/// The largest code of all modules in bytes.
+/// Maximum size of the code of all modules in bytes.
 const MAX_CODE: u64 = 256 << 20;
 /// The length of a module's name: `MODULE_NAME_LEN`, on 64-bit systems.
 const NAME: usize = 56;
-/// The longest name of a function.
+/// Maximum length of a function name.
 const LONGEST: usize = 512;
 /// The size of `Elf64_Sym`.
 const SYMBOL: usize = 24;
-/// The symbol of the list's head. Kernels without `KALLSYMS_ALL` have no symbols of data.
+/// The symbol of the list's head. Kernels without `KALLSYMS_ALL` have no data symbols.
 const HEAD: &str = "modules";
 /// Functions of the kernel that refer to the head (Linux, kernel/module/).
 const REFERRING: [&str; 4] = [
@@ -37,10 +38,10 @@ const REFERRING: [&str; 4] = [
 ];
 /// The names of symbols by which the list is found.
 pub const NAMES: [&str; 5] = [HEAD, REFERRING[0], REFERRING[1], REFERRING[2], REFERRING[3]];
-/// The largest part of such a function that is examined, in bytes.
+/// The number of bytes of such a function that are examined.
 const EXAMINED: u64 = 4096;
-/// The most places that are tried to find the kernel's types, and their size in all; each module has
-/// some.
+/// Maximum number of locations that are tried to find the kernel's types, and their total size.
+/// Each module has types of its own.
 const TRIED: usize = 4096;
 const TRIED_TYPES: usize = 256 << 20;
 
@@ -65,14 +66,14 @@ pub struct Layout {
 pub struct Module {
     /// Its name.
     pub name: String,
-    /// The addresses of its code: that which stays, then that of its initialisation until this has
-    /// ended.
+    /// The address ranges of its code: the permanent code, then the initialisation code until it
+    /// has ended.
     pub code: Vec<Range<u64>>,
     /// Its functions, by address. A size may be 0.
     pub functions: Vec<Function>,
 }
 
-/// Why the modules of a kernel are not listed.
+/// The reason why the modules of a kernel are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoModules {
     /// The types of the kernel lack a member.
@@ -80,10 +81,10 @@ pub enum NoModules {
     Member {
         /// The structure.
         structure: &'static str,
-        /// The names of the member and of those that contain it.
+        /// The path of the member.
         path: &'static str,
     },
-    /// The types of the kernel lack the ranges of code.
+    /// The types of the kernel lack the members for code ranges.
     #[error("the kernel's types have no module.mem or module.core_layout")]
     Code,
     /// The types of the kernel are not known.
@@ -118,8 +119,8 @@ impl Layout {
         })
     }
 
-    /// The first link of the list, if its head may be at an address: that of a module, or the head.
-    /// Modules that are being loaded may be before.
+    /// Returns the first link of the list if its head may be at an address: the link of a module,
+    /// or the head itself. It may belong to a module that is being loaded.
     pub(super) fn first(&self, memory: &dyn Memory, head: u64) -> Option<u64> {
         let mut link = head;
         for _ in 0..LOADING {
@@ -139,7 +140,7 @@ impl Layout {
         None
     }
 
-    /// The name of the module with a link of the list.
+    /// Returns the name of the module with a link of the list.
     fn name(&self, memory: &dyn Memory, link: u64) -> Option<String> {
         let base = link.wrapping_sub(self.list);
         if long(memory, base.wrapping_add(self.own))? != base {
@@ -150,7 +151,7 @@ impl Layout {
         (!name.is_empty() && name.bytes().all(plain)).then_some(name)
     }
 
-    /// Lists the modules. If the list is not whole, also returns the reason.
+    /// Lists the modules. If the list is incomplete, also returns the reason.
     pub fn all(&self, memory: &dyn Memory, head: u64) -> (Vec<Module>, Option<String>) {
         let mut out = Vec::new();
         let mut seen = HashSet::new();
@@ -184,7 +185,7 @@ impl Layout {
                     Some(format!("only the first {MOST} modules are listed")),
                 );
             }
-            // One that is being loaded has neither symbols nor a pointer to itself.
+            // A module that is being loaded has neither symbols nor a pointer to itself.
             match self.name(memory, next) {
                 Some(name) => {
                     let base = next.wrapping_sub(self.list);
@@ -203,7 +204,7 @@ impl Layout {
         }
     }
 
-    /// A module, with as much as is left.
+    /// Reads a module, within the limits in `left`.
     fn module(&self, memory: &dyn Memory, base: u64, name: String, left: &mut Left) -> Module {
         let at = |offset: u64| base.wrapping_add(offset);
         let mut code = Vec::new();
@@ -228,7 +229,7 @@ impl Layout {
         }
     }
 
-    /// The functions in the symbol table that the pointer at `place` refers to.
+    /// Reads the functions in the symbol table that the pointer at `place` refers to.
     fn functions(
         &self,
         memory: &dyn Memory,
@@ -258,7 +259,7 @@ impl Layout {
             if !code.iter().any(|range| range.contains(&value)) {
                 continue;
             }
-            // Linux 5.2 moved the letters of nm(1) out of `st_info`.
+            // Linux 5.2 moved the type letters of nm(1) out of `st_info`.
             let kind = match kinds {
                 Some(kinds) => bytes(memory, kinds?.wrapping_add(index), 1)?[0],
                 None => entry[4],
@@ -285,17 +286,17 @@ impl Layout {
     }
 }
 
-/// How much of the modules may still be listed.
+/// The amounts that may still be listed.
 struct Left {
     symbols: usize,
-    /// The bytes of the names of functions.
+    /// Bytes of function names.
     names: usize,
-    /// The bytes of code.
+    /// Bytes of code.
     code: u64,
 }
 
-/// Lists the modules of a kernel. `symbols` returns the addresses and sizes of the kernel's symbols with
-/// a name. If the list is not whole, also returns the reason.
+/// Lists the modules of a kernel. `symbols` returns the addresses and sizes of the kernel's symbols
+/// with a name. If the list is incomplete, also returns the reason.
 ///
 /// # Errors
 ///
@@ -328,7 +329,7 @@ pub fn of_kernel(
     }
 }
 
-/// The layout of modules, by the types in the kernel's memory.
+/// Returns the layout of modules according to the types in the kernel's memory.
 fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, NoModules> {
     let mut left = TRIED_TYPES;
     let places = kernel.places(btf::START).take(TRIED);
@@ -338,7 +339,7 @@ fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, NoModules> {
         let types = bytes(kernel, place, length)?;
         Some(Layout::of(&Btf::read(&types)?))
     });
-    // Modules have types of their own; only those of the kernel include modules.
+    // Modules have types of their own; only the types of the kernel include `struct module`.
     let mut reason = None;
     for layout in found {
         match layout {
@@ -349,7 +350,7 @@ fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, NoModules> {
     Err(reason.unwrap_or(NoModules::Types))
 }
 
-/// The offsets of the base and size of the ranges of code in `struct module`.
+/// Returns the offsets of the base and size of the ranges of code in `struct module`.
 fn code(types: &Btf<'_>) -> Option<Vec<(u64, u64)>> {
     // Since Linux 6.4: MOD_TEXT and MOD_INIT_TEXT of `enum mod_mem_type` (include/linux/module.h).
     if let Some((start, count)) = types.array("module", "mem") {
@@ -371,7 +372,7 @@ fn code(types: &Btf<'_>) -> Option<Vec<(u64, u64)>> {
     Some(vec![layout("core_layout")?, layout("init_layout")?])
 }
 
-/// A printable string; `None` if it is longer than names are.
+/// Reads a printable string; `None` if it is longer than any name.
 fn string(memory: &dyn Memory, address: u64) -> Option<String> {
     let mut out = vec![0; LONGEST];
     let mut known = 0;
@@ -390,8 +391,8 @@ fn string(memory: &dyn Memory, address: u64) -> Option<String> {
     None
 }
 
-/// The addresses that code refers to by a page and an offset: ADRP, then ADD or LDR with an immediate
-/// offset (Arm ARM DDI 0487, C6.2). `start` is the address of the code.
+/// Returns the addresses that code refers to by a page and an offset: ADRP, then ADD or LDR with an
+/// immediate offset (Arm ARM DDI 0487, C6.2). `start` is the address of the code.
 pub fn references(code: &[u8], start: u64) -> Vec<u64> {
     let mut out = Vec::new();
     let mut pages: [Option<u64>; 32] = [None; 32];
@@ -402,7 +403,7 @@ pub fn references(code: &[u8], start: u64) -> Vec<u64> {
         if word & 0x9f00_0000 == 0x9000_0000 {
             let offset = word >> 5 & 0x7ffff;
             let offset = u64::from(offset << 2 | word >> 29 & 3);
-            // 21 bits with a sign, in pages.
+            // 21 bits, signed, in pages.
             let offset = (offset << 43).cast_signed() >> 43 << 12;
             pages[target] = Some((at & !0xfff).wrapping_add_signed(offset));
         } else if word & 0xffc0_0000 == 0x9100_0000 {

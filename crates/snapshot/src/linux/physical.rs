@@ -1,18 +1,18 @@
-//! The memory of a kernel in pieces of physical memory, seen through the kernel's own tables.
+//! Virtual memory of a kernel, read from pieces of physical memory through the kernel's own tables.
 
 use super::Memory;
 use super::vmcoreinfo::Info;
 use armsnap_arch::translation::{PhysicalMemory, Regime, World};
 
-/// The largest part that is read with one translation: the smallest page.
+/// The maximum number of bytes read with one translation: the smallest page.
 const PAGE: u64 = 4096;
 
-/// Pieces of physical memory, by address, which do not overlap.
+/// Pieces of physical memory, sorted by address, which do not overlap.
 #[derive(Debug)]
 pub(super) struct Pieces<'b>(Vec<(u64, &'b [u8])>);
 
 impl<'b> Pieces<'b> {
-    /// Pieces of which the first one counts where several overlap.
+    /// Creates the pieces. Where several overlap, the first one counts.
     pub(super) fn new(mut pieces: Vec<(u64, &'b [u8])>) -> Self {
         pieces.sort_by_key(|piece| piece.0);
         let mut end = 0;
@@ -28,7 +28,7 @@ impl<'b> Pieces<'b> {
         Self(pieces)
     }
 
-    /// Reads memory; returns the number of known bytes from the address on.
+    /// Reads memory; returns the number of known bytes from the address.
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
         let mut known = 0;
         while known < out.len() {
@@ -58,7 +58,7 @@ impl PhysicalMemory for Pieces<'_> {
     }
 }
 
-/// A kernel in physical memory.
+/// A kernel whose physical memory is known.
 #[derive(Debug)]
 pub struct PhysicalKernel<'b> {
     pieces: Pieces<'b>,
@@ -67,8 +67,8 @@ pub struct PhysicalKernel<'b> {
 }
 
 impl<'b> PhysicalKernel<'b> {
-    /// The kernel that VMCOREINFO describes, in pieces of memory with their physical addresses, of which
-    /// the first one counts where several overlap. `None` if its tables are not known.
+    /// Creates the kernel that VMCOREINFO describes, from pieces of memory with their physical
+    /// addresses. Where several overlap, the first one counts. `None` if the tables are not known.
     pub fn new(pieces: Vec<(u64, &'b [u8])>, info: &Info) -> Option<Self> {
         Some(Self {
             pieces: Pieces::new(pieces),
@@ -77,7 +77,7 @@ impl<'b> PhysicalKernel<'b> {
         })
     }
 
-    /// Returns the addresses in the kernel's image of these bytes.
+    /// Returns the addresses of these bytes in the kernel's image.
     pub fn places(&self, bytes: &[u8]) -> impl Iterator<Item = u64> {
         let finder = memchr::memmem::Finder::new(bytes).into_owned();
         self.pieces.0.iter().flat_map(move |(address, memory)| {

@@ -1,4 +1,4 @@
-//! The tasks of a kernel, and the calls in which sleeping tasks wait.
+//! The tasks of a kernel, and the call stacks of sleeping tasks.
 
 use super::btf::Btf;
 use super::{Memory, bytes, long, name, word};
@@ -8,9 +8,9 @@ use std::collections::HashSet;
 const MOST: usize = 1 << 16;
 /// The maximum number of frames of a task.
 const FRAMES: usize = 256;
-/// The maximum size of a kernel stack: 16 KiB, but at least a page, of at most 64 KiB.
+/// The maximum size of a kernel stack: 16 KiB, or a page if that is larger (at most 64 KiB).
 const STACK: u64 = 64 << 10;
-/// The length of a name in bytes.
+/// The size of a name in bytes.
 const NAME: usize = 16;
 
 /// Offsets of the members of `struct task_struct` that are read.
@@ -24,9 +24,9 @@ pub struct Layout {
     state_size: usize,
     exit_state: Option<u64>,
     stack: u64,
-    /// Saved x29, sp, pc.
+    /// The saved x29, sp and pc.
     context: [u64; 3],
-    /// The list of the threads of a process: the offset of a task's signals, of the list's head in the
+    /// The thread list of a process: the offset of the signals in a task, of the list's head in the
     /// signals, and of the list's links in a task.
     threads: Option<[u64; 3]>,
     on_cpu: Option<u64>,
@@ -48,13 +48,13 @@ pub struct Task {
     pub process: u32,
     /// Its name.
     pub name: String,
-    /// What it does, as in `include/linux/sched.h`.
+    /// Its state, as in `include/linux/sched.h`.
     pub state: u64,
-    /// Whether it runs on a core.
+    /// Whether it is running on a core.
     pub runs: Option<bool>,
     /// The lowest address of its kernel stack.
     pub stack: u64,
-    /// x29, sp and pc with which it will continue, unless it runs.
+    /// The x29, sp and pc with which it will resume, unless it is running.
     pub context: Option<[u64; 3]>,
 }
 
@@ -63,14 +63,14 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Returns its name if a member is missing.
+    /// Returns the name of a missing member.
     pub fn of(types: &Btf<'_>) -> Result<Self, NoMember> {
         let optional = |path: &str| types.offset("task_struct", path);
         let member = |path: &'static str| {
             let found = optional(path);
             found.ok_or(NoMember(path))
         };
-        // Linux 5.14 renamed it, and made it shorter.
+        // Linux 5.14 renamed and shortened this member.
         let (state, state_size) = match optional("__state") {
             Some(state) => (state, 4),
             None => (member("state")?, 8),
@@ -98,7 +98,7 @@ impl Layout {
         })
     }
 
-    /// The offset of the name in a task.
+    /// Returns the offset of the name in a task.
     pub fn name(&self) -> u64 {
         self.name
     }
@@ -110,7 +110,7 @@ impl Layout {
             4 => u64::from(word(memory, at(self.state))?),
             _ => long(memory, at(self.state))?,
         };
-        // Its bits are others.
+        // Its bits differ from those of the state.
         let exit = self.exit_state.and_then(|offset| word(memory, at(offset)));
         let state = state | u64::from(exit.unwrap_or(0));
         let context = self.context.map(|offset| long(memory, at(offset)));
@@ -132,8 +132,8 @@ impl Layout {
         })
     }
 
-    /// Returns whether the first task, the idle one, is at an address: a task with ID 0 in the list of
-    /// all tasks.
+    /// Returns whether the first task, the idle one, may be at an address: a task with ID 0 in the
+    /// list of all tasks.
     pub fn is_first(&self, memory: &dyn Memory, address: u64) -> bool {
         let task = self.task(memory, address);
         let link = address.wrapping_add(self.tasks);
@@ -146,8 +146,8 @@ impl Layout {
         task.is_some_and(|task| task.pid == 0 && task.process == 0) && back && there
     }
 
-    /// Lists all tasks from one of them on: processes with their threads. If the list is not whole, also
-    /// returns the reason.
+    /// Lists all tasks, starting with a given one: processes with their threads. If the list is
+    /// incomplete, also returns the reason.
     pub fn all(&self, memory: &dyn Memory, first: u64) -> (Vec<Task>, Option<String>) {
         let mut out = Vec::new();
         let mut seen = HashSet::new();
@@ -173,7 +173,7 @@ impl Layout {
             let head = signals.wrapping_add(head);
             let (threads, why) = self.ring(memory, head, node, &mut seen);
             broken = broken.or(why);
-            // The head of the list is not in a task.
+            // The head of the list is not part of a task.
             for thread in threads.into_iter().skip(1) {
                 match self.task(memory, thread) {
                     Some(task) if thread != process => out.push(task),
@@ -188,8 +188,8 @@ impl Layout {
         (out, broken)
     }
 
-    /// The tasks in a ring of links, from the task that contains the link `first` on. `place` is the
-    /// offset of the link in a task.
+    /// Returns the tasks in a ring of links, starting with the task that contains the link `first`.
+    /// `place` is the offset of the link in a task.
     fn ring(
         &self,
         memory: &dyn Memory,
@@ -221,7 +221,7 @@ fn not_known(address: u64) -> String {
 }
 
 impl Task {
-    /// The letter that ps(1) shows for its state, and a word for it.
+    /// Returns the letter that ps(1) shows for its state, and a description.
     pub fn doing(&self) -> (char, &'static str) {
         // Bits: include/linux/sched.h. Frozen and idle tasks do not count as load.
         const NO_LOAD: u64 = 0x400;
@@ -242,8 +242,8 @@ impl Task {
         }
     }
 
-    /// The addresses where it will continue: its own, then the return addresses in the frame records on
-    /// its kernel stack (AAPCS64 6.4.6).
+    /// Returns the addresses where it will resume: its own pc, then the return addresses in the
+    /// frame records on its kernel stack (AAPCS64 6.4.6).
     pub fn frames(&self, memory: &dyn Memory) -> Vec<u64> {
         let Some([mut frame, stack, pc]) = self.context else {
             return Vec::new();
@@ -254,7 +254,7 @@ impl Task {
         }
         let mut out = vec![strip(pc)];
         let mut lowest = stack;
-        // Each record is above the one before it, on the same stack.
+        // Each record is above the previous one, on the same stack.
         while out.len() < FRAMES && (lowest..end).contains(&frame) && frame.is_multiple_of(8) {
             let record = [0, 8].map(|offset| long(memory, frame.wrapping_add(offset)));
             let [Some(next), Some(pc @ 1..)] = record else {
@@ -268,7 +268,7 @@ impl Task {
     }
 }
 
-/// Removes the authentication code from an address of the kernel (Arm ARM DDI 0487, D8.10).
+/// Removes the authentication code from a kernel address (Arm ARM DDI 0487, D8.10).
 fn strip(address: u64) -> u64 {
     if address >> 55 & 1 == 1 {
         address | 0xffff << 48

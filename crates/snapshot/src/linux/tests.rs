@@ -5,7 +5,7 @@ use super::vmcoreinfo::Info;
 use super::*;
 use std::collections::BTreeMap;
 
-/// Memory made of words.
+/// Memory built from words.
 #[derive(Clone, Default)]
 pub(super) struct Words(pub BTreeMap<u64, u8>);
 
@@ -37,7 +37,7 @@ const TEXTS: u64 = 0x5000;
 /// The lowest ID of a descriptor.
 const FIRST: u64 = (1 << 62) - 2;
 
-/// A log with room for 8 records and 256 bytes, the IDs of which overflow.
+/// A log with space for 8 records and 256 bytes of text, whose descriptor IDs overflow.
 fn log(records: &[(u64, u64, u64, &[u8])]) -> (Info, Words) {
     let info = Info::read(
         b"SYMBOL(prb)=1000\nOFFSET(printk_ringbuffer.desc_ring)=0\n\
@@ -92,7 +92,7 @@ fn the_log_is_read_from_its_rings() {
         (1, 0x1e0, 0x200, b"to the end"),
         (3, 0x200, 0x210, b"reusable"),
         (2, 3, 3, b""),
-        // What does not fit before the end is at the start.
+        // A text that does not fit before the end of the ring is at the start.
         (2, 0x2f0, 0x320, b"wrapped around"),
     ]);
     let records: Vec<Record> = Log::of(&info, &memory).unwrap().collect();
@@ -135,7 +135,7 @@ fn a_damaged_log_ends() {
     let records: &[(u64, u64, u64, &[u8])] =
         &[(2, 0x1c0, 0x1e0, b"first"), (2, 0, 0x20, b"second")];
     let (info, whole) = log(records);
-    // Each word of the rings has any value, or is not known.
+    // Each word of the rings in turn has an arbitrary value, or is not known.
     let places: Vec<u64> = whole.0.keys().copied().filter(|at| at % 8 == 0).collect();
     for place in places {
         for value in [0, 1, 63, 1 << 31, 1 << 62, u64::MAX] {
@@ -156,8 +156,8 @@ fn a_damaged_log_ends() {
 /// A member of a structure: name, type, offset in bits.
 type Member<'a> = (&'a str, u32, u32);
 
-/// The types of a kernel with these structures, the first of which is type 2. The type after them is an
-/// array of 7 elements.
+/// Returns the types of a kernel with these structures, the first of which is type 2. The type
+/// after them is an array of 7 elements.
 pub(super) fn types(structures: &[(&str, &[Member<'_>])]) -> Vec<u8> {
     let mut strings = vec![0];
     let mut name = |text: &str| {
@@ -192,7 +192,8 @@ pub(super) fn types(structures: &[(&str, &[Member<'_>])]) -> Vec<u8> {
     out
 }
 
-/// `task_struct` is type 5, with `thread` (3) of `cpu_context` (2), and a part without a name (4).
+/// `task_struct` is type 5; it contains `thread` (3), which contains `cpu_context` (2), and an
+/// anonymous part (4).
 fn kernel_types() -> Vec<u8> {
     types(&[
         (
@@ -247,13 +248,13 @@ fn damaged_types_end() {
             }
         }
     }
-    // A structure that contains itself, without a name.
+    // An anonymous structure that contains itself.
     let endless = types(&[("task_struct", &[("", 2, 0), ("", 2, 0), ("", 2, 0)])]);
     let found = Btf::read(&endless).unwrap();
     assert_eq!(found.offset("task_struct", "pid"), None);
 }
 
-/// Every name starts in a long text without an end.
+/// Every name starts in a long text that has no end.
 #[test]
 fn names_are_compared_without_searching_for_their_end() {
     let (count, length) = (50_000_u32, 4_000_000_u32);
@@ -294,7 +295,7 @@ fn tasks() -> Words {
     }
     memory.long(TASK + 0x1000 + node, TASK + 0x3000 + node);
     memory.long(TASK + 0x3000 + node, TASK + 0x1800 + 8);
-    // The second one sleeps: x29, sp, pc; two frame records.
+    // The second process sleeps: x29, sp, pc; two frame records.
     let stack = STACK + 0x1_0000;
     for (offset, value) in [
         (64, stack + 0x100),
@@ -304,7 +305,7 @@ fn tasks() -> Words {
         memory.long(TASK + 0x1000 + offset, value);
     }
     memory.long(stack + 0x100, stack + 0x200);
-    // With an authentication code.
+    // A return address with an authentication code.
     memory.long(stack + 0x108, 0x1dc3_8000_0800_0020);
     memory.long(stack + 0x200, 0);
     memory.long(stack + 0x208, 0);
@@ -339,7 +340,7 @@ fn tasks_are_listed_with_their_threads() {
     );
     let letters: String = found.iter().map(|task| task.doing().0).collect();
     assert_eq!(letters, "RSDI");
-    // A zombie: TASK_DEAD and EXIT_ZOMBIE. One that has been created (TASK_NEW).
+    // A zombie (TASK_DEAD and EXIT_ZOMBIE) and a task that has just been created (TASK_NEW).
     let mut changed = tasks();
     changed.put(TASK + 0x1000, &0x80_u32.to_le_bytes());
     changed.put(TASK + 0x1000 + 200, &0x20_u32.to_le_bytes());
@@ -378,7 +379,7 @@ fn damaged_lists_end() {
         let (found, _) = layout.all(&memory, TASK);
         assert!(!found.is_empty());
     }
-    // A frame record that is its own caller's.
+    // A frame record that refers to itself.
     let mut memory = tasks();
     let record = STACK + 0x1_0100;
     memory.long(record, record);
@@ -390,7 +391,7 @@ fn damaged_lists_end() {
             .len(),
         2
     );
-    // A list that goes round without its start.
+    // A list that is circular without its start.
     let mut memory = tasks();
     memory.long(TASK + 0x2000 + 16, TASK + 0x1000 + 16);
     let (_, broken) = layout.all(&memory, TASK);

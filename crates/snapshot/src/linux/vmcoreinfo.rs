@@ -1,7 +1,7 @@
 //! VMCOREINFO: addresses, offsets and sizes that a kernel provides to readers of its memory.
 //!
-//! It is text in lines `KEY=VALUE` (Linux, Documentation/admin-guide/kdump/vmcoreinfo.rst), in a note
-//! that the kernel keeps in memory.
+//! It is a text with lines `KEY=VALUE` (Linux, Documentation/admin-guide/kdump/vmcoreinfo.rst), in
+//! a note that the kernel keeps in memory.
 
 use armsnap_arch::translation::{KernelForm, KernelTables};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const NAME: &[u8] = b"VMCOREINFO\0";
 /// The size of the note's header and padded name in bytes.
 const HEADER: usize = 12 + 12;
-/// The maximum size of the text: a page, which has at most 64 KiB.
+/// The maximum size of the text: a page of at most 64 KiB.
 const MAX_TEXT: usize = 1 << 16;
 
 /// Error for a value that VMCOREINFO does not have.
@@ -22,7 +22,8 @@ pub struct NoValue(pub(super) String);
 #[derive(Clone, Debug)]
 pub struct Info {
     values: BTreeMap<String, String>,
-    /// The tables of the kernel and the offset of its image, where they do not follow from the values alone.
+    /// The tables of the kernel and the offset of its image, if they do not follow from the values
+    /// alone.
     placed: Option<(KernelTables, u64)>,
 }
 
@@ -39,24 +40,24 @@ impl Info {
         }
     }
 
-    /// Sets the tables of the kernel, and the difference between the virtual and the physical addresses of
-    /// its image.
+    /// Sets the tables of the kernel, and the difference between the virtual and the physical
+    /// addresses of its image.
     pub fn place(&mut self, tables: KernelTables, image_offset: u64) {
         self.placed = Some((tables, image_offset));
     }
 
-    /// Finds the note in memory. `big` is whether numbers are big-endian.
+    /// Finds the note in memory. `big` tells whether numbers are big-endian.
     pub fn find(bytes: &[u8], big: bool) -> Option<Self> {
         let text = in_memory(bytes, big).or_else(|| text_in_memory(bytes));
         text.map(Self::read)
     }
 
-    /// A value as written.
+    /// Returns a value as written.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(String::as_str)
     }
 
-    /// A number; hexadecimal digits follow `0x`.
+    /// Returns a number, which is hexadecimal after `0x`.
     pub fn number(&self, key: &str) -> Option<u64> {
         let text = self.text(key)?;
         match text.strip_prefix("0x") {
@@ -65,13 +66,13 @@ impl Info {
         }
     }
 
-    /// The address of a symbol: hexadecimal, with or without `0x`.
+    /// Returns the address of a symbol: hexadecimal, with or without `0x`.
     pub fn address(&self, key: &str) -> Option<u64> {
         let text = self.text(key)?;
         u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
     }
 
-    /// The difference between the virtual and the physical addresses of the kernel's image.
+    /// Returns the difference between the virtual and the physical addresses of the kernel's image.
     pub fn image_offset(&self) -> Option<u64> {
         if let Some((_, offset)) = self.placed {
             return Some(offset);
@@ -79,11 +80,11 @@ impl Info {
         self.address("NUMBER(kimage_voffset)")
     }
 
-    /// The tables of the kernel.
+    /// Returns the tables of the kernel.
     ///
     /// # Errors
     ///
-    /// Returns its name if a value is missing.
+    /// Returns the name of a missing value.
     pub fn tables(&self) -> Result<KernelTables, NoValue> {
         if let Some((tables, _)) = self.placed {
             return Ok(tables);
@@ -103,8 +104,8 @@ impl Info {
         };
         let granule = number("PAGESIZE")?;
         let mut high_table = table.wrapping_sub(offset);
-        // The table of a kernel for 52 bits has 1024 entries. A core without FEAT_LVA uses the last 64
-        // (`offset_ttbr1` in arch/arm64/include/asm/assembler.h).
+        // The table of a kernel built for 52 bits has 1024 entries. A core without FEAT_LVA uses
+        // only the last 64 (`offset_ttbr1` in arch/arm64/include/asm/assembler.h).
         if granule == 0x1_0000 && self.number("NUMBER(VA_BITS)") == Some(52) && bits == 48 {
             high_table = high_table.wrapping_add(8 * (1024 - 64));
         }
@@ -117,7 +118,7 @@ impl Info {
     }
 }
 
-/// The text of the note that the kernel keeps in memory.
+/// Finds the text of the note that the kernel keeps in memory.
 fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
     memchr::memmem::find_iter(bytes, NAME).find_map(|at| {
         let header = at.checked_sub(12)?;
@@ -137,7 +138,7 @@ fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
     })
 }
 
-/// The text from which the kernel makes the note, if the note itself is not there.
+/// Finds the text from which the kernel makes the note, in case the note itself is not in memory.
 fn text_in_memory(bytes: &[u8]) -> Option<&[u8]> {
     let is_text = |byte: &u8| matches!(byte, b'\n' | 0x20..=0x7e);
     let mut from = 0;
@@ -175,7 +176,7 @@ mod tests {
         };
         assert_eq!(info.tables(), Ok(tables));
         assert_eq!(info.address("KERNELOFFSET"), Some(0x1a0_0000));
-        // For 52 bits with 64 KiB pages, on a core that has 48, and on one that has 52.
+        // A kernel for 52 bits with 64 KiB pages, on a core that has 48, and on a core that has 52.
         let large = TEXT.replace("PAGESIZE=4096", "PAGESIZE=65536");
         let large = large.replace("VA_BITS)=48", "VA_BITS)=52");
         let tables = Info::read(large.as_bytes()).tables().unwrap();
@@ -200,7 +201,7 @@ mod tests {
             note
         };
         let whole = note(TEXT.len() as u32);
-        // The name alone, then the note.
+        // The name alone, followed by the note.
         let memory = [&b"VMCOREINFO\0....."[..], &whole, b"rest"].concat();
         assert_eq!(in_memory(&memory, false), Some(TEXT.as_bytes()));
         assert_eq!(in_memory(&note(u32::MAX), false), None);
