@@ -1,31 +1,31 @@
-//! What may be used for an input, in proportion to its size.
+//! A budget for the processing of an input, in proportion to its size.
 //!
-//! A limit for each item does not hold for their number: an input may have many items, each within its
-//! limit. Readers share one budget for each input instead, and take from it what an item needs: bytes
-//! that are unpacked or kept, descriptions, steps of work.
+//! A limit for each item does not limit their number: an input may have many items, each within its
+//! limit. Instead, all readers of an input share one budget and take from it whatever an item
+//! needs: bytes that are unpacked or kept, descriptions, steps of work.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An amount that is used up.
+/// An amount that can be used up.
 #[derive(Debug, Default)]
 pub struct Budget {
     left: AtomicU64,
 }
 
 impl Budget {
-    /// A budget of this amount.
+    /// Creates a budget of this amount.
     pub const fn new(amount: u64) -> Self {
         Self {
             left: AtomicU64::new(amount),
         }
     }
 
-    /// A budget of `times` the size of an input, and of `least` for any input.
+    /// Creates a budget of `times` the size of an input, plus `least`.
     pub const fn of(size: usize, times: u64, least: u64) -> Self {
         Self::new((size as u64).saturating_mul(times).saturating_add(least))
     }
 
-    /// Takes an amount, or nothing if that much is not left.
+    /// Takes an amount, or nothing if less than that is left.
     pub fn take(&self, amount: u64) -> bool {
         let rest = |left: u64| left.checked_sub(amount);
         self.left
@@ -33,7 +33,7 @@ impl Budget {
             .is_ok()
     }
 
-    /// Adds an amount, as for another file of the input.
+    /// Adds an amount, for example for another file of the input.
     pub fn grant(&self, amount: u64) {
         let sum = |left: u64| Some(left.saturating_add(amount));
         let _ = self
@@ -41,7 +41,7 @@ impl Budget {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 
-    /// What is left.
+    /// Returns the amount that is left.
     pub fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }

@@ -1,9 +1,10 @@
-//! A private directory with results that can be made again.
+//! A private directory with results that can be recomputed.
 //!
 //! Each file holds one result. It is named by a hash of everything that the result depends on, and
-//! sealed with a key that only this user can read: a file that is damaged, or was not written here, is
-//! not used. So what was read is as trustworthy as if it were made again. Nothing here fails: without
-//! a directory that can be used, results are made again. The least recently used files are removed.
+//! sealed with a key that only this user can read: a file that is damaged or was written by
+//! somebody else is not used. A result that was read is therefore as trustworthy as a recomputed
+//! one. Nothing here fails: without a usable directory, results are recomputed. The least recently
+//! used files are removed.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -13,17 +14,17 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// The start of a file. The number is that of the layout of files; contents have their own.
+/// The magic number of a file. It includes the version of the file layout; contents have their own.
 const MAGIC: [u8; 16] = *b"armsnap cache 1\n";
-/// The bytes of a seal.
+/// The size of a seal in bytes.
 const SEAL: usize = 32;
-/// The file with the key.
+/// The name of the file with the key.
 const SECRET: &str = "key";
-/// The end of the name of a result.
+/// The suffix of the names of results.
 const ENDING: &str = ".result";
-/// The start of the name of a file that is being written.
+/// The prefix of the names of files that are being written.
 const NEW: &str = "new-";
-/// The age at which a file that is being written belongs to a process that was killed.
+/// The age from which an unfinished file is taken to belong to a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of entries of the directory that are examined.
 const MAX_ENTRIES: usize = 10_000;
@@ -74,13 +75,13 @@ impl FromStr for Name {
     }
 }
 
-/// Makes a hash of fields, each of which is distinct from its neighbours.
+/// Hashes a sequence of fields, including their boundaries.
 #[derive(Clone, Debug, Default)]
 pub struct Fields(blake3::Hasher);
 
 impl Fields {
-    /// Starts with a field that identifies this version of the program: another one may decode
-    /// differently.
+    /// Starts with a field that identifies this version of the program, because another version may
+    /// decode differently.
     #[must_use]
     pub fn of_this_program() -> Self {
         static IDENTITY: OnceLock<String> = OnceLock::new();
@@ -107,14 +108,14 @@ impl Fields {
     }
 }
 
-/// The most that is kept.
+/// Limits of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one file.
+    /// Maximum size of a file in bytes.
     pub file: u64,
-    /// Bytes of all files.
+    /// Maximum size of all files in bytes.
     pub total: u64,
-    /// Number of files.
+    /// Maximum number of files.
     pub files: usize,
 }
 
@@ -136,13 +137,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The user's: `armsnap` in `XDG_CACHE_HOME`, otherwise in `~/.cache`; in `LOCALAPPDATA` on
-    /// Windows. `None` if the environment names no such directory.
+    /// Returns the user's cache: `armsnap` in `XDG_CACHE_HOME`, otherwise in `~/.cache`; in
+    /// `LOCALAPPDATA` on Windows. `None` if the environment names no such directory.
     #[must_use]
     pub fn of_user() -> Option<Self> {
         let named = |variable| {
             let path = PathBuf::from(std::env::var_os(variable)?);
-            // Relative ones are ignored (XDG Base Directory Specification, "Basics").
+            // Relative paths are ignored (XDG Base Directory Specification, "Basics").
             path.is_absolute().then_some(path)
         };
         let parent = if cfg!(windows) {
@@ -153,7 +154,7 @@ impl Cache {
         Some(Self::at(parent?.join("armsnap"), Limits::default()))
     }
 
-    /// One in a directory, which is made when it is needed.
+    /// Returns the cache in a directory, which is created when it is needed.
     #[must_use]
     pub fn at(directory: PathBuf, limits: Limits) -> Self {
         Self { directory, limits }
@@ -177,7 +178,7 @@ impl Cache {
         self.files().into_iter().filter_map(|file| file.0).collect()
     }
 
-    /// Returns a result, if it is there and was written by this user.
+    /// Returns a result, if it exists and was written by this user.
     #[must_use]
     pub fn get(&self, name: Name) -> Option<Vec<u8>> {
         if !is_private(&self.directory) {
@@ -192,11 +193,11 @@ impl Cache {
         let content = bytes.split_off(MAGIC.len() + SEAL);
         let (magic, seal) = bytes.split_at(MAGIC.len());
         let seal = blake3::Hash::from_slice(seal).ok()?;
-        // In constant time.
+        // Compared in constant time.
         if magic != MAGIC || seal != sealed(&key, name, &content) {
             return None;
         }
-        // Used now; if that cannot be noted, it is removed earlier.
+        // Marks it as used now; if that fails, it is merely removed earlier.
         let _ = file.set_modified(SystemTime::now());
         Some(content)
     }
@@ -227,12 +228,13 @@ impl Cache {
         file.write_all(&MAGIC)?;
         file.write_all(sealed(&key, name, content).as_bytes())?;
         file.write_all(content)?;
-        // Replaces what is there, be it a link.
+        // Replaces an existing file, even a link.
         file.persist(self.path(name))?;
         Ok(())
     }
 
-    /// A file that only its owner can read, removed unless it gets its name.
+    /// Creates a file that only its owner can read; it is removed unless it receives its final
+    /// name.
     fn new_file(&self) -> io::Result<tempfile::NamedTempFile> {
         tempfile::Builder::new()
             .prefix(NEW)
@@ -249,12 +251,13 @@ impl Cache {
         getrandom::fill(&mut key).map_err(|_| io::ErrorKind::Other)?;
         let mut file = self.new_file()?;
         file.write_all(&key)?;
-        // Another process may do the same; the last one wins, and what the other sealed is not used.
+        // Another process may do the same; the last one wins, and results sealed by the other are
+        // not used.
         file.persist(self.directory.join(SECRET))?;
         self.key().ok_or_else(|| io::ErrorKind::Other.into())
     }
 
-    /// The results, and files that were abandoned: name, path, time of the last use, size.
+    /// Lists results and abandoned files: name, path, time of the last use, size.
     fn files(&self) -> Vec<(Option<Name>, PathBuf, SystemTime, u64)> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
         let files = entries.take(MAX_ENTRIES).flatten().filter_map(|entry| {
@@ -277,7 +280,7 @@ impl Cache {
 
     fn shrink(&self) {
         let mut files = self.files();
-        // The most recently used ones first, then those that were abandoned.
+        // The most recently used results first, then the abandoned files.
         files.sort_by_key(|(name, _, used, _)| (name.is_none(), std::cmp::Reverse(*used)));
         let mut total = 0_u64;
         for (index, (name, path, _, size)) in files.iter().enumerate() {
@@ -303,12 +306,12 @@ fn read(path: &Path, most: u64) -> Option<(File, Vec<u8>)> {
         return None;
     }
     let mut bytes = Vec::new();
-    // It may grow meanwhile.
+    // It may have grown in the meantime.
     (&mut file).take(most + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= most).then_some((file, bytes))
 }
 
-/// Opens a file, not what a link or a pipe leads to.
+/// Opens a file, but does not follow a link or wait for a pipe.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -337,7 +340,7 @@ fn is_own(data: &Metadata, others: u32) -> bool {
     data.uid() == rustix::process::geteuid().as_raw() && data.mode() & others == 0
 }
 
-/// The directory for local data of Windows belongs to one user.
+/// On Windows, the directory for local data belongs to one user.
 #[cfg(not(unix))]
 const fn is_own(_: &Metadata, _: u32) -> bool {
     true
@@ -414,10 +417,10 @@ mod tests {
         assert_eq!(cache.get(name("a")), None);
         fs::write(&path, &bytes).unwrap();
         assert!(cache.get(name("a")).is_some());
-        // That of another input under this name.
+        // The result of another input under this name.
         fs::copy(&path, cache.path(name("b"))).unwrap();
         assert_eq!(cache.get(name("b")), None);
-        // That of another user, whose key is not known.
+        // A result of another user, whose key is not known.
         let foreign = Cache::at(directory.path().join("other"), Limits::default());
         foreign.put(name("c"), b"foreign");
         fs::copy(foreign.path(name("c")), cache.path(name("c"))).unwrap();
@@ -453,7 +456,8 @@ mod tests {
         let kept = ["a", "b", "c", "d"].map(|text| cache.get(name(text)).is_some());
         assert_eq!(kept, [true, false, true, true]);
         assert!(!abandoned.exists() && other.exists());
-        // The time of a new file comes from another clock, which may be some milliseconds late.
+        // The modification time of a new file comes from another clock, which may lag by a few
+        // milliseconds.
         for known in cache.names() {
             let file = File::open(cache.path(known)).unwrap();
             file.set_modified(SystemTime::now() - hour).unwrap();
@@ -484,7 +488,7 @@ mod tests {
         cache.put(name("b"), b"content");
         mode(&cache.directory, 0o700);
         assert_eq!(cache.names(), [name("a")]);
-        // A link to the file, then a link in the place of the directory.
+        // A link to the file, then a link that replaces the directory.
         let elsewhere = directory.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         symlink(&elsewhere, &path).unwrap();
@@ -499,7 +503,7 @@ mod tests {
         assert_eq!(link.get(name("a")), None);
         link.put(name("c"), b"content");
         assert_eq!(cache.names(), [name("a")]);
-        // A pipe does not stall.
+        // A pipe does not block the reader.
         fs::remove_file(&path).unwrap();
         let made = std::process::Command::new("mkfifo").arg(&path).status();
         if made.is_ok_and(|status| status.success()) {

@@ -1,8 +1,8 @@
 //! Temporary files, and private directories of recordings.
 //!
-//! They are removed however the work ends; a signal handler calls [`remove_all`]. The next process
-//! removes the private directories of a killed one: each contains a file that its owner keeps
-//! locked.
+//! They are removed no matter how the work ends; a signal handler calls [`remove_all`]. If a
+//! process is killed, the next process removes its private directories: each contains a file that
+//! its owner keeps locked.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -31,7 +31,7 @@ fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 }
 
 fn remove(path: &Path) {
-    // Errors are ignored: it may have been removed already.
+    // Errors are ignored: the file may have been removed already.
     let _ = match path.symlink_metadata() {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
         _ => fs::remove_file(path),
@@ -50,7 +50,7 @@ impl Leftover {
         self.0.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Renames it to its final name. On success it is no longer removed.
+    /// Renames the file to its final name. On success it is no longer removed.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ impl Leftover {
     }
 }
 
-/// Creates a file or directory beside its final name, under a name that is free: an earlier process of the
-/// same number may have been killed.
+/// Creates a file or directory beside its final name, under an unused name: an earlier process with
+/// the same number may have been killed.
 ///
 /// # Errors
 ///
@@ -96,8 +96,9 @@ pub fn beside<T>(
     Err(failure.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Removes what killed processes of this user left beside a final name: what [`beside`] makes
-/// (`NAME.PROCESS.part`, `NAME.PROCESS-NUMBER.part`), and directories `.NAME.PROCESS.NUMBER`.
+/// Removes files and directories that killed processes of this user left beside a final name: those
+/// that [`beside`] makes (`NAME.PROCESS.part`, `NAME.PROCESS-NUMBER.part`), and directories
+/// `.NAME.PROCESS.NUMBER`.
 pub fn sweep(path: &Path) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
@@ -116,7 +117,7 @@ pub fn sweep(path: &Path) {
     }
 }
 
-/// The number of the process that made a temporary file or directory for a final name.
+/// Returns the number of the process that made a temporary file or directory for a final name.
 fn maker(name: &str, found: &str) -> Option<u32> {
     let numbers = |text: &str, between| {
         let (process, number) = text.split_once(between).unwrap_or((text, "0"));
@@ -135,7 +136,7 @@ fn maker(name: &str, found: &str) -> Option<u32> {
     rest.contains('.').then(|| numbers(rest, '.'))?
 }
 
-/// Whether there is no process of this number.
+/// Whether no process with this number exists.
 #[cfg(unix)]
 fn has_ended(process: u32) -> bool {
     let number = i32::try_from(process).ok();
@@ -145,18 +146,19 @@ fn has_ended(process: u32) -> bool {
     })
 }
 
-/// Not known without Unix: what is there stays.
+/// Not known on other systems, where leftover files stay.
 #[cfg(not(unix))]
 const fn has_ended(_: u32) -> bool {
     false
 }
 
-/// Names the temporary directory, in which something cannot be made or written.
+/// Adds the temporary directory to an error about creating or writing a file in it.
 pub fn in_temporary(error: &io::Error) -> io::Error {
     in_private(&std::env::temp_dir(), error)
 }
 
-/// Names a file of a private directory that cannot be made or written.
+/// Adds a file, or the directory that contains it, to an error about creating or writing a file for
+/// private use.
 pub fn in_private(place: &Path, error: &io::Error) -> io::Error {
     let text = format!(
         "{}: {error}: TMPDIR names another temporary directory",
@@ -181,11 +183,12 @@ pub fn remove_all() {
     }
 }
 
-/// The longest path of a temporary directory: those of sockets in private directories have 107 bytes.
+/// The longest usable path of a temporary directory: a socket in a private directory may have a
+/// path of at most 107 bytes.
 const LONGEST: usize = 64;
 
-/// Where private directories are made: the temporary directory, unless sockets do not fit there, or its name
-/// has a comma, which separates an emulator's arguments.
+/// Returns where private directories are made: the temporary directory, unless its path is too long
+/// for sockets or contains a comma, which separates an emulator's arguments.
 fn place(temporary: &Path) -> PathBuf {
     let fits = |path: &Path| {
         let bytes = path.as_os_str().as_encoded_bytes();
@@ -201,7 +204,7 @@ fn place(temporary: &Path) -> PathBuf {
     }
 }
 
-/// A private directory, and the lock that is held while its owner lives.
+/// A private directory, with a lock that is held as long as its owner lives.
 #[derive(Debug)]
 pub struct Private {
     // Dropped first: Windows does not remove a directory with an open file.
@@ -210,7 +213,8 @@ pub struct Private {
 }
 
 impl Private {
-    /// Creates one in the temporary directory, and removes the directories of dead owners there.
+    /// Creates a private directory in the temporary directory, and removes those of dead owners
+    /// there.
     ///
     /// # Errors
     ///
@@ -221,9 +225,10 @@ impl Private {
         Self::within(&folder)
     }
 
-    /// Creates one for files whose paths other programs get: the path is short enough for the name of
-    /// a socket, and has no characters that separate paths or options. It is in the temporary directory, or
-    /// in another one of the system where the temporary directory has no such path.
+    /// Creates a private directory for files whose paths are passed to other programs: the path is
+    /// short enough for a socket, and has no characters that separate paths or options. It is in
+    /// the temporary directory, or in another directory of the system if the path of the temporary
+    /// directory is unsuitable.
     ///
     /// # Errors
     ///
@@ -253,7 +258,7 @@ impl Private {
         let directory = tempfile::Builder::new()
             .prefix(&prefix)
             .tempdir_in(folder)?;
-        // Created under another name, so that no other process can lock it first.
+        // Created under another name first, so that no other process can lock it.
         let new = directory.path().join(NEW_LOCK);
         let lock = File::create_new(&new)?;
         lock.lock()?;
@@ -270,8 +275,8 @@ impl Private {
     }
 }
 
-/// Whether a directory's path has a plain form, and leaves room for names in the path of a socket, of
-/// which systems take about 100 bytes.
+/// Whether a directory has a plain path that leaves room for names in the path of a socket, which
+/// systems limit to about 100 bytes.
 fn is_plain(folder: &Path) -> bool {
     const MOST: usize = 56;
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(byte);
@@ -279,7 +284,7 @@ fn is_plain(folder: &Path) -> bool {
     bytes.len() <= MOST && bytes.iter().all(plain)
 }
 
-/// Removes the private directories of dead owners in a directory.
+/// Cleans a directory of private directories whose owners have died.
 fn clean(folder: &Path) {
     for entry in fs::read_dir(folder)
         .into_iter()
@@ -297,7 +302,7 @@ fn clean(folder: &Path) {
         if is_dead(&path) {
             let _ = fs::remove_dir_all(&path);
         } else if is_begun(&path) {
-            // Only if nothing else is there.
+            // Fails if it contains anything else.
             let _ = fs::remove_file(path.join(NEW_LOCK));
             let _ = fs::remove_dir(&path);
         }
@@ -309,13 +314,13 @@ fn is_own(data: &Metadata) -> bool {
     std::os::unix::fs::MetadataExt::uid(data) == rustix::process::getuid().as_raw()
 }
 
-/// The temporary directory of Windows belongs to one user.
+/// On Windows, the temporary directory belongs to one user.
 #[cfg(not(unix))]
 const fn is_own(_: &Metadata) -> bool {
     true
 }
 
-/// Whether a process ended before it locked a directory: its number is in the name.
+/// Whether the process whose number is in the name ended before it locked a directory.
 fn is_begun(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let process = { name.strip_prefix(PREFIX) }.and_then(|rest| rest.split_once('-'));
@@ -352,7 +357,7 @@ mod tests {
             fs::create_dir(at(name)).unwrap();
             fs::write(at(name).join(lock), "").unwrap();
         }
-        // Ended before they had locks.
+        // Directories whose owners ended before they had locks.
         let ended = ended();
         let begun = ["a", "b"].map(|more| at(&format!("armsnap-{ended}-{more}")));
         let kept = at(&format!("armsnap-{ended}-c"));
@@ -380,7 +385,7 @@ mod tests {
         }
     }
 
-    /// The number of a process that has ended.
+    /// Returns the number of a process that has ended.
     fn ended() -> u32 {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();

@@ -4,12 +4,12 @@
 //!
 //! | module | what it is for |
 //! | --- | --- |
-//! | [`text`] | text from outside, made harmless for terminals |
-//! | [`budget`] | what may be used for an input, in proportion to its size |
-//! | [`stop`] | cancelling work that nobody waits for any more |
+//! | [`text`] | untrusted text, made harmless for terminals |
+//! | [`budget`] | a budget for the processing of an input, in proportion to its size |
+//! | [`stop`] | cancelling work whose result is no longer wanted |
 //! | [`leftovers`] | temporary files: removed on interruption, or by the next run |
-//! | [`cache`] | results that are kept for the next run, in a private directory |
-//! | [`mapped`] | files mapped into memory, safe against being cut |
+//! | [`cache`] | results kept for the next run in a private directory |
+//! | [`mapped`] | files mapped into memory, safe even if they are truncated |
 //! | [`program`] | ELF files, symbols, source lines, disassembly |
 //! | [`linux`] | what a Linux kernel knows about itself: its log, types and tasks |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |

@@ -19,7 +19,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 #[derive(Debug)]
 pub(super) struct Watch(&'static Entry);
 
-/// Whether a mapping was cut. Valid while the mapping is watched: another may have the entry later.
+/// Whether a mapping was cut. Valid only while the mapping is watched: its entry may be reused
+/// later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark(&'static Entry);
 

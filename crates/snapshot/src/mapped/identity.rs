@@ -1,10 +1,10 @@
-//! The identity of a file, which does not depend on the name that leads to it.
+//! The identity of a file, independent of the path by which it was opened.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The system's numbers for a file (device and inode), and its size at the time.
+/// The system's numbers for a file (device and inode), and its size when they were read.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     volume: u64,

@@ -1,12 +1,12 @@
 //! The bytes of a file, mapped into memory or read.
 //!
-//! Mapping makes opening a sparse dump of 4 GiB free. Only mapping, releasing mapped memory, and
-//! surviving the truncation of a mapped file (`fault`) need `unsafe` here. [`read`] is the safe
-//! equivalent of [`map`]; a test compares both.
+//! With mapping, opening a sparse dump of 4 GiB costs nothing. Only mapping, releasing mapped
+//! memory, and surviving the truncation of a mapped file (`fault`) need `unsafe` here. [`read`] is
+//! the safe equivalent of [`map`]; a test compares both.
 //!
 //! If a file is truncated while it is mapped, the missing bytes read as zeros. Before showing
-//! results, check that all bytes were present: [`Mapped::remaining`] for one file, [`cut_file`] for
-//! all.
+//! results, check that all bytes were present: with [`Mapped::remaining`] for one file, with
+//! [`cut_file`] for all files.
 
 #[cfg_attr(not(unix), path = "no_fault.rs")]
 mod fault;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a file, or made by the program. Cheap to clone; clones share the bytes.
+/// Bytes of a file, or bytes made by the program. Cheap to clone; clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     bytes: Arc<Bytes>,
@@ -43,7 +43,7 @@ struct FileMap {
     map: memmap2::Mmap,
 }
 
-/// The file when it was mapped, and whether its mapping was cut since then.
+/// The file when it was mapped, and whether it was truncated since then.
 #[derive(Clone, Debug)]
 struct Known {
     path: PathBuf,
@@ -126,7 +126,7 @@ pub fn is_open(path: &Path) -> bool {
     mappings.open.iter().flat_map(HashMap::values).any(same)
 }
 
-/// Checks that all mapped files are whole.
+/// Checks that no mapped file was truncated.
 ///
 /// # Errors
 ///
@@ -154,7 +154,7 @@ impl Mapped {
     }
 
     /// Sets whether the bytes after a read are likely to be read too, which is the default. Reading
-    /// ahead costs megabytes for each accessed place.
+    /// ahead costs megabytes for each accessed location.
     pub fn read_ahead(&self, ahead: bool) {
         #[cfg(unix)]
         if let Bytes::Map(FileMap { map, .. }) = &*self.bytes {
@@ -177,7 +177,7 @@ impl Mapped {
             return self.len();
         };
         if map.known.mark.is_cut() && map.known.remaining() == map.known.identity.length {
-            // It was truncated and grew again.
+            // The file was truncated and has grown again.
             return 0;
         }
         let remaining = usize::try_from(map.known.remaining()).unwrap_or(usize::MAX);
@@ -193,7 +193,7 @@ impl Mapped {
     }
 
     /// Releases the memory of these bytes, if they are mapped; the next access reads them from the
-    /// file again. Without this, every page that was read stays in memory. On Windows it does
+    /// file again. Without this, every page that was read stays in memory. On Windows, this does
     /// nothing: the system reclaims pages when it needs them.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(not(unix))]
@@ -208,8 +208,8 @@ impl Mapped {
             return;
         };
         let part = self.part(range).range;
-        // SAFETY: the mapping is a read-only view of a file: pages that are dropped come back with
-        // the file's bytes, so no reader sees a difference.
+        // SAFETY: the mapping is a read-only view of a file: dropped pages are read again from the
+        // file, so no reader sees a difference.
         #[allow(unsafe_code)]
         let _ = unsafe {
             map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, part.len())
@@ -238,8 +238,9 @@ impl From<Vec<u8>> for Mapped {
     }
 }
 
-/// Opens a file to read it: each input is opened here. The directory that it is in may come from a stranger:
-/// what is no regular file, such as a pipe, which would have to be waited for, is refused.
+/// Opens a file for reading. Every input is opened with this function. The directory may come from
+/// a stranger: anything but a regular file is refused, for example a pipe, which would block the
+/// reader.
 ///
 /// # Errors
 ///
@@ -250,7 +251,7 @@ pub fn open(path: &Path) -> io::Result<File> {
         return Err(not_a_file());
     }
     let mut options = File::options();
-    // It may be replaced by a pipe in between: that is not waited for.
+    // A pipe may have replaced the file in the meantime; opening it must not block.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(
         &mut options,
@@ -265,14 +266,14 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The same as for [`open`], and if it cannot be read.
+/// Returns the errors of [`open`], or an error if the file cannot be read.
 pub fn head(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Maps a file. Empty files, which cannot be mapped, are empty bytes.
+/// Maps a file. An empty file, which cannot be mapped, results in empty bytes.
 ///
 /// # Errors
 ///
@@ -309,15 +310,15 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
     })
 }
 
-/// Whether an input was private.
+/// Whether any input was private.
 static PRIVATE: AtomicBool = AtomicBool::new(false);
 
-/// [`map`] for an input of the user: if only its owner may access it, what is made of it is private
-/// ([`is_private`]).
+/// Same as [`map`], for an input of the user: if only its owner may access it, everything made from
+/// it is private ([`is_private`]).
 ///
 /// # Errors
 ///
-/// The same as for [`map`].
+/// Returns the errors of [`map`], or an error if the system cannot report the permissions.
 pub fn map_input(path: &Path) -> io::Result<Mapped> {
     note_privacy(path)?;
     map(path)
@@ -337,8 +338,8 @@ fn note_privacy(path: &Path) -> io::Result<()> {
     path.metadata().map(|_| ())
 }
 
-/// Returns whether only its owner may access an input: core files and recordings are often so, and so must be
-/// what is made of them.
+/// Returns whether any input can be accessed by its owner only, as is common for core files and
+/// recordings. In this case, everything made from the inputs must be private too.
 pub fn is_private() -> bool {
     PRIVATE.load(Ordering::Relaxed)
 }
@@ -371,7 +372,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes the files in a directory of output private if an input is.
+/// Makes the files in an output directory private if an input is.
 ///
 /// # Errors
 ///
@@ -416,9 +417,9 @@ fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a file")
 }
 
-/// Whether all bytes are zero, so that a file may have a hole for them.
+/// Whether all bytes are zero, so that a file may have a hole in their place.
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // Each byte equals the one before: one comparison of memory, also without optimisation.
+    // Each byte equals the previous one: a single memory comparison, even without optimisation.
     bytes
         .first()
         .is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])

@@ -11,7 +11,7 @@ impl Watch {
     ///
     /// # Safety
     ///
-    /// As on Unix, where the range is replaced with zeros.
+    /// The same as on Unix, where the range is replaced with zeros.
     #[allow(unsafe_code)]
     pub const unsafe fn new(_: Range<usize>) -> Self {
         Self
