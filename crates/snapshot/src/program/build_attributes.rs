@@ -1,5 +1,5 @@
-//! The build attributes of an ELF file for Arm (ABI for the Arm Architecture, Addenda: "Build
-//! attributes"): whether it is for the M-profile.
+//! Detects the M-profile from the build attributes of an ELF file for Arm (ABI for the Arm
+//! Architecture, Addenda: "Build attributes").
 
 use object::elf::{SHT_ARM_ATTRIBUTES, Tag_File};
 use object::read::elf::{ElfFile, FileHeader, SectionHeader};
@@ -51,7 +51,7 @@ fn of_file<E: FileHeader>(file: &ElfFile<'_, E>) -> object::Result<Option<bool>>
                             attributes.read_integer()?;
                             attributes.read_string()?;
                         }
-                        // Odd tags above 32 are text.
+                        // Odd tags above 32 have text.
                         tag if CPU_NAMES.contains(&tag) || tag > COMPATIBILITY && tag % 2 == 1 => {
                             attributes.read_string()?;
                         }

@@ -1,4 +1,4 @@
-//! Call frame information: where the frame of a function begins, by the registers inside it.
+//! Call frame information: where the frame of a function begins, given the registers inside it.
 //!
 //! Read from `.eh_frame` (Linux Standard Base Core 5.0, 10.6.1) and `.debug_frame` (DWARF 5, 6.4).
 
@@ -15,12 +15,12 @@ type Bytes<'d> = EndianSlice<'d, LittleEndian>;
 /// Maximum number of functions of all programs.
 const MOST: usize = 1 << 20;
 
-/// The canonical frame address at an instruction: the value of a register, plus a number.
+/// The canonical frame address at an instruction: the value of a register plus a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameAddress {
-    /// The register's number in DWARF.
+    /// The DWARF number of the register.
     pub register: u16,
-    /// What is added to it.
+    /// The number that is added to it.
     pub offset: i64,
 }
 
@@ -28,7 +28,7 @@ pub struct FrameAddress {
 #[derive(Clone, Debug, Default)]
 pub struct CallFrames {
     tables: Vec<Table>,
-    /// By their starts.
+    /// Sorted by their starts.
     functions: Vec<Function>,
 }
 
@@ -60,7 +60,8 @@ impl CallFrames {
         all
     }
 
-    /// Returns where the frame begins at an instruction; `None` if it is not known or not of that form.
+    /// Returns where the frame begins at an instruction; `None` if it is not known or does not have
+    /// this form.
     pub fn at(&self, pc: u64) -> Option<FrameAddress> {
         let after = self
             .functions
@@ -139,7 +140,7 @@ impl Table {
         BaseAddresses::default().set_eh_frame(self.address)
     }
 
-    /// Lists the functions of a section, up to a fault.
+    /// Lists the functions of a section, up to the first error.
     fn list<'d, S>(&self, section: &S, table: usize, functions: &mut Vec<Function>)
     where
         S: UnwindSection<Bytes<'d>>,
@@ -193,7 +194,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// The rows are those that readelf prints.
+    /// The expected rows are the output of readelf.
     #[test]
     fn frames_begin_where_other_tools_say() {
         let top = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

@@ -23,7 +23,7 @@ impl Disassembler {
     ///
     /// # Errors
     ///
-    /// Returns an error if Capstone lacks one of the instruction sets, or memory.
+    /// Returns an error if Capstone lacks one of the instruction sets or runs out of memory.
     pub fn new(m_profile: bool) -> Result<Self, DisassemblerError> {
         let thumb = if m_profile {
             vec![

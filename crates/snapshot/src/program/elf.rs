@@ -14,7 +14,7 @@ use crate::mapped::{self, Mapped};
 use armsnap_arch::arch::Architecture;
 pub use armsnap_arch::arch::Machine;
 
-/// Maximum number of differing ranges that a comparison lists; it counts all.
+/// Maximum number of differing ranges that a comparison lists; it counts all of them.
 const MAX_RANGES: usize = 16;
 
 /// Why a file cannot be used as a program.
@@ -43,23 +43,23 @@ pub enum ElfError {
 pub struct Segment {
     /// Virtual address of the first byte.
     pub address: u64,
-    /// Its bytes in the file; memory after them is cleared at load time and not in the file.
+    /// Its bytes in the file; the memory after them is cleared at load time and is not in the file.
     pub file: Range<usize>,
     /// Whether the program may change it, so that memory may differ from the file.
     pub writable: bool,
 }
 
 impl Segment {
-    /// The address after its last byte in the file.
+    /// Returns the address after its last byte in the file.
     pub fn end(&self) -> u64 {
         self.address.saturating_add(self.file.len() as u64)
     }
 }
 
-/// An ELF file, mapped.
+/// A mapped ELF file.
 #[derive(Clone, Debug)]
 pub struct Elf {
-    /// Its path, absolute.
+    /// Its absolute path.
     pub path: PathBuf,
     /// The machine it is for.
     pub machine: Machine,
@@ -143,7 +143,7 @@ impl Elf {
         })
     }
 
-    /// Whether it may run in a state of this architecture.
+    /// Returns whether it may run in a state of this architecture.
     pub fn fits(&self, architecture: Architecture) -> bool {
         let m_profile = match architecture {
             Architecture::MProfile => true,
@@ -152,7 +152,7 @@ impl Elf {
         self.machine == architecture.machine() && self.m_profile.is_none_or(|own| own == m_profile)
     }
 
-    /// What it is for, for the user.
+    /// Returns the name of its architecture for messages.
     pub fn architecture_name(&self) -> &'static str {
         match (self.machine, self.m_profile) {
             (Machine::AArch64, _) => "AArch64",
@@ -163,7 +163,7 @@ impl Elf {
         }
     }
 
-    /// The program as loaded, `offset` bytes after the addresses in the file.
+    /// Returns the program as loaded `offset` bytes after the addresses in the file.
     pub fn moved(mut self, offset: u64) -> Self {
         for segment in &mut self.segments {
             segment.address = segment.address.wrapping_add(offset);
@@ -172,7 +172,8 @@ impl Elf {
         self
     }
 
-    /// The page of the first executable segment, by the addresses in the file; 0 without one.
+    /// Returns the page of the first executable segment, in addresses of the file; 0 if there is
+    /// none.
     pub fn text_base(&self) -> u64 {
         let Ok(file) = object::File::parse(self.bytes()) else {
             return 0;
@@ -185,13 +186,14 @@ impl Elf {
         code.map_or(0, |segment| segment.address() & !0xfff)
     }
 
-    /// The build-id: a hash that identifies the file among all builds (`NT_GNU_BUILD_ID`).
+    /// Returns the build-id: a hash that identifies the file among all builds (`NT_GNU_BUILD_ID`).
     pub fn build_id(&self) -> Option<Vec<u8>> {
         let file = object::File::parse(self.bytes()).ok()?;
         Some(file.build_id().ok()??.to_owned())
     }
 
-    /// Whether it names itself for those that load it, as shared libraries and dynamic linkers do.
+    /// Returns whether the file names itself for its loaders, as shared libraries and dynamic
+    /// linkers do.
     pub fn is_library(&self) -> bool {
         let name = match object::File::parse(self.bytes()) {
             Ok(object::File::Elf64(file)) => soname(&file),
@@ -201,38 +203,39 @@ impl Elf {
         name.is_some()
     }
 
-    /// Whether another file is of the same build: their build-ids are equal, or all bytes.
+    /// Returns whether another file is from the same build: their build-ids or all their bytes are
+    /// equal.
     pub fn is_build_of(&self, other: &Self) -> bool {
         let id = self.build_id();
         id.is_some() && id == other.build_id() || self.bytes() == other.bytes()
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The whole file, as a shared mapping.
+    /// Returns the whole file, as a shared mapping.
     pub const fn whole(&self) -> &Mapped {
         &self.bytes
     }
 
-    /// The number of bytes that are still in the file: all, unless it was truncated.
+    /// Returns the number of bytes that are still in the file: all, unless it was truncated.
     pub fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
 
-    /// The bytes of a segment.
+    /// Returns the bytes of a segment.
     pub fn segment_bytes(&self, segment: &Segment) -> &[u8] {
         self.bytes.get(segment.file.clone()).unwrap_or(&[])
     }
 
-    /// The bytes of a segment, as a shared mapping.
+    /// Returns the bytes of a segment, as a shared mapping.
     pub fn mapped(&self, segment: &Segment) -> Mapped {
         self.bytes.part(segment.file.clone())
     }
 
-    /// The bytes in the file from an address to the end of its segment.
+    /// Returns the bytes in the file from an address to the end of its segment.
     pub fn slice(&self, address: u64) -> Option<&[u8]> {
         self.segments.iter().find_map(|segment| {
             let from = address.checked_sub(segment.address)?;
@@ -283,7 +286,7 @@ fn io_error(path: &Path, error: io::Error) -> ElfError {
     }
 }
 
-/// Returns the name of a library for those that load it (`DT_SONAME`).
+/// Returns the name that a library gives itself for its loaders (`DT_SONAME`).
 pub fn soname<E: FileHeader<Endian = Endianness>>(file: &ElfFile<'_, E>) -> Option<String> {
     let table = file.elf_dynamic_table().ok()?;
     let entry = table
@@ -307,7 +310,7 @@ pub struct Comparison {
     pub differing: u64,
     /// Compared bytes that differ in writable segments, as is normal.
     pub changed: u64,
-    /// The first ranges of addresses of `differing`.
+    /// The first address ranges of the bytes counted in `differing`.
     pub ranges: Vec<Range<u64>>,
 }
 
@@ -319,7 +322,7 @@ impl Comparison {
         self.compared > 0 && self.agreeing() >= self.compared - self.compared / 10
     }
 
-    /// The number of bytes that agree.
+    /// Returns the number of bytes that agree.
     pub fn agreeing(&self) -> u64 {
         self.compared - self.differing - self.changed
     }

@@ -1,29 +1,30 @@
-//! Code of the Go compiler, which follows no procedure call standard of Arm.
+//! Code of the Go compiler, which does not follow any procedure call standard of Arm.
 //!
-//! Its functions preserve no registers but SP, x29 and the pointer to the goroutine (x28), goroutines have
-//! stacks of their own, and a stack that is too small moves to another place.
+//! Its functions preserve only SP, x29 and the pointer to the goroutine (x28). Goroutines have
+//! stacks of their own, and a stack that is too small is moved.
 
 use super::elf::Elf;
 use object::{Object, ObjectSection};
 use std::ops::Range;
 
-/// The tables of functions that the runtime needs; position-independent programs have the second one.
+/// The tables of functions that the runtime needs; position-independent programs use the second
+/// name.
 const TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
-/// How the linker's description of the build starts, which `go version` looks for; and its alignment.
+/// The start of the linker's build information, which `go version` looks for, and its alignment.
 const BUILD: &[u8; 14] = b"\xff Go buildinf:";
 const BUILD_ALIGNMENT: usize = 16;
-/// How far into a segment it is searched.
+/// The number of bytes of a segment that are searched for it.
 const SEARCHED: usize = 64 << 10;
 
-/// Where there is code of Go.
+/// The address ranges of Go code.
 #[derive(Clone, Debug, Default)]
 pub struct GoCode {
     ranges: Vec<Range<u64>>,
 }
 
 impl GoCode {
-    /// Finds those of some programs that the Go linker made, at the addresses where they are loaded. All code
-    /// of such a program counts, C code in it too.
+    /// Finds the code of programs made by the Go linker, at the addresses where they are loaded.
+    /// All code of such a program counts, even C code.
     pub fn new<'e>(programs: impl IntoIterator<Item = &'e Elf>) -> Self {
         let programs = programs.into_iter().filter(|elf| is_go(elf));
         let segments = programs.flat_map(|elf| &elf.segments);
@@ -33,20 +34,20 @@ impl GoCode {
         }
     }
 
-    /// The code of Go in a range of addresses.
+    /// Creates a single address range of Go code.
     pub fn at(range: Range<u64>) -> Self {
         Self {
             ranges: std::iter::once(range).collect(),
         }
     }
 
-    /// Returns whether the code at an address is of Go.
+    /// Returns whether the code at an address is Go code.
     pub fn contains(&self, address: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(&address))
     }
 }
 
-/// Whether the Go linker made a program: one without symbols and sections, too.
+/// Whether the Go linker made a program, even one without symbols and sections.
 fn is_go(elf: &Elf) -> bool {
     let has_table = object::File::parse(elf.bytes()).is_ok_and(|file| {
         file.sections()

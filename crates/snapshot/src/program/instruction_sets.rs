@@ -4,16 +4,17 @@ use super::elf::Elf;
 use armsnap_arch::quantity::Isa;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-/// Where the instruction set of a file's code changes.
+/// The addresses where the instruction set of a file's code changes.
 #[derive(Clone, Debug)]
 pub struct InstructionSets<'e> {
     elf: &'e Elf,
-    /// The address from which on it is used; `None`: data.
+    /// The address from which each instruction set is used; `None` stands for data.
     sets: Vec<(u64, Option<Isa>)>,
 }
 
 impl<'e> InstructionSets<'e> {
-    /// Those that the mapping symbols of a file name or, in a file without any, its functions.
+    /// Reads the instruction sets from the mapping symbols of a file or, if it has none, from its
+    /// functions.
     pub fn of(elf: &'e Elf) -> Self {
         let file = object::File::parse(elf.bytes()).ok();
         let symbols = || file.iter().flat_map(|file| file.symbols());
@@ -35,7 +36,8 @@ impl<'e> InstructionSets<'e> {
         Self { elf, sets }
     }
 
-    /// The instruction set at an address; `None` if the file has no code there, or does not say.
+    /// Returns the instruction set at an address; `None` if the file has no code there or does not
+    /// identify its instruction set.
     pub fn at(&self, address: u64) -> Option<Isa> {
         self.elf.slice(address)?;
         let after = self.sets.partition_point(|set| set.0 <= address);
@@ -43,8 +45,8 @@ impl<'e> InstructionSets<'e> {
     }
 }
 
-/// What a mapping symbol of this name starts, with an optional suffix: code, or data (`None`)
-/// (AAELF64, 5.5.4, and AAELF32, 5.5.5). `None` if it is no mapping symbol.
+/// Returns what starts at a mapping symbol of this name, with an optional suffix: code, or data
+/// (`None`) (AAELF64, 5.5.4, and AAELF32, 5.5.5). `None` if it is not a mapping symbol.
 pub(super) fn mapped(name: &[u8]) -> Option<Option<Isa>> {
     let ([b'$', kind] | [b'$', kind, b'.', ..]) = name else {
         return None;

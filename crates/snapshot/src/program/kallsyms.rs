@@ -1,12 +1,13 @@
-//! The symbol table that a Linux kernel contains itself (kallsyms), read from its image or from
+//! The symbol table that a Linux kernel itself contains (kallsyms), read from its image or from
 //! memory.
 //!
-//! The table has no header. It is found by its parts: 256 tokens with an index into them, names made
-//! of tokens, markers (the offset of every 256th name), and the offset of each symbol from a base, the
-//! address of the first one. In an image the base is in its place, or in a relocation (ELF for the Arm
-//! 64-bit Architecture, R_AARCH64_RELATIVE). Two layouts are known: until Linux 6.3 offsets
-//! precede the names, since 6.4 they follow the token index. Kernels before 4.20, and those without
-//! `KALLSYMS_BASE_RELATIVE`, are not read. Nothing in the bytes is trusted.
+//! The table has no header. It is found by its parts: 256 tokens with an index into them, names
+//! made of tokens, markers (the offset of every 256th name), and the offset of each symbol from a
+//! base, the address of the first symbol. In an image, the base is either a value of the table or
+//! in a relocation (ELF for the Arm 64-bit Architecture, R_AARCH64_RELATIVE). Two layouts are
+//! known: until Linux 6.3, offsets precede the names; since 6.4, they follow the token index.
+//! Kernels before 4.20, and those without `KALLSYMS_BASE_RELATIVE`, are not supported. Bytes are
+//! never trusted.
 
 use std::fmt;
 
@@ -28,7 +29,7 @@ impl Symbol {
     }
 }
 
-/// The symbols of a kernel, in the order of their offsets.
+/// The symbols of a kernel, sorted by offset.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Kallsyms {
     symbols: Vec<Symbol>,
@@ -51,12 +52,12 @@ const MOST: usize = 1 << 20;
 const LONGEST: usize = 512;
 /// The maximum distance of a symbol from the first one.
 const FARTHEST: u32 = 1 << 30;
-/// The maximum number of places that are tried for a part of the table.
+/// The maximum number of locations that are tried for a part of the table.
 const TRIED: usize = 16;
-/// The maximum distance of the names before the tokens, in bytes.
+/// The maximum distance from the names to the tokens after them, in bytes.
 const REACH: usize = 32 << 20;
 
-/// The maximum number of compressed names that are examined to find where the names start.
+/// The maximum number of compressed names that are examined to find the start of the names.
 const SEARCHED: usize = 1 << 26;
 /// The maximum size of all names in bytes; kernels have at most 10 MB.
 const MAX_TEXT: usize = 64 << 20;
@@ -71,7 +72,7 @@ const RELATIVE: u64 = 0x403;
 const DIGITS: &[u8] = b"0\x001\x002\x003\x004\x005\x006\x007\x008\x009\x00";
 
 impl Kallsyms {
-    /// Finds the symbol table in the bytes of a kernel, which start with its image.
+    /// Finds the symbol table in the bytes of a kernel, which begin with its image.
     pub fn find(bytes: &[u8]) -> Option<Self> {
         let mut digits = memchr::memmem::find_iter(bytes, DIGITS).take(TRIED);
         let mut searched = 0;
@@ -85,8 +86,8 @@ impl Kallsyms {
         })
     }
 
-    /// Returns the addresses of the first symbol and of the image, if they are known: as linked, or as
-    /// relocated if the bytes come from a running kernel.
+    /// Returns the addresses of the first symbol and of the image, if they are known: as linked, or
+    /// as relocated if the bytes come from a running kernel.
     pub fn base(&self) -> Option<(u64, u64)> {
         let base = self.base?;
         Some((base, base & !(ALIGNED - 1)))
@@ -138,8 +139,8 @@ fn read(tokens: &Tokens<'_>, names: &Names<'_>, offsets: &[u32]) -> Option<Vec<S
     Some(symbols)
 }
 
-/// Returns the address of the first symbol: the contents of its place, or the addend of the
-/// relocation for it.
+/// Returns the address of the first symbol: the value at `place`, or the addend of the relocation
+/// for it.
 fn base(bytes: &[u8], place: usize) -> Option<u64> {
     let here = u64::from_le_bytes(*bytes.get(place..)?.first_chunk()?);
     if here != 0 {
@@ -170,24 +171,24 @@ fn half(bytes: &[u8], place: usize) -> Option<usize> {
 
 /// The table of tokens and its index.
 struct Tokens<'a> {
-    /// Where the table starts.
+    /// The start of the table.
     start: usize,
-    /// Where its index ends.
+    /// The end of its index.
     end: usize,
     table: &'a [u8],
     index: &'a [u8],
 }
 
 impl<'a> Tokens<'a> {
-    /// Finds the table whose tokens of the digits are at `digits`.
+    /// Finds the table whose digit tokens are at `digits`.
     fn at(bytes: &'a [u8], digits: usize) -> Option<Self> {
         const ZERO: usize = b'0' as usize;
-        /// The maximum size of the tokens from the token of the digit 0 on, in bytes.
+        /// The maximum size of the tokens starting with that of the digit 0, in bytes.
         const AFTER: usize = 16 << 10;
         let near = (digits..digits + AFTER).step_by(8);
         let mut near = near.map(|place| place.next_multiple_of(8));
         near.find_map(|place| {
-            // The index starts with 0, and has two bytes for the token of a digit.
+            // The index starts with 0, and the token of a digit takes two bytes.
             let zero = half(bytes, place + 2 * ZERO)?;
             if half(bytes, place)? != 0 || half(bytes, place + 2 * ZERO + 2)? != zero + 2 {
                 return None;
@@ -203,7 +204,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// Returns whether every token starts after the end of the one before.
+    /// Returns whether every token starts after the end of the previous one.
     fn is_valid(&self) -> bool {
         (1..TOKENS).all(|token| {
             let (before, here) = (half(self.index, 2 * token - 2), half(self.index, 2 * token));
@@ -227,7 +228,7 @@ impl<'a> Tokens<'a> {
 /// The compressed names.
 struct Names<'a> {
     bytes: &'a [u8],
-    /// Where the number of names is.
+    /// The offset of the number of names.
     count_at: usize,
     count: usize,
 }
@@ -245,7 +246,7 @@ fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Names<'a> {
-    /// Finds the names by their markers, before the tokens. `searched` counts names looked at.
+    /// Finds the names by their markers, before the tokens. `searched` counts examined names.
     fn before(bytes: &'a [u8], tokens: &Tokens<'_>, searched: &mut usize) -> Option<Self> {
         let from = tokens.start.saturating_sub(REACH).next_multiple_of(8);
         let places = (from..tokens.start).step_by(8);
@@ -261,8 +262,8 @@ impl<'a> Names<'a> {
         while last < MOST / MARKED && is_step(marker(last)?, marker(last + 1)?) {
             last += 1;
         }
-        // At most one more group of names, and padding, follows the last marker. The bytes after the
-        // markers may look like further markers.
+        // At most one more group of names, and padding, follow the position of the last marker. The
+        // bytes after the markers may look like further markers.
         (8..=last).rev().take(4).find_map(|last| {
             let newest = markers.checked_sub(marker(last)?)?;
             let oldest = newest.saturating_sub(MARKED * LONGEST).next_multiple_of(8);
@@ -308,7 +309,7 @@ fn begins_markers(bytes: &[u8], place: usize) -> bool {
     marker(0) == Some(0) && (0..8).all(|index| steps(index) == Some(true))
 }
 
-/// Reads the offset of each symbol, and finds the place of their base.
+/// Reads the offset of each symbol, and finds the position of their base.
 fn offsets(bytes: &[u8], tokens: &Tokens<'_>, names: &Names<'_>) -> Option<(Vec<u32>, usize)> {
     let length = 4 * names.count;
     // Until Linux 6.3: offsets, base, number of names, names.
@@ -333,7 +334,7 @@ mod tests {
 
     const IMAGE: u64 = 0xffff_8000_0800_0000;
 
-    /// A kernel image with these symbols, in the layout of Linux 6.1 or 6.4.
+    /// Returns a kernel image with these symbols, in the layout of Linux 6.1 or 6.4.
     fn image(symbols: &[(String, u32)], newer: bool) -> Vec<u8> {
         let mut table = Vec::new();
         let mut index = Vec::new();
@@ -386,7 +387,7 @@ mod tests {
             base_at = out.len() as u64;
             place(&mut out, &[0; 8]);
         }
-        // Relocations of another place and of the base.
+        // Relocations of another location and of the base.
         for (at, addend) in [(base_at + 8, 0x4_0000), (base_at, 0x1_0000)] {
             for word in [IMAGE + at, RELATIVE, IMAGE + addend] {
                 place(&mut out, &word.to_le_bytes());
@@ -437,7 +438,7 @@ mod tests {
         assert_eq!(Kallsyms::find(DIGITS), None);
     }
 
-    /// Names of two bytes each, which seem to start at every place; the last marker fits none.
+    /// Names of two bytes each, which seem to start anywhere; the last marker fits none of them.
     #[test]
     fn the_search_for_names_ends() {
         let mut bytes = [1, 0].repeat(1 << 18);

@@ -1,13 +1,13 @@
-//! The names of the functions of a Linux kernel, and of its modules, as ELF files, made of their own
-//! symbol tables.
+//! ELF files with the names of the functions of a Linux kernel and of its modules, made from the
+//! kernel's own symbol tables.
 
 use super::frames::{self, Code};
 use super::kallsyms::Kallsyms;
 use super::symbol_file::{self, Function};
 use std::ops::Range;
 
-/// Returns the functions of the kernel that runs at `text`: name, address and size. `None` if the table
-/// has no base.
+/// Returns the symbols of the kernel that runs at `text`: name, address and size. `None` if the
+/// table has no base.
 pub fn placed(
     symbols: &Kallsyms,
     text: u64,
@@ -16,8 +16,8 @@ pub fn placed(
     let first = text.checked_add(first - start)?;
     let symbols = symbols.symbols();
     Some(symbols.iter().enumerate().map(move |(index, symbol)| {
-        // A symbol ends where the next one starts; the last one has no known end.
-        // They are sorted, and many may have the same offset.
+        // A symbol ends where the next one starts; the end of the last one is not known. Symbols
+        // are sorted, and many may have the same offset.
         let rest = &symbols[index..];
         let after = rest.partition_point(|next| next.offset <= symbol.offset);
         let end = rest.get(after).map_or(symbol.offset, |next| next.offset);
@@ -27,9 +27,10 @@ pub fn placed(
     }))
 }
 
-/// Returns the ELF file with the functions of the kernel that runs at `text`, and how their callers
-/// are found. `image` is its code from there on, in memory or as unpacked; `signed`: return addresses
-/// may have authentication codes. `None` if the table has no base.
+/// Returns the ELF file with the functions of the kernel that runs at `text`, and with the call
+/// frame information of their code. `image` is the code from this address, in memory or as
+/// unpacked. With `signed`, return addresses may have authentication codes. `None` if the table has
+/// no base.
 pub fn write(symbols: &Kallsyms, image: &[u8], text: u64, signed: bool) -> Option<Vec<u8>> {
     let (first, start) = symbols.base()?;
     let first = text.checked_add(first - start)?;
@@ -48,7 +49,7 @@ pub fn write(symbols: &Kallsyms, image: &[u8], text: u64, signed: bool) -> Optio
         let to = from.checked_add(usize::try_from(function.size).ok()?)?;
         image.get(from..to)
     };
-    // Several names of one function follow each other.
+    // Several names of one function are adjacent.
     let mut code: Vec<Code<'_>> = functions
         .iter()
         .filter_map(|function| {
@@ -70,14 +71,14 @@ pub fn write(symbols: &Kallsyms, image: &[u8], text: u64, signed: bool) -> Optio
 pub struct Module {
     /// Its name.
     pub name: String,
-    /// The addresses of its code, and its bytes as far as they are known.
+    /// The address ranges of its code, and the known bytes of each.
     pub code: Vec<(Range<u64>, Vec<u8>)>,
     /// Its functions, by address. A size may be 0.
     pub functions: Vec<Function>,
 }
 
-/// Returns the ELF file with the functions of modules, as [`write()`] does for the kernel; `None` if they
-/// have none.
+/// Returns the ELF file with the functions of modules, as [`write()`] does for the kernel; `None`
+/// if the modules have no functions.
 pub fn of_modules(modules: Vec<Module>, signed: bool) -> Option<Vec<u8>> {
     let mut functions = Vec::new();
     let mut texts = Vec::new();
@@ -102,7 +103,7 @@ pub fn of_modules(modules: Vec<Module>, signed: bool) -> Option<Vec<u8>> {
     };
     let mut code: Vec<Code<'_>> = Vec::new();
     for function in &functions {
-        // Functions of damaged tables may overlap.
+        // Functions in damaged tables may overlap.
         let end = |code: &Code<'_>| code.start + code.bytes.len() as u64;
         if code.last().is_none_or(|last| end(last) <= function.address)
             && let Some(bytes) = bytes(function)
@@ -115,7 +116,8 @@ pub fn of_modules(modules: Vec<Module>, signed: bool) -> Option<Vec<u8>> {
     (!functions.is_empty()).then(|| symbol_file::write(&functions, &texts, &frames))
 }
 
-/// Functions without a size end where the next one, or the code, ends.
+/// Limits the sizes of functions: each ends, at the latest, where the next function starts or the
+/// code ends. A function without a size ends there.
 fn sized(mut functions: Vec<Function>, code: &[Range<u64>]) -> Vec<Function> {
     let mut next = u64::MAX;
     let mut after = u64::MAX;

@@ -1,9 +1,10 @@
-//! Landing pads: where a function continues when a C++ exception or a Rust panic passes through it.
+//! Landing pads: the positions at which a function continues when a C++ exception or a Rust panic
+//! passes through it.
 //!
-//! The call frame information of a function leads to its language-specific data area (Linux Standard
-//! Base Core 5.0, 10.6.1), in which GCC and LLVM keep a table of call sites: the calls in a range of
-//! addresses, and their landing pad. In AArch32 the area is in the function's exception-handling table
-//! entry (EHABI32), behind its unwinding instructions.
+//! The call frame information of a function refers to its language-specific data area (Linux
+//! Standard Base Core 5.0, 10.6.1), in which GCC and LLVM keep a table of call sites: address
+//! ranges of calls and their landing pads. In AArch32 the area is in the function's
+//! exception-handling table entry (EHABI32), after its unwinding instructions.
 
 use super::elf::Elf;
 use gimli::{
@@ -41,8 +42,8 @@ impl LandingPads {
         }
     }
 
-    /// Returns where execution continues if the call that returns to an address throws; `None` if its
-    /// function has no landing pad for it, or the landing pad cannot be read.
+    /// Returns where execution continues if the call that returns to an address throws; `None` if
+    /// its function has no landing pad for it, or the landing pad cannot be read.
     pub fn of_call(&self, return_address: u64) -> Option<u64> {
         let call = return_address.checked_sub(1)?;
         let calls = &self.table().calls;
@@ -69,7 +70,7 @@ impl LandingPads {
 }
 
 impl Table {
-    /// Adds the landing pads of a program that can be read.
+    /// Adds those landing pads of a program that can be read.
     fn add(&mut self, file: &[u8], offset: u64) {
         let Ok(file) = File::parse(file) else {
             return;
@@ -78,7 +79,7 @@ impl Table {
         self.add_index(&file, offset);
     }
 
-    /// Adds those of functions with call frame information.
+    /// Adds the landing pads of functions with call frame information.
     fn add_frames(&mut self, file: &File<'_>, offset: u64) -> Option<()> {
         let frames = file.section_by_name(".eh_frame")?;
         let bases = BaseAddresses::default().set_eh_frame(frames.address());
@@ -87,7 +88,7 @@ impl Table {
         let mut frames = EhFrame::new(frames.data().ok()?, LittleEndian);
         frames.set_address_size(if file.is_64() { 8 } else { 4 });
         let mut entries = frames.entries(&bases);
-        // Functions do not share an area, and a call site has several bytes.
+        // A limit: functions do not share an area, and a call site takes several bytes.
         let mut sites = areas.len();
         while let Some(entry) = entries.next().ok()?
             && sites > 0
@@ -104,15 +105,16 @@ impl Table {
             let bytes = usize::try_from(area.wrapping_sub(at)).ok();
             if let Some(bytes) = bytes.and_then(|from| areas.get(from..)) {
                 let start = function.initial_address().wrapping_add(offset);
-                // What comes before a fault is used.
+                // Call sites before an error are used.
                 let _ = self.add_calls(EndianSlice::new(bytes, LittleEndian), start, &mut sites);
             }
         }
         Some(())
     }
 
-    /// Adds those of functions in the index table of AArch32 (EHABI32, 6: a place-relative address of the
-    /// function, and one of its entry unless that is in the index itself).
+    /// Adds the landing pads of functions in the index table of AArch32 (EHABI32, 6: a
+    /// place-relative address of the function, and one of its entry unless the entry is in the
+    /// index itself).
     fn add_index(&mut self, file: &File<'_>, offset: u64) -> Option<()> {
         let index = file.section_by_name(".ARM.exidx")?;
         let entries = file.section_by_name(".ARM.extab")?;
@@ -143,7 +145,7 @@ impl Table {
         function: u64,
         left: &mut usize,
     ) -> gimli::Result<()> {
-        // GCC and LLVM count from the start of the function.
+        // GCC and LLVM use addresses relative to the start of the function.
         if DwEhPe(area.read_u8()?) != gimli::DW_EH_PE_omit {
             return Ok(());
         }
@@ -169,9 +171,10 @@ impl Table {
     }
 }
 
-/// The second word in the index of a function that is not unwound (EHABI32, 6: EXIDX_CANTUNWIND).
+/// The second word in the index entry of a function that cannot be unwound (EHABI32, 6:
+/// EXIDX_CANTUNWIND).
 const CANNOT_UNWIND: u32 = 1;
-/// The bit of a word that contains unwinding instructions, not an address (EHABI32, 7.2).
+/// The bit that marks a word with unwinding instructions instead of an address (EHABI32, 7.2).
 const COMPACT: u32 = 1 << 31;
 
 fn word(bytes: &[u8], from: usize) -> Option<u32> {
@@ -179,15 +182,16 @@ fn word(bytes: &[u8], from: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-/// An address relative to the place of its word, of 31 bits with a sign (R_ARM_PREL31).
+/// Returns an address that is relative to the position of its word, with 31 signed bits
+/// (R_ARM_PREL31).
 fn relative(place: u64, word: u32) -> u64 {
     let distance = (word << 1).cast_signed() >> 1;
     u64::from((place as u32).wrapping_add_signed(distance))
 }
 
-/// The language-specific data area of an entry for a personality routine of a language. Behind its address
-/// are unwinding instructions: three in a word, whose highest byte is the number of further words, as GCC and LLVM
-/// arrange them.
+/// Returns the language-specific data area of an entry for a language's own personality routine.
+/// The address of the routine is followed by unwinding instructions: three in a word whose highest
+/// byte is the number of further words, as GCC and LLVM arrange them.
 fn own_area(entry: &[u8]) -> Option<&[u8]> {
     if word(entry, 0)? & COMPACT != 0 {
         return None;
@@ -196,7 +200,7 @@ fn own_area(entry: &[u8]) -> Option<&[u8]> {
     entry.get(8 + 4 * further as usize..)
 }
 
-/// A number of the table, in its encoding (Linux Standard Base Core 5.0, 10.5.1).
+/// Reads a number of the table, in its encoding (Linux Standard Base Core 5.0, 10.5.1).
 fn number(bytes: &mut Bytes<'_>, form: DwEhPe) -> gimli::Result<u64> {
     match form.format() {
         gimli::DW_EH_PE_uleb128 => bytes.read_uleb128(),
@@ -243,7 +247,7 @@ mod tests {
         }
     }
 
-    /// An entry with instructions in a further word, and one of the compact form.
+    /// An entry with instructions in a further word, and one in the compact form.
     #[test]
     fn areas_of_aarch32_are_behind_instructions() {
         let entry = [
@@ -260,7 +264,7 @@ mod tests {
         assert_eq!(relative(0x1_0010, 0x10), 0x1_0020);
     }
 
-    /// Functions may claim the same area; what is read of it is limited.
+    /// Functions may refer to the same area; the number of call sites read is limited.
     #[test]
     fn call_sites_are_read_within_a_limit() {
         let mut table = Table::default();

@@ -1,13 +1,13 @@
 //! Demangling and matching of function names.
 //!
-//! No other module demangles C++ and Rust symbols. Names come from untrusted files: a short one can
-//! expand to gigabytes, or take years to read.
+//! No other module demangles C++ and Rust symbols. Names come from untrusted files: a short name
+//! can expand to gigabytes, or take years to read.
 
 mod work;
 
 use std::fmt::{self, Write};
 
-/// The longest demangled name; longer ones are shown as in the file.
+/// The longest demangled name; longer names are shown as in the file.
 const LONGEST: usize = 4096;
 
 /// Text up to [`LONGEST`] bytes.
@@ -31,7 +31,7 @@ enum NameForm {
     WithoutParameters,
 }
 
-/// A symbol's name without the version suffix (`memcpy@@GLIBC_2.17`).
+/// Returns a symbol's name without the version suffix (`memcpy@@GLIBC_2.17`).
 pub fn unversioned(name: &str) -> &str {
     match name.find('@') {
         Some(at) if at > 0 => &name[..at],
@@ -69,13 +69,13 @@ fn demangle(name: &str, form: NameForm) -> Option<String> {
 /// The ways in which the user's text can match the name of a function, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Match {
-    /// The name in the file.
+    /// It is the name in the file.
     Symbol,
-    /// The name in the source, with parameters if any.
+    /// It is the name in the source, with parameters if any.
     Whole,
-    /// The name in the source without parameters.
+    /// It is the name in the source without parameters.
     Function,
-    /// The same without enclosing namespaces or types.
+    /// It is the name in the source without parameters and without enclosing namespaces or types.
     Last,
 }
 
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(unversioned("@plt"), "@plt");
     }
 
-    /// Each parameter pairs the one before with itself: 2 to the power of 200 names.
+    /// Each parameter pairs the previous one with itself: 2 to the power of 200 names.
     #[test]
     fn a_name_that_expands_exponentially_is_not_demangled() {
         let mut name = "_Z1f1aI1bS_E".to_owned();
@@ -157,7 +157,8 @@ mod tests {
         assert!(start.elapsed().as_secs() < 5);
     }
 
-    /// Each of these takes longer than anybody waits: alternatives that fail at their end, in each other.
+    /// Reading each of these takes longer than anybody waits: nested alternatives that fail at
+    /// their end.
     #[test]
     fn a_name_that_takes_years_to_read_is_not_demangled() {
         let start = std::time::Instant::now();
@@ -197,8 +198,8 @@ mod tests {
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 
-    /// The walk through a name takes the same way as the demangler: it can tell for the names that
-    /// compilers write.
+    /// The walk through a name follows the same alternatives as the demangler, so it can judge the
+    /// names that compilers write.
     #[test]
     fn names_that_compilers_write_are_affordable() {
         for name in [

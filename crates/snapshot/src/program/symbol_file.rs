@@ -1,5 +1,5 @@
-//! Writes an ELF file with symbols and call frame information only, for readers that take names from
-//! ELF files (ELF-64 Object File Format, version 1.5).
+//! Writes an ELF file that contains only symbols and call frame information, for readers that take
+//! names from ELF files (ELF-64 Object File Format, version 1.5).
 
 use std::ops::Range;
 
@@ -18,7 +18,8 @@ const HEADER: u64 = 64;
 const PROGRAM_HEADER: u64 = 56;
 const SYMBOL: u64 = 24;
 
-/// A section: its name, type, flags, address, offset in the file, size, and what links to others.
+/// A section: its name, type, flags, address, offset in the file, size, and links to other
+/// sections.
 #[derive(Default)]
 struct Section {
     name: String,
@@ -31,23 +32,23 @@ struct Section {
     entry: u64,
 }
 
-/// A section of code: its name, and its addresses.
+/// A section of code: its name and its address range.
 pub type Text = (String, Range<u64>);
 
-/// The most sections of code.
+/// Maximum number of sections of code.
 pub const MAX_TEXTS: usize = 1 << 14;
 
-/// Writes an ELF file for AArch64 with these functions, which are in the sections `texts`, and their
-/// `.debug_frame`. It has no code.
+/// Writes an ELF file for AArch64 with these functions, which are in the sections `texts`, and with
+/// their `.debug_frame`. It contains no code.
 pub fn write(functions: &[Function], texts: &[Text], frames: &[u8]) -> Vec<u8> {
     let texts = &texts[..texts.len().min(MAX_TEXTS)];
-    // Section 0 is the undefined one.
+    // Section 0 is the undefined section.
     let within = |address: u64| {
         let text = texts.iter().position(|(_, range)| range.contains(&address));
         text.map(|index| index as u16 + 1)
     };
     let mut strings = vec![0];
-    // The first symbol is the undefined one (figure 6).
+    // The first symbol is the undefined symbol (figure 6).
     let mut symbols = vec![0; SYMBOL as usize];
     let mut last = (0..0, 0);
     for function in functions {
@@ -136,7 +137,7 @@ pub fn write(functions: &[Function], texts: &[Text], frames: &[u8]) -> Vec<u8> {
     // ET_EXEC, EM_AARCH64.
     halves(&mut out, &[2, 183]);
     words(&mut out, &[1]);
-    // No entry point: debuggers end back traces in its function.
+    // No entry point, because debuggers end back traces in its function.
     longs(&mut out, &[0, HEADER, sections_at]);
     words(&mut out, &[0]);
     let names = first as u16 + 2;

@@ -1,4 +1,4 @@
-//! Functions and source lines of addresses, from ELF files.
+//! Finds the functions and source lines of addresses, from ELF files.
 //!
 //! Independent of snapshots and trace.
 
@@ -18,15 +18,16 @@ use crate::text::one_line;
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 
-/// The largest accepted ratio; debug information typically expands three to ten times.
+/// The largest accepted expansion ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
 
-/// The bytes of names that every file may have, and further ones for each of its bytes, as they are and
-/// demangled. Symbols may share the bytes of their names, and short names expand.
+/// The size of the names that every file may have, and the number of further bytes for each of its
+/// bytes, both mangled and demangled. Symbols may share the bytes of their names, and short names
+/// may expand.
 const LEAST_NAMES: u64 = 1 << 20;
 const NAMES: u64 = 16;
 
-/// The most functions inlined in each other that are named; compilers nest some tens.
+/// Maximum number of functions inlined in each other that are named; compilers nest a few dozen.
 const MAX_INLINED: usize = 256;
 
 /// An error that prevents reading names or source lines from an ELF file.
@@ -51,12 +52,13 @@ pub enum SymbolsError {
         /// The size that it claims.
         claimed: u64,
     },
-    /// Units share line programs, or files the names of directories: their copies do not fit.
+    /// Units share line programs, or files share directory names: their copies do not fit in
+    /// memory.
     #[error(
         "its debug information needs more than {most} bytes of memory: units share line programs, ranges or names"
     )]
     Lines {
-        /// The memory that it may need.
+        /// The amount of memory that it may need.
         most: u64,
     },
 }
@@ -74,8 +76,8 @@ struct Function {
 }
 
 impl Function {
-    /// Its name in the source; as it is in the file where the names of all functions would need too much
-    /// memory.
+    /// Returns its name in the source, or its name in the file if the names of all functions would
+    /// need too much memory.
     fn shown(&self, names: &Budget) -> &str {
         self.shown.get_or_init(|| {
             let own = || one_line(&self.name).into();
@@ -94,13 +96,14 @@ impl Function {
     }
 }
 
-/// The name of a symbol in the source. What is not mangled, and what takes too long to read, stays as it is.
+/// Returns the name of a symbol in the source. A name that is not mangled or takes too long to read
+/// stays as it is.
 pub fn shown(name: &str) -> String {
     let shown = names::demangled(name).unwrap_or_else(|| name.to_owned());
     one_line(&shown).into_owned()
 }
 
-/// The source location of an address.
+/// A source location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLine {
     /// The file, as named in the debug information.
@@ -112,24 +115,24 @@ pub struct SourceLine {
 /// The symbols and debug information of some ELF files.
 #[derive(Default)]
 pub struct Symbols {
-    /// By start; functions with the same start in the order of the files.
+    /// Sorted by start; functions with the same start are in the order of the files.
     functions: Vec<Function>,
-    /// The functions that an address can belong to, by start and end: of several functions that contain
-    /// it and have the same start, the last one. Indices into `functions`.
+    /// The functions that an address can belong to, by start and end: of several functions that
+    /// contain the address and have the same start, the last one. Indices into `functions`.
     found: Vec<usize>,
     /// Debug information.
     lines: Vec<Lines>,
-    /// The bytes of demangled names.
+    /// The budget for demangled names in bytes.
     names: Budget,
-    /// Where files are in memory.
+    /// The addresses of files in memory.
     files: Vec<FileRange>,
 }
 
 /// The debug information of a file.
 struct Lines {
-    /// The offset of its addresses.
+    /// The offset from the addresses in the file.
     offset: u64,
-    /// It is read on first use, hence the lock.
+    /// The lock is needed because the information is read on first use.
     context: Mutex<addr2line::Context<Slice>>,
     dwarf: Arc<gimli::Dwarf<Slice>>,
     /// The size of the file.
@@ -143,7 +146,7 @@ struct FileRange {
     addresses: Range<u64>,
     /// The name of the file, without directories.
     name: Arc<str>,
-    /// The difference to the addresses in the file.
+    /// The offset from the addresses in the file.
     offset: u64,
 }
 
@@ -158,11 +161,12 @@ impl Symbols {
         self.add_moved(elf, 0)
     }
 
-    /// The same for a program loaded `offset` bytes after the addresses in its file.
+    /// Same as [`add`](Self::add), for a program loaded `offset` bytes after the addresses in its
+    /// file.
     ///
     /// # Errors
     ///
-    /// The same as for [`add`](Self::add).
+    /// Returns the errors of [`add`](Self::add).
     fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), SymbolsError> {
         let file = object::File::parse(elf)?;
         let mut functions = functions(&file, elf.len());
@@ -205,11 +209,12 @@ impl Symbols {
         Ok(())
     }
 
-    /// The same for a program or a library, by which code without symbols is named.
+    /// Same as [`add`](Self::add), for a program or a library; its name is used for code without
+    /// symbols.
     ///
     /// # Errors
     ///
-    /// The same as for [`add`](Self::add).
+    /// Returns the errors of [`add`](Self::add).
     pub fn add_file(&mut self, elf: &Elf) -> Result<(), SymbolsError> {
         let name = elf.path.file_name().unwrap_or(elf.path.as_os_str());
         let name: Arc<str> = one_line(&name.to_string_lossy()).into();
@@ -234,26 +239,26 @@ impl Symbols {
         self.functions.is_empty()
     }
 
-    /// The function that contains an address, by its name in the source, and the offset of the
-    /// address in bytes.
+    /// Returns the name in the source of the function that contains an address, and the offset of
+    /// the address in bytes.
     pub fn function(&self, address: u64) -> Option<(&str, u64)> {
         let found = self.around(address)?;
         Some((found.shown(&self.names), address - found.start))
     }
 
-    /// The first instruction of the function that contains an address.
+    /// Returns the first instruction of the function that contains an address.
     pub fn start(&self, address: u64) -> Option<u64> {
         self.around(address).map(|function| function.start)
     }
 
-    /// The addresses of the function that contains an address.
+    /// Returns the address range of the function that contains an address.
     pub fn extent(&self, address: u64) -> Option<Range<u64>> {
         let function = self.around(address)?;
         Some(function.start..function.end)
     }
 
-    /// The functions by address, with their names in the source and in the file. A function with several
-    /// names is listed with each of them.
+    /// Returns the functions by address, with their names in the source and in the file. A function
+    /// with several names is listed with each of them.
     pub fn functions(&self) -> impl Iterator<Item = (Range<u64>, &str, &str)> {
         let functions = self.functions.iter();
         functions.map(|function| {
@@ -273,9 +278,10 @@ impl Symbols {
         candidates.get(found).map(function)
     }
 
-    /// The first instructions of the functions that match a name: the name in the file, in the
-    /// source with or without parameters, or the last part of the latter (GDB manual, "Linespec
-    /// Locations"). Only the best matches count; several are overloaded functions.
+    /// Returns the first instructions of the functions that match a name: the name in the file, in
+    /// the source with or without parameters, or the last part of the latter (GDB manual, "Linespec
+    /// Locations"). Only the best matches count; if there are several, they are overloaded
+    /// functions.
     pub fn addresses(&self, name: &str) -> BTreeSet<u64> {
         let mut best = None;
         let mut found = BTreeSet::new();
@@ -294,7 +300,7 @@ impl Symbols {
         found
     }
 
-    /// The source lines of a range of addresses: their addresses, in ascending order.
+    /// Returns the source lines of an address range: their addresses, in ascending order.
     pub fn lines_of(&self, range: Range<u64>) -> Vec<(Range<u64>, SourceLine)> {
         let mut found = Vec::new();
         for Lines {
@@ -329,8 +335,8 @@ impl Symbols {
         found
     }
 
-    /// The functions inlined at an address by the debug information, by their names in the source,
-    /// outermost first; the function that contains them all is not among them.
+    /// Returns the names in the source of the functions inlined at an address according to the
+    /// debug information, outermost first, without the function that contains them all.
     pub fn inlined(&self, address: u64) -> Vec<String> {
         let found = self.lines.iter().find_map(|one| {
             let fit = || lines::functions_fit(&one.dwarf, one.size);
@@ -341,7 +347,7 @@ impl Symbols {
             let frames = context.find_frames(address.wrapping_sub(one.offset));
             let mut frames = frames.skip_all_loads().ok()?;
             let mut all = Vec::new();
-            // The last frame is that of the function that contains the others.
+            // The last frame belongs to the function that contains the others.
             let mut frame = frames.next().ok()??;
             while all.len() < MAX_INLINED
                 && let Ok(Some(outer)) = frames.next()
@@ -356,7 +362,7 @@ impl Symbols {
         found.unwrap_or_default()
     }
 
-    /// The source line that an address belongs to.
+    /// Returns the source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
         self.lines.iter().find_map(
             |Lines {
@@ -392,7 +398,7 @@ fn findable(functions: &[Function]) -> Vec<usize> {
     found
 }
 
-/// The functions of a file, by address. A stripped file has only its exported functions.
+/// Returns the functions of a file, by address. A stripped file has only its exported functions.
 fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
     // Symbols may share the bytes of their names.
     let names = Budget::of(size, NAMES, LEAST_NAMES);
@@ -409,7 +415,7 @@ fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
             return;
         }
         if !names.take(name.len() as u64) {
-            // Reading more of them would be as much work.
+            // Reading more names would be too much work.
             names.take(names.left());
             return;
         }
@@ -436,7 +442,7 @@ fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
         file.dynamic_symbols().for_each(&mut read);
     }
     functions.sort_by_key(|function| function.start);
-    // A function without a size ends where the next one starts.
+    // A function without a size ends where the next one starts; others end there at the latest.
     let mut next = u64::MAX;
     let mut after = u64::MAX;
     for function in functions.iter_mut().rev() {
@@ -449,7 +455,7 @@ fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
     functions
 }
 
-/// Returns whether it is the symbol of a function or of an IFUNC, whose value is the address of its
+/// Returns whether a symbol is that of a function or of an IFUNC, whose value is the address of its
 /// resolver.
 fn names_code(symbol: &object::Symbol<'_, '_>) -> bool {
     let chosen = match symbol.flags() {
@@ -461,8 +467,8 @@ fn names_code(symbol: &object::Symbol<'_, '_>) -> bool {
     chosen || symbol.kind() == SymbolKind::Text && symbol.is_definition()
 }
 
-/// The limits of functions: the loaded sections, by address, or the segments if the file has no
-/// sections.
+/// Returns the limits of functions: the loaded sections, by address, or the segments if the file
+/// has no sections.
 fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
     let loaded = |section: &object::Section<'_, '_>| match section.flags() {
         object::SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & object::elf::SHF_ALLOC.0 != 0,
@@ -480,7 +486,7 @@ fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
     limits
 }
 
-/// The bytes of a section, unless they expand disproportionately.
+/// Returns the bytes of a section, unless they expand disproportionately.
 fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, SymbolsError> {
     let data = section.compressed_data()?;
     let most = (data.data.len() as u64).saturating_mul(EXPANSION);
@@ -495,7 +501,7 @@ fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, 
 }
 
 impl Symbols {
-    /// Functions by address: start, end, name.
+    /// Creates symbols from functions by address: start, end, name.
     pub fn of(functions: &[(u64, u64, &str)]) -> Self {
         let functions = functions.iter().map(|&(start, end, name)| Function {
             start,
@@ -556,7 +562,7 @@ mod tests {
             let found = s.function(address).map(|(name, _)| name);
             assert_eq!(found, wanted, "{address:#x}");
         }
-        // Looking up an address takes no longer with many of them.
+        // Looking up an address takes no longer with many functions.
         let mut many = vec![(0x10, 0x1000, "long")];
         many.resize(200_000, (0x10, 0x11, "short"));
         let s = symbols(&many);
@@ -600,7 +606,8 @@ mod tests {
         assert_eq!(s.function(u64::MAX / 2), None);
     }
 
-    /// Symbols that share the bytes of a long name, as an ELF file whose symbols point into one string.
+    /// Symbols that share the bytes of a long name, in an ELF file whose symbols point into one
+    /// string.
     #[test]
     fn names_that_share_their_bytes_are_limited() {
         let name = format!("{}x", "_Z1fIJ".to_owned() + &"i".repeat(60_000));
@@ -618,7 +625,8 @@ mod tests {
             .collect();
         let texts = [(".text".to_owned(), 0x1000..0x1000 + count * 4)];
         let mut file = super::super::symbol_file::write(&functions, &texts, &[]);
-        // All have the name of the first one. The symbols begin after two headers, each has 24 bytes.
+        // All have the name of the first function. The symbols begin after two headers and have 24
+        // bytes each.
         let first = (64 + 56 + 24_usize..)
             .find(|at| file[*at + 4] == 0x12)
             .unwrap();

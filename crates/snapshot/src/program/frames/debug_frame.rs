@@ -4,7 +4,7 @@ use super::effects::{FP, LR, SP};
 use super::exception::{PC, Saved};
 use super::state::{FIRST, Rule, State};
 
-/// The number of pc in DWARF (DWARF for the Arm 64-bit Architecture, 4.1).
+/// The DWARF number of pc (DWARF for the Arm 64-bit Architecture, 4.1).
 const PC_NUMBER: u8 = 32;
 
 const ADVANCE: u8 = 0x40;
@@ -22,13 +22,13 @@ pub(super) struct DebugFrame {
     bytes: Vec<u8>,
     /// Whether return addresses in memory and registers may have an authentication code.
     signed: bool,
-    /// The offset of the common entry for functions that are called from another stack.
+    /// The offset of the common entry for functions whose caller is on another stack.
     switches: u32,
     /// The offset of the common entry for exceptions.
     exceptions: u32,
 }
 
-/// The rules for finding the caller, from an instruction on.
+/// The rules for finding the caller that apply from a certain instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     caller_stack: (u8, u32),
@@ -36,7 +36,7 @@ struct Row {
 }
 
 impl Row {
-    /// Without a caller.
+    /// The row of code without a caller.
     const NONE: Self = Self {
         caller_stack: (SP, 0),
         rules: [Rule::Unknown; (LR - FIRST) as usize + 1],
@@ -115,7 +115,7 @@ fn common(bytes: &mut Vec<u8>, augmentation: &[u8], return_address: u8, initial:
 }
 
 impl DebugFrame {
-    /// Creates the section without functions. `signed` is whether return addresses may have
+    /// Creates the section without functions. `signed` tells whether return addresses may have
     /// authentication codes.
     pub fn new(signed: bool) -> Self {
         let mut bytes = Vec::new();
@@ -135,7 +135,7 @@ impl DebugFrame {
         }
     }
 
-    /// Returns the entry of a function. `switches` is whether its caller is on another stack.
+    /// Returns the entry of a function. `switches` tells whether its caller is on another stack.
     pub fn function(&self, start: u64, states: &[Option<State>], switches: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         entry(&mut bytes, |out| {
@@ -192,7 +192,7 @@ impl DebugFrame {
         bytes
     }
 
-    /// The section with these entries.
+    /// Returns the section with these entries.
     pub fn finish(mut self, entries: &[Vec<u8>]) -> Vec<u8> {
         entries.iter().for_each(|entry| self.bytes.extend(entry));
         self.bytes
@@ -231,8 +231,8 @@ fn change(out: &mut Vec<u8>, before: &Row, row: &Row, signed: bool) {
     }
 }
 
-/// Writes where the caller's value of a register is. A return address of the kernel has its upper 16
-/// bits set; an authentication code is in some of them (Arm ARM DDI 0487, D8.10).
+/// Writes the location of the caller's value of a register. A return address of the kernel has its
+/// upper 16 bits set, some of which an authentication code may replace (Arm ARM DDI 0487, D8.10).
 fn rule(out: &mut Vec<u8>, register: u8, rule: Rule, signed: bool) {
     const BREG0: u8 = 0x70;
     const CONSTS: u8 = 0x11;

@@ -1,13 +1,14 @@
-//! What an A64 instruction does to the stack pointer and to general registers, and where it stores
-//! and loads them (Arm ARM DDI 0487, C4.1 "A64 instruction set encoding").
+//! The effects of A64 instructions on the stack pointer and on general-purpose registers, and where
+//! the instructions store and load them (Arm ARM DDI 0487, C4.1 "A64 instruction set encoding").
 //!
-//! Where instructions are not distinguished, more registers count as written than actually are.
+//! Where the analysis does not distinguish instructions, it counts more registers as written than
+//! actually are.
 
 /// The frame pointer (AAPCS64 6.1.1).
 pub(super) const FP: u8 = 29;
 /// The link register.
 pub(super) const LR: u8 = 30;
-/// The stack pointer; in other fields of an encoding the zero register.
+/// The stack pointer; in other fields of an encoding, the zero register.
 pub(super) const SP: u8 = 31;
 
 /// The effect of an instruction on registers. Branches with link also write [`LR`].
@@ -15,7 +16,7 @@ pub(super) const SP: u8 = 31;
 pub(super) enum Effect {
     /// `to` becomes `from` plus a number.
     Sum { to: u8, from: u8, add: i64 },
-    /// Registers get other values: one bit for each, including [`SP`].
+    /// Registers change in another way: one bit for each, including [`SP`].
     Writes(u32),
     /// Memory is accessed relative to a register.
     Transfer(Transfer),
@@ -30,7 +31,7 @@ pub(super) struct Transfer {
     pub offset: i64,
     /// The number of bytes.
     pub size: i64,
-    /// The general registers whose 64 bits are transferred, in the order of addresses.
+    /// The general registers whose 64 bits are transferred, in address order.
     pub whole: [Option<u8>; 2],
     /// Other registers that a load writes.
     pub writes: u32,
@@ -62,7 +63,7 @@ fn bit(word: u32, at: u32) -> bool {
     word >> at & 1 == 1
 }
 
-/// The effect of the instruction `word`.
+/// Returns the effect of the instruction `word`.
 pub(super) fn effect(word: u32) -> Effect {
     let destination = field(word, 0);
     match word >> 25 & 0xf {
@@ -101,7 +102,7 @@ pub(super) fn effect(word: u32) -> Effect {
 fn immediate(word: u32) -> Effect {
     let (to, from) = (field(word, 0), field(word, 5));
     match word >> 23 & 7 {
-        // ADD and SUB, of 64 bits, without S
+        // 64-bit ADD and SUB without S
         2 if word & 0xa000_0000 == 0x8000_0000 => {
             let shift = if bit(word, 22) { 12 } else { 0 };
             let number = i64::from(word >> 10 & 0xfff) << shift;
@@ -126,7 +127,7 @@ fn memory(word: u32) -> Effect {
         field(word, 16),
     );
     match word >> 28 & 3 {
-        // Structures: post-indexed ones write the base.
+        // Structures: post-indexed accesses write the base.
         0 if vector => Effect::Writes(if bit(word, 23) { or_sp(base) } else { 0 }),
         0 => Effect::Writes(exclusive(word)),
         // Literals; PRFM
@@ -151,7 +152,7 @@ fn memory(word: u32) -> Effect {
         2 => pair(word, vector),
         _ if bit(word, 24) || !bit(word, 21) => single(word, vector),
         _ => match word >> 10 & 3 {
-            // A register as offset
+            // Register offset
             2 => Effect::Writes(match vector || word >> 22 & 3 == 0 {
                 true => 0,
                 false => or_zero(first),
@@ -165,7 +166,7 @@ fn memory(word: u32) -> Effect {
     }
 }
 
-/// Exclusive and ordered accesses, compare and swap: the registers that they write.
+/// Returns the registers that exclusive and ordered accesses and compare-and-swap write.
 fn exclusive(word: u32) -> u32 {
     let (first, second, status) = (field(word, 0), field(word, 10), field(word, 16));
     let pair = |register: u8| or_zero(register) | or_zero((register + 1) & 0x1f);
@@ -182,7 +183,7 @@ fn exclusive(word: u32) -> u32 {
     }
 }
 
-/// LDP, STP and their like.
+/// LDP, STP and similar instructions.
 fn pair(word: u32, vector: bool) -> Effect {
     let (first, second) = (field(word, 0), field(word, 10));
     let (size, load) = (word >> 30, bit(word, 22));
@@ -215,7 +216,7 @@ fn pair(word: u32, vector: bool) -> Effect {
     })
 }
 
-/// LDR, STR and their like, with a number as offset.
+/// LDR, STR and similar instructions with an immediate offset.
 fn single(word: u32, vector: bool) -> Effect {
     let first = field(word, 0);
     let (size, operation) = (word >> 30, word >> 22 & 3);
@@ -324,7 +325,7 @@ mod tests {
         ] {
             assert_eq!(effect(word), Effect::Writes(registers), "{word:#x}");
         }
-        // Any word has an effect.
+        // Every word has an effect.
         for word in (0..=u32::MAX).step_by(4099) {
             effect(word);
         }

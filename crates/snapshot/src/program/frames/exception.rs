@@ -1,8 +1,9 @@
-//! The code of a Linux kernel that takes exceptions: it saves the interrupted registers on the stack.
+//! The code of a Linux kernel that takes exceptions and saves the interrupted registers on the
+//! stack.
 //!
-//! They have the order of `struct user_pt_regs` (include/uapi/asm/ptrace.h), an interface of the
-//! kernel: x0 to x30, sp, pc, pstate. x29 points to the frame record of the exception, which follows at
-//! a distance that depends on the version.
+//! The saved registers are in the order of `struct user_pt_regs` (include/uapi/asm/ptrace.h), an
+//! interface of the kernel: x0 to x30, sp, pc, pstate. x29 points to the frame record of the
+//! exception, which follows at a distance that depends on the version.
 
 use super::effects::{Effect, FP, LR, SP, Transfer, effect};
 
@@ -12,7 +13,7 @@ pub(super) const PC: i32 = 8 * 32;
 /// Where the saved registers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// The first instruction at which all are saved and x29 points to the frame record.
+    /// The first instruction at which all registers are saved and x29 points to the frame record.
     pub from: usize,
     /// The distance of the frame record from the saved registers.
     pub record: i32,
@@ -22,7 +23,7 @@ pub(super) struct Saved {
 pub(super) fn saved(code: &[u32]) -> Option<Saved> {
     // The registers that contain the interrupted pc (ELR_EL1).
     let mut has_pc = 0_u32;
-    // A bit for each register that is saved in its place, and for the pc.
+    // One bit for each register that is saved at its offset, and one for the pc.
     let mut saved = 0_u64;
     const ALL: u64 = ((1 << 31) - 1) | (1 << 32);
     let mut record = None;

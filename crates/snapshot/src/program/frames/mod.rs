@@ -31,22 +31,23 @@ pub struct Code<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The maximum number of instructions of a function; anything longer is data.
+/// The maximum number of instructions of a function; anything longer is regarded as data.
 const LONGEST: usize = 1 << 16;
 
-/// How often functions are followed again because others branch into them.
+/// The maximum number of rounds in which functions are followed again because others branch into
+/// them.
 const ROUNDS: usize = 4;
 
-/// The maximum number of places and states in which others branch into a function. Beyond it, its
-/// callers are unknown.
+/// The maximum number of positions and states in which other functions branch into a function.
+/// Beyond it, the callers of the function are unknown.
 const MAX_ENTRIES: usize = 256;
 
-/// Writes `.debug_frame` for these functions, which are in the order of their addresses and do not
-/// overlap. `signed`: return addresses may have authentication codes.
+/// Writes `.debug_frame` for these functions, which are sorted by address and do not overlap. With
+/// `signed`, return addresses may have authentication codes.
 pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     let out = DebugFrame::new(signed);
-    // Where other functions branch into a function, with the states there: rarely executed parts, which
-    // GCC places elsewhere, and labels inside of functions.
+    // Where other functions branch into a function, with the states there. They branch to rarely
+    // executed parts, which GCC moves elsewhere, and to labels inside functions.
     let mut entered: Vec<Vec<(usize, State)>> = vec![Vec::new(); functions.len()];
     let mut entries = vec![Vec::new(); functions.len()];
     let mut next: BTreeSet<usize> = (0..functions.len()).collect();
@@ -100,7 +101,8 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     out.finish(&entries)
 }
 
-/// Returns the index of the function that contains an address, and the index of the instruction in it.
+/// Returns the index of the function that contains an address, and the index of the instruction in
+/// it.
 fn place(functions: &[Code<'_>], address: u64) -> Option<(usize, usize)> {
     let after = functions.partition_point(|function| function.start <= address);
     let index = after.checked_sub(1)?;
@@ -120,8 +122,8 @@ impl Code<'_> {
     }
 }
 
-/// Returns whether code looks like a function, and not like the code after a label inside of one: it is
-/// aligned as by a compiler, or starts with BTI, PACIASP, NOPs for a tracer, or a frame record.
+/// Returns whether code looks like a function and not like code after a label inside a function: it
+/// is aligned as by a compiler, or starts with BTI, PACIASP, NOPs for a tracer, or a frame record.
 fn begins_function(code: &Code<'_>) -> bool {
     let words = code.bytes.as_chunks::<4>().0.iter().take(2);
     let words: Vec<u32> = words.map(|word| u32::from_le_bytes(*word)).collect();
@@ -134,18 +136,18 @@ fn begins_function(code: &Code<'_>) -> bool {
     begins || code.start.is_multiple_of(16) && !is_part(code)
 }
 
-/// Returns whether it is a part of a function: `function.cold`, `function.cold.3`.
+/// Returns whether the name is that of a part of a function: `function.cold`, `function.cold.3`.
 fn is_part(function: &Code<'_>) -> bool {
     let end = function.name.rsplit_once(".cold").map(|(_, end)| end);
     end.is_some_and(|end| end.is_empty() || end.starts_with('.'))
 }
 
-/// The function that calls another one on the stack of interrupts: its caller's frame may be at a
-/// lower address.
+/// The function that calls another one on the interrupt stack: its caller's frame may be at a lower
+/// address.
 const SWITCHES: &str = "call_on_irq_stack";
 
-/// Returns whether it is code that is not called: vectors, which have the alignment of VBAR_EL1, and the
-/// start of new tasks.
+/// Returns whether code is never called: exception vectors, which have the alignment of VBAR_EL1,
+/// and the start of new tasks.
 fn is_entry(code: &Code<'_>) -> bool {
     let vectors = code.name.contains("vectors") && code.start.is_multiple_of(2048);
     vectors || matches!(code.name, "ret_from_fork" | "__bad_stack")

@@ -6,16 +6,16 @@ use armsnap_arch::arch::branch::Kind;
 use armsnap_arch::quantity::Address;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The maximum number of times that a function is followed, each time with more calls that do not
-/// return.
+/// The maximum number of times that a function is followed, each time assuming more calls that do
+/// not return.
 const TRIES: usize = 64;
 
 /// The states of a function.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    /// The state before each instruction; `None` if no path leads there.
+    /// The state before each instruction; `None` if no path reaches it.
     pub states: Vec<Option<State>>,
-    /// The exits other than calls and returns.
+    /// The exits that are neither calls nor returns.
     pub exits: Vec<Exit>,
 }
 
@@ -24,7 +24,8 @@ pub(super) struct Paths {
 pub(super) struct Exit {
     pub target: u64,
     pub state: State,
-    /// Whether the exit is certain: not reached by a call, or padding, at the function's end.
+    /// Whether the exit is certain: it is not reached through a call or padding at the function's
+    /// end.
     pub sure: bool,
 }
 
@@ -34,9 +35,9 @@ impl Paths {
     /// Follows the code at `start` from these instructions.
     ///
     /// It is unknown which calls return. Code after a call that does not return is reached from
-    /// elsewhere, or belongs to another function. So the paths after calls are followed last. If
-    /// another path contradicts the state after a call, the function is followed again without that
-    /// path.
+    /// elsewhere, or belongs to another function. The paths after calls are therefore followed
+    /// last. If another path contradicts the state after a call, the function is followed again
+    /// without the path after that call.
     pub fn of(start: u64, code: &[u32], entries: &[(usize, State)]) -> Self {
         let mut final_calls = BTreeSet::new();
         for _ in 0..TRIES {
@@ -56,7 +57,7 @@ struct Walk<'a> {
     start: u64,
     code: &'a [u32],
     paths: Paths,
-    /// The instructions whose states come from the call before them.
+    /// The instructions whose states come from the preceding call.
     after_calls: BTreeSet<usize>,
     /// Targets of branches, to be followed.
     branches: Vec<(usize, State)>,
@@ -64,8 +65,8 @@ struct Walk<'a> {
     calls: BTreeMap<usize, State>,
     /// The branches of `switch` statements, whose targets are in tables.
     switches: Option<Switches>,
-    /// Whether the code followed now is assumed to be reached by these branches, because no other path
-    /// leads there.
+    /// Whether the code being followed is only assumed to be reached by these branches, because no
+    /// other path reaches it.
     inferred: bool,
     /// The first instruction that may be [unreached](Self::unreached): states are never forgotten, so
     /// the search continues where the last one ended.
@@ -76,7 +77,7 @@ struct Walk<'a> {
 struct Switches {
     first: State,
     merged: State,
-    /// Whether one conflicts with the first.
+    /// Whether any state conflicts with the first.
     conflict: bool,
 }
 
@@ -98,7 +99,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Fails with the instruction after a call that does not return.
+    /// Follows all paths. Fails with the instruction after a call that does not return.
     fn run(
         mut self,
         entries: &[(usize, State)],
@@ -127,7 +128,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the first instruction that no path reaches, after one that does not continue there.
+    /// Returns the first instruction that no path reaches although it is code, after an instruction
+    /// that does not continue to it.
     fn unreached(&mut self) -> Option<usize> {
         let is_code = |word: u32| word != NOP && word >> 16 != 0;
         let mut places = self.searched..self.code.len();
@@ -141,7 +143,7 @@ impl<'a> Walk<'a> {
         found
     }
 
-    /// The state after the branches of `switch` statements, if it is the same for all.
+    /// Returns the state after the branches of `switch` statements, if they do not conflict.
     fn switched(&self) -> Option<State> {
         let switches = self.switches.as_ref()?;
         (!switches.conflict).then_some(switches.merged)
@@ -157,8 +159,8 @@ impl<'a> Walk<'a> {
         switches.merged = switches.merged.merge(&state);
     }
 
-    /// Returns whether an indirect branch belongs to a `switch` statement: its address is a sum (ADD of
-    /// registers).
+    /// Returns whether an indirect branch belongs to a `switch` statement: its address is a sum
+    /// (ADD of registers).
     fn is_switch(&self, at: usize) -> bool {
         let Some(before) = at.checked_sub(1).map(|before| self.code[before]) else {
             return false;
@@ -167,7 +169,7 @@ impl<'a> Walk<'a> {
         is_add && before & 0x1f == self.code[at] >> 5 & 0x1f
     }
 
-    /// Notes a state, and follows it if it is new.
+    /// Records a state, and follows it if it is new.
     fn merge(&mut self, at: usize, state: State) {
         let known = self.paths.states[at];
         if self.contradicts(known, &state) {
@@ -195,7 +197,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Follows the straight line from an instruction whose state is noted.
+    /// Follows the straight line from an instruction whose state is recorded.
     fn straight(&mut self, mut at: usize, mut state: State) {
         loop {
             let word = self.code[at];
@@ -222,7 +224,7 @@ impl<'a> Walk<'a> {
                 }
                 // UDF: padding
                 _ if word >> 16 == 0 => return,
-                // BRK: of a warning, or final
+                // BRK: of a warning, or without return
                 _ if word & 0xffe0_001f == 0xd420_0000 => {
                     self.after_call(at + 1, state);
                     return;
@@ -235,7 +237,7 @@ impl<'a> Walk<'a> {
                 return;
             }
             if self.after_calls.contains(&at) {
-                // This path may show that the call before it does not return.
+                // This path may show that the preceding call does not return.
                 self.branches.push((at, state));
                 return;
             }
@@ -259,7 +261,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes the path that continues after a call.
+    /// Records the path that continues after a call.
     fn after_call(&mut self, at: usize, state: State) {
         if at < self.code.len() {
             self.calls.insert(at, state);

@@ -1,4 +1,4 @@
-//! Where a function keeps its caller's registers at an instruction.
+//! The locations of the caller's registers at each instruction of a function.
 
 use super::effects::{Effect, FP, LR, SP, Transfer, effect};
 
@@ -6,14 +6,14 @@ use super::effects::{Effect, FP, LR, SP, Transfer, effect};
 pub(super) const FIRST: u8 = 19;
 const PRESERVED: usize = (LR - FIRST) as usize + 1;
 
-/// Where the caller's value of a register is.
+/// The location of the caller's value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// In the register.
     Same,
     /// In memory, at this distance in bytes from the caller's stack pointer.
     At(i32),
-    /// It is not known.
+    /// Not known.
     Unknown,
 }
 
@@ -25,8 +25,8 @@ struct Register {
     saved: Option<i32>,
 }
 
-/// The state before an instruction. All offsets are from the stack pointer of the caller, at the
-/// function's entry.
+/// The state before an instruction. All offsets are relative to the caller's stack pointer, which
+/// is the stack pointer at the function's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     stack: Option<i32>,
@@ -35,7 +35,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// At the entry of a function.
+    /// The state at the entry of a function.
     pub const ENTRY: Self = Self {
         stack: Some(0),
         frame: None,
@@ -45,7 +45,7 @@ impl State {
         }; PRESERVED],
     };
 
-    /// The register and the number whose sum is the stack pointer of the caller.
+    /// Returns a register and an offset whose sum is the caller's stack pointer.
     pub fn caller_stack(&self) -> Option<(u8, u32)> {
         let of = |register: u8, offset: Option<i32>| {
             Some((register, u32::try_from(offset?.checked_neg()?).ok()?))
@@ -53,7 +53,7 @@ impl State {
         of(FP, self.frame).or_else(|| of(SP, self.stack))
     }
 
-    /// Returns where the caller's value of x19 to x30 is.
+    /// Returns the location of the caller's value of one of x19 to x30.
     pub fn rule(&self, register: u8) -> Rule {
         match self.registers[usize::from(register - FIRST)] {
             Register {
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Returns whether two states differ in the place of the caller's frame.
+    /// Returns whether two states differ in the location of the caller's frame.
     pub fn conflicts(&self, other: &Self) -> bool {
         let frame = |state: &Self| (state.stack, state.frame, state.rule(FP), state.rule(LR));
         frame(self) != frame(other)

@@ -4,8 +4,8 @@ use gimli::{UnwindContext, UnwindSection};
 
 const START: u64 = 0xffff_8000_0800_0000;
 
-/// The place of the caller's frame before an instruction: the register and number that give the
-/// caller's stack pointer, and where x30 is; `None` if the caller is not known.
+/// The location of the caller's frame before an instruction: the register and number that give the
+/// caller's stack pointer, and the location of x30; `None` if the caller is not known.
 type Found = Option<(u16, i64, Option<i64>)>;
 
 fn rows(section: &[u8], count: usize) -> Vec<Found> {
@@ -71,7 +71,7 @@ fn if_zero(words: i32) -> u32 {
 
 #[test]
 fn a_frame_record_is_made_and_dropped() {
-    // Two NOPs for the tracer come first, which GDB's own analysis takes for the function's body.
+    // Two NOPs for the tracer come first; GDB's own analysis mistakes them for the function's body.
     let code = [NOP, NOP, PUSH, FRAME, call(100), POP, RET];
     let wanted = [LEAF, LEAF, LEAF, PUSHED, INSIDE, INSIDE, LEAF];
     assert_eq!(of(&code), wanted);
@@ -88,10 +88,11 @@ fn a_frame_record_is_made_on_one_of_two_paths() {
 
 #[test]
 fn what_follows_a_call_that_does_not_return_is_another_path() {
-    // 0: if not zero, a frame is made and the final function called; else the leaf goes on.
+    // If x0 is not zero, a frame is made and a function called that does not return; otherwise, the
+    // leaf continues.
     let code = [if_zero(4), PUSH, FRAME, call(100), NOP, RET];
     assert_eq!(of(&code), [LEAF, LEAF, PUSHED, INSIDE, LEAF, LEAF]);
-    // The call returns; the code before the entry of the frame is unreached.
+    // The call returns; the code before the frame is made is unreached.
     let code = [
         branch(4),
         NOP,
@@ -111,14 +112,14 @@ fn what_follows_a_call_that_does_not_return_is_another_path() {
 
 #[test]
 fn a_caller_that_does_not_follow_from_the_code_is_not_known() {
-    // The return address is lost in a call; then the stack pointer comes from elsewhere.
+    // The return address is lost in a call; in the second case the stack pointer is replaced.
     let move_sp = 0x9100_001f;
     assert_eq!(of(&[call(100), RET]), [LEAF, None]);
     assert_eq!(of(&[move_sp, RET]), [LEAF, None]);
-    // With a frame record, another stack does not matter.
+    // With a frame record, the switch to another stack does not matter.
     let code = [PUSH, FRAME, move_sp, NOP];
     assert_eq!(of(&code), [LEAF, PUSHED, INSIDE, INSIDE]);
-    // The place of the return address is overwritten: str xzr, [sp, #8].
+    // The saved return address is overwritten: str xzr, [sp, #8].
     let code = [PUSH, 0xf900_07ff, RET];
     assert_eq!(of(&code), [LEAF, PUSHED, Some((31, 32, None))]);
     // Paths with different stack pointers meet: sub sp, sp, #16.
@@ -169,7 +170,7 @@ fn the_targets_of_a_switch_have_its_frame() {
     let code = [&[PUSH, FRAME, add, jump], &cases[..]].concat();
     let found = of(&code);
     assert_eq!(found[4..], [INSIDE, INSIDE, INSIDE, INSIDE, INSIDE, LEAF]);
-    // A call in place of a return has no cases.
+    // An indirect tail call, which replaces a return, has no cases.
     let code = [&[PUSH, POP, NOP, jump], &cases[..]].concat();
     assert_eq!(of(&code)[4..8], [None; 4]);
 }
@@ -187,7 +188,7 @@ fn exceptions_are_passed_by_the_saved_registers() {
         store_pair(22, 23, 256),
     ]);
     code.extend([store_pair(29, 22, 304), 0x9104_c3fd, call(100), branch(100)]);
-    // In the other order too.
+    // The other order works too.
     let mut other = code.clone();
     other[17..20].rotate_left(1);
     let bytes = bytes(&code);
@@ -201,7 +202,7 @@ fn exceptions_are_passed_by_the_saved_registers() {
     let from = code.len() - 2;
     assert_eq!(of(&other), of(&code));
     assert_eq!(found[..from], vec![None; from]);
-    // x30 is at 240 of the saved registers, which are 304 below x29.
+    // x30 is at offset 240 of the saved registers, which start 304 bytes below x29.
     assert_eq!(found[from], Some((29, 16, Some(240 - 304 - 16))));
     // Without one of the registers, nothing is known.
     let mut less = code.clone();
@@ -211,9 +212,10 @@ fn exceptions_are_passed_by_the_saved_registers() {
 
 #[test]
 fn labels_inside_of_functions_are_not_called() {
-    // After a call at the end, another function may follow, or the same one after a label.
+    // After a call at the end, another function may follow, or the rest of the same one after a
+    // label.
     for (second, wanted) in [
-        // A function: aligned, or with BTI.
+        // A function: aligned, or starting with BTI.
         (bytes(&[RET]), LEAF),
         (bytes(&[0xd503_245f, RET]), LEAF),
         (bytes(&[NOP, RET]), None),
@@ -270,7 +272,7 @@ fn any_code_ends() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        // Half of them branch near by.
+        // Half of the instructions are short branches.
         match random & 3 {
             0 => if_zero((random >> 8) as i32 % 64),
             1 => call((random >> 8) as i32 % 64),
@@ -283,7 +285,7 @@ fn any_code_ends() {
     }
 }
 
-/// Each instruction after the `switch` is reached by no path and leads to no other.
+/// No instruction after the `switch` is reached by a path or continues to another.
 #[test]
 fn unreached_code_is_searched_once() {
     // add x0, x1, x2; br x0

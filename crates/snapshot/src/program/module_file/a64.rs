@@ -3,8 +3,8 @@
 use object::elf::*;
 use object::{Relocation, RelocationFlags};
 
-/// Applies a relocation with the value S+A to the bytes at `place`; `None` if the value does not fit,
-/// or modules have no such relocation.
+/// Applies a relocation with the value S+A to the bytes at `place`; `None` if the value does not
+/// fit, or the relocation does not occur in modules.
 pub fn apply(kind: RelocationType, value: u64, place: u64, bytes: &mut [u8]) -> Option<()> {
     let relative = value.wrapping_sub(place).cast_signed();
     let is_signed = |value: i64, bits: u32| (value << (64 - bits)) >> (64 - bits) == value;
@@ -36,7 +36,7 @@ pub fn apply(kind: RelocationType, value: u64, place: u64, bytes: &mut [u8]) -> 
     Some(())
 }
 
-/// The instruction with its value.
+/// Returns the instruction with its value.
 fn instruction(kind: RelocationType, word: u32, value: u64, place: u64) -> Option<u32> {
     let relative = value.wrapping_sub(place).cast_signed();
     // `width` bits at `at` of the instruction hold a signed value in words.
@@ -46,13 +46,13 @@ fn instruction(kind: RelocationType, word: u32, value: u64, place: u64) -> Optio
         let mask = ((1_u32 << width) - 1) << at;
         fits.then_some(word & !mask | ((relative >> 2) as u32) << at & mask)
     };
-    // 21 bits: two at bit 29, the others at bit 5 (ADR, ADRP).
+    // 21 bits: two at bit 29, the others from bit 5 (ADR, ADRP).
     let address = |value: i64| {
         let fits = (-(1 << 20)..1 << 20).contains(&value);
         let (low, high) = (value as u32 & 3, (value >> 2) as u32 & 0x7_ffff);
         fits.then_some(word & !0x60ff_ffe0 | low << 29 | high << 5)
     };
-    // The offset in a page, in units of the access.
+    // The offset in a page, in units of the access size.
     let offset = |shift: u32| {
         let low = value as u32 & 0xfff;
         let aligned = low & ((1 << shift) - 1) == 0;
@@ -61,12 +61,12 @@ fn instruction(kind: RelocationType, word: u32, value: u64, place: u64) -> Optio
     let part = |value: u64, index: u32| {
         word & !(0xffff << 5) | ((value >> (16 * index)) as u32 & 0xffff) << 5
     };
-    // Checked: nothing is above the part.
+    // Checked: no bits are set above the part.
     let checked = |index: u32| {
         let rest = value.checked_shr(16 * (index + 1)).unwrap_or(0);
         (rest == 0).then_some(part(value, index))
     };
-    // MOVN for negative values, MOVZ for others.
+    // MOVN for negative values, MOVZ for all others.
     let signed = |value: i64, index: u32| {
         let rest = value >> (16 * (index + 1)).min(63);
         let word = match value < 0 {
@@ -110,8 +110,8 @@ fn instruction(kind: RelocationType, word: u32, value: u64, place: u64) -> Optio
     }
 }
 
-/// Where the kernel replaces ADRP by ADR or by a branch, on processors with erratum 843419 (Linux,
-/// arch/arm64/kernel/module.c, `reloc_insn_adrp`).
+/// Whether the kernel replaces an ADRP here with ADR or a branch, on processors with erratum 843419
+/// (Linux, arch/arm64/kernel/module.c, `reloc_insn_adrp`).
 const fn on_edge(place: u64) -> bool {
     place & 0xfff >= 0xff8
 }

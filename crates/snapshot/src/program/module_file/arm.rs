@@ -3,8 +3,9 @@
 
 use object::elf::*;
 
-/// Applies a relocation with the symbol S to the bytes at `place`; without an addend it is in the
-/// bytes. `None` if the value does not fit, or modules have no such relocation.
+/// Applies a relocation with the symbol S to the bytes at `place`; without an explicit addend, the
+/// addend is in the bytes. `None` if the value does not fit, or the relocation does not occur in
+/// modules.
 pub fn apply(
     kind: RelocationType,
     symbol: u32,
@@ -26,7 +27,7 @@ pub fn apply(
     Some(())
 }
 
-/// The 16 bits of MOVW and MOVT of A32.
+/// Returns the 16 bits of an A32 MOVW or MOVT.
 const fn parts(value: u32) -> u32 {
     (value & 0xf000) << 4 | value & 0xfff
 }
@@ -68,7 +69,7 @@ fn arm(
     })
 }
 
-/// The first halfword is the upper one.
+/// Relocates a T32 instruction whose first halfword is the upper one in `word`.
 fn thumb(
     kind: RelocationType,
     word: u32,
@@ -96,7 +97,7 @@ fn thumb(
     let offset = (offset << 7).cast_signed() >> 7;
     let target = symbol.wrapping_add_signed(addend.unwrap_or(offset));
     let offset = (target & !1).wrapping_sub(place).cast_signed();
-    // Linux rejects a call of a function of A32.
+    // Linux rejects a call of an A32 function.
     let fits = target & 1 == 1 && (-(1 << 24)..1 << 24).contains(&offset);
     let value = fits.then_some(offset.cast_unsigned())?;
     let sign = value >> 24 & 1;

@@ -1,4 +1,4 @@
-//! Which instructions of a section are known.
+//! The known instructions of a section.
 
 use super::{ModuleFile, Part, is_straight};
 use crate::program::instruction_sets::mapped;
@@ -6,14 +6,14 @@ use armsnap_arch::quantity::Isa;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::ops::Range;
 
-/// What is known of a halfword of code, from the most to the least.
+/// What is known about a halfword of code, from most to least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
-    /// Its bytes.
+    /// Its bytes are known.
     Known,
-    /// That it is part of an instruction that does not change the flow.
+    /// It is known to be part of an instruction that does not change the flow.
     Straight,
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
@@ -25,7 +25,7 @@ pub struct Code<'c> {
     /// Its bytes, without relocations.
     pub bytes: &'c [u8],
     words: Vec<Word>,
-    /// From which offset on which instruction set is used; `None`: data.
+    /// The offset from which each instruction set is used; `None` stands for data.
     sets: Vec<(u64, Option<Isa>)>,
     usual: Isa,
 }
@@ -57,7 +57,7 @@ impl<'c> Code<'c> {
         }
     }
 
-    /// The instruction set at an offset; `None` if there are data.
+    /// Returns the instruction set at an offset; `None` for data.
     fn isa(&self, offset: u64) -> Option<Isa> {
         let after = self.sets.partition_point(|set| set.0 <= offset);
         after
@@ -65,13 +65,14 @@ impl<'c> Code<'c> {
             .map_or(Some(self.usual), |last| self.sets[last].1)
     }
 
-    /// The word at an offset.
+    /// Returns the word at an offset.
     pub fn word(&self, offset: u64) -> Option<u32> {
         let at = usize::try_from(offset).ok()?;
         Some(u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Whether the instruction at an offset of the file is no branch or barrier.
+    /// Returns whether the file has, at an offset, an instruction that is neither a branch nor a
+    /// barrier.
     pub fn is_straight(&self, offset: u64) -> bool {
         let word = self.word(offset).filter(|_| offset.is_multiple_of(4));
         let set = self.isa(offset);
@@ -79,7 +80,7 @@ impl<'c> Code<'c> {
             .is_some_and(|(isa, word)| is_straight(isa, word))
     }
 
-    /// Marks bytes, unless less is known of them.
+    /// Marks bytes, unless even less is known about them.
     pub fn mark(&mut self, offset: u64, length: u64, what: Word) {
         let last = self.words.len() as u64;
         let from = (offset / 2).min(last);
@@ -89,8 +90,8 @@ impl<'c> Code<'c> {
         }
     }
 
-    /// Adds the known code, and the addresses of straight instructions. The section begins at `start`
-    /// in the file.
+    /// Adds the known code, and the address ranges of straight instructions. The section begins at
+    /// `start` in the file.
     pub fn parts(&self, start: usize, code: &mut Vec<Part>, straight: &mut Vec<Range<u64>>) {
         let mut from = 0;
         for run in self.words.chunk_by(|a, b| a == b) {

@@ -6,7 +6,7 @@ use crate::budget::Budget;
 use object::elf::SHF_ALLOC;
 use object::{Object, ObjectSection};
 
-/// Applies the relocations of debug information, and decompresses it.
+/// Decompresses debug information and applies its relocations.
 pub fn link(linker: &Linker<'_, '_>, headers: &Headers, memory: &Budget, out: &mut Vec<u8>) {
     for section in linker.module.file.sections() {
         let name = section.name().unwrap_or_default();
@@ -34,8 +34,8 @@ pub fn link(linker: &Linker<'_, '_>, headers: &Headers, memory: &Budget, out: &m
     }
 }
 
-/// Applies the relocations of a section. An address that is not known is 0, which readers take for
-/// code that was left out; in lists of ranges, where two zeros end the list, it is 1.
+/// Applies the relocations of a section. An unknown address becomes 0, which readers interpret as
+/// code that was left out; in lists of ranges, which two zeros terminate, it becomes 1.
 fn relocate(
     linker: &Linker<'_, '_>,
     section: &object::Section<'_, '_>,
@@ -53,7 +53,7 @@ fn relocate(
         else {
             continue;
         };
-        // Debug information refers to sections of its own kind too: they begin at 0.
+        // Debug information also refers to other debug sections, which begin at 0.
         if linker.apply_debug(&relocation, field).is_none() {
             let size = usize::from(relocation.size() / 8).min(field.len());
             field[..size].fill(0);
@@ -65,7 +65,7 @@ fn relocate(
 }
 
 impl Linker<'_, '_> {
-    /// As `apply`, where the symbol may be that of a section that is not loaded.
+    /// Same as `apply`, but the symbol may belong to a section that is not loaded.
     fn apply_debug(&self, relocation: &object::Relocation, bytes: &mut [u8]) -> Option<()> {
         use object::{ObjectSymbol, RelocationTarget};
         let target = match relocation.target() {

@@ -1,11 +1,11 @@
-//! The headers of sections, and the symbols, in the file that is being linked.
+//! The section headers and the symbols of the file being linked.
 
 use super::{ModuleFile, Placement};
 use object::elf::{ET_EXEC, SHF_ALLOC, SHF_COMPRESSED, SHT_NOBITS, SHT_SYMTAB};
 use object::{Object, ObjectSection, SectionIndex};
 
-/// Where the headers are, and how large their fields (ELF-64 Object File Format 1.5, 4; System V ABI
-/// 4.1, chapter 4).
+/// The position of the headers and the size of their fields (ELF-64 Object File Format 1.5, 4;
+/// System V ABI 4.1, chapter 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Headers {
     is_64bit: bool,
@@ -55,7 +55,7 @@ impl Headers {
         }
     }
 
-    /// Moves a section to the end of the file, with other contents.
+    /// Moves a section to the end of the file and replaces its contents.
     pub fn replace(&self, section: &object::Section<'_, '_>, contents: &[u8], out: &mut Vec<u8>) {
         let flags = super::flags(section) & !SHF_COMPRESSED.0;
         out.resize(out.len().next_multiple_of(8), 0);
@@ -67,14 +67,14 @@ impl Headers {
         out.extend(contents);
     }
 
-    /// Makes the file an executable one: writes the addresses of sections, and of the symbols in them.
+    /// Makes the file executable: writes the addresses of sections and of the symbols in them.
     pub fn place(&self, module: &ModuleFile<'_>, placement: &Placement, out: &mut [u8]) {
         out[16..18].copy_from_slice(&ET_EXEC.0.to_le_bytes());
         for (section, name, _) in module.loaded() {
             match placement.of(section.index()) {
                 Some(address) => {
                     self.set(out, section.index(), ADDRESS, address);
-                    // Its contents are those of the kernel.
+                    // The kernel determines its contents.
                     if super::placement::is_written_by_kernel(name) {
                         self.set(out, section.index(), TYPE, SHT_NOBITS.0.into());
                     }
@@ -96,7 +96,7 @@ impl Headers {
         }
     }
 
-    /// Symbols of sections without address become undefined.
+    /// Sets the addresses of symbols. Symbols of sections without an address become undefined.
     fn symbols(&self, module: &ModuleFile<'_>, placement: &Placement, table: &mut [u8]) {
         let (size, shndx, value, width) = match self.is_64bit {
             true => (24, 6, 8, 8),

@@ -1,10 +1,11 @@
 //! Files of kernel modules (`.ko`), linked as the kernel does when it loads them.
 //!
-//! A module is a relocatable file: its sections have no addresses. [`ModuleFile::link`] gives them those at which
-//! they ran, and applies the relocations. What the kernel writes into code when it loads a module, or
-//! may write later, is not known from the file (`patched`); nor are instructions with relocations
-//! that cannot be resolved. Such an instruction is left out: it is *straight* if whatever it is, it is
-//! no branch or barrier, and execution goes on behind it.
+//! A module is a relocatable file: its sections have no addresses. [`ModuleFile::link`] assigns
+//! them the addresses at which they ran, and applies the relocations. What the kernel writes into
+//! code when it loads a module, or may write later, is not known from the file (`patched`); nor are
+//! instructions with relocations that cannot be resolved. Such an instruction is left out. It is
+//! *straight* if it is certainly neither a branch nor a barrier, whatever it is, so that execution
+//! continues after it.
 
 mod a64;
 mod arm;
@@ -33,11 +34,12 @@ use std::ops::Range;
 /// The largest file that is linked.
 const LARGEST: usize = 1 << 30;
 
-/// Debug information expands to this many times the size of the module, or to this many bytes.
+/// Debug information may expand to this many times the size of the module, or to at least this many
+/// bytes.
 const MAX_RATIO: u64 = 16;
 const LEAST_MEMORY: u64 = 64 << 20;
-/// Steps that any module may take; a larger one has a step for each of its bytes. A relocation is a step and
-/// takes 8 bytes in the file at least.
+/// The number of steps that any module may take; a larger module may take one for each of its
+/// bytes. A relocation is a step and takes at least 8 bytes in the file.
 const LEAST_WORK: u64 = 1 << 16;
 const BYTES_PER_STEP: usize = 16;
 const SYMBOLS_PER_STEP: usize = 64;
@@ -51,17 +53,18 @@ pub struct Part {
     pub file: Range<usize>,
 }
 
-/// A module as it was loaded.
+/// A module linked as it was loaded.
 #[derive(Clone, Debug)]
 pub struct Linked {
     /// An ELF file whose sections, symbols and debug information have the addresses of the module.
     /// Sections whose addresses are not known are not loaded in it, and have no symbols.
     pub file: Vec<u8>,
-    /// The code that is known, by address.
+    /// The known code, sorted by address.
     pub code: Vec<Part>,
-    /// The addresses of instructions that are not known, but do not change the flow.
+    /// The address ranges of instructions that are not known but do not change the flow.
     pub straight: Vec<Range<u64>>,
-    /// Whether some of them are calls of the function tracer (ftrace), assumed not to be in use.
+    /// Whether some of them are calls of the function tracer (ftrace), which is assumed not to be
+    /// in use.
     pub traced: bool,
 }
 
@@ -73,7 +76,7 @@ pub struct ModuleFile<'b> {
 }
 
 impl<'b> ModuleFile<'b> {
-    /// Reads a file; `None` if it is no relocatable file for AArch64, or for Arm (little-endian).
+    /// Reads a file; `None` if it is not a relocatable file for AArch64 or Arm (little-endian).
     pub fn read(bytes: &'b [u8]) -> Option<Self> {
         if !is_elf(bytes) || bytes.len() > LARGEST {
             return None;
@@ -87,7 +90,7 @@ impl<'b> ModuleFile<'b> {
         fits.then_some(Self { bytes, file })
     }
 
-    /// The sections that are loaded, in the order of the file: index, name, and whether they are
+    /// Returns the sections that are loaded, in file order: index, name, and whether they are
     /// executable.
     fn loaded(&self) -> impl Iterator<Item = (object::Section<'b, '_>, &str, bool)> {
         self.file.sections().filter_map(|section| {
@@ -98,7 +101,7 @@ impl<'b> ModuleFile<'b> {
         })
     }
 
-    /// The symbols that others may use, at their addresses.
+    /// Returns the symbols that other modules may use, with their addresses.
     pub fn exported<'s>(
         &'s self,
         placement: &'s Placement,
@@ -111,15 +114,15 @@ impl<'b> ModuleFile<'b> {
         })
     }
 
-    /// Links the module with its sections at these addresses. `symbol` returns the address of a symbol
-    /// of the kernel or of another module.
+    /// Links the module with its sections at these addresses. `symbol` returns the address of a
+    /// symbol of the kernel or of another module.
     pub fn link(&self, placement: &Placement, symbol: &dyn Fn(&str) -> Option<u64>) -> Linked {
         let memory = Budget::of(self.bytes.len(), MAX_RATIO, LEAST_MEMORY);
         self.link_within(placement, symbol, &memory)
     }
 
-    /// The same, with this much memory for debug information that is compressed in the file: it stays so
-    /// where that is not enough.
+    /// Same as [`link`](Self::link), with a budget for decompressing debug information, which stays
+    /// compressed if the budget is not sufficient.
     pub fn link_within(
         &self,
         placement: &Placement,
@@ -163,7 +166,7 @@ impl<'b> ModuleFile<'b> {
         straight.sort_by_key(|range: &Range<u64>| range.start);
         debug::link(&linker, &headers, memory, &mut out);
         if linker.work.left() == 0 {
-            // What was not relocated is not known.
+            // What has not been relocated is not known.
             return Linked {
                 file: self.bytes.to_vec(),
                 code: Vec::new(),
@@ -181,7 +184,7 @@ impl<'b> ModuleFile<'b> {
     }
 }
 
-/// The flags of a section.
+/// Returns the flags of a section.
 fn flags(section: &object::Section<'_, '_>) -> u64 {
     match section.flags() {
         SectionFlags::Elf { sh_flags, .. } => sh_flags.0,
@@ -189,7 +192,7 @@ fn flags(section: &object::Section<'_, '_>) -> u64 {
     }
 }
 
-/// The bytes of a section in the file, if it has some.
+/// Returns the range of a section in the file, if it has bytes there.
 fn range(section: &object::Section<'_, '_>, file: &[u8]) -> Option<Range<usize>> {
     let (offset, size) = section.file_range()?;
     let start = usize::try_from(offset).ok()?;
@@ -202,12 +205,12 @@ struct Linker<'m, 'b> {
     module: &'m ModuleFile<'b>,
     placement: &'m Placement,
     symbol: &'m dyn Fn(&str) -> Option<u64>,
-    /// Sections may share their relocations and their bytes.
+    /// A limit, because sections may share their relocations and their bytes.
     work: Budget,
 }
 
 impl Linker<'_, '_> {
-    /// The address of a symbol.
+    /// Returns the address of a symbol.
     fn address(&self, index: SymbolIndex) -> Option<u64> {
         let symbol = self.module.file.symbol_by_index(index).ok()?;
         if let Some(section) = symbol.section_index() {
@@ -220,7 +223,7 @@ impl Linker<'_, '_> {
         absolute.then(|| symbol.address())
     }
 
-    /// The section and the offset in it that a relocation refers to.
+    /// Returns the section that a relocation refers to and the offset in it.
     fn target(&self, relocation: &Relocation, implicit: i64) -> Option<(SectionIndex, u64)> {
         let RelocationTarget::Symbol(index) = relocation.target() else {
             return None;
@@ -230,7 +233,7 @@ impl Linker<'_, '_> {
         Some((symbol.section_index()?, offset))
     }
 
-    /// Applies a relocation to `bytes`, which lie at `place`; `None` if that is not possible.
+    /// Applies a relocation to `bytes` at the address `place`; `None` if that is not possible.
     fn apply(&self, relocation: &Relocation, place: u64, bytes: &mut [u8]) -> Option<()> {
         let RelocationTarget::Symbol(index) = relocation.target() else {
             return None;
@@ -258,7 +261,7 @@ impl Linker<'_, '_> {
         arm::apply(r_type, symbol as u32, addend, place as u32, bytes)
     }
 
-    /// Applies the relocations of data; what cannot be resolved is zero.
+    /// Applies the relocations of data; fields that cannot be resolved become zero.
     fn data(&self, section: &object::Section<'_, '_>, base: u64, bytes: &mut [u8]) {
         for (offset, relocation) in section.relocations() {
             if !self.work.take(1) {
@@ -302,7 +305,7 @@ impl Linker<'_, '_> {
         }
     }
 
-    /// The relocations of a section by offset: what they refer to.
+    /// Returns what the relocations of a section refer to, by their offsets.
     fn references(&self, name: &str) -> BTreeMap<u64, (SectionIndex, u64)> {
         let Some(section) = self.module.file.section_by_name(name) else {
             return BTreeMap::new();
@@ -323,7 +326,8 @@ impl Linker<'_, '_> {
     }
 }
 
-/// Whether the instruction `word` is no branch or barrier, so that execution goes on behind it.
+/// Whether the instruction `word` is neither a branch nor a barrier, so that execution continues
+/// after it.
 fn is_straight(isa: Isa, word: u32) -> bool {
     let decoded = branch::decode(isa, Address(0), word);
     isa != Isa::T32 && decoded.is_some_and(|instruction| instruction.kind == Kind::Other)

@@ -1,6 +1,6 @@
-//! What the kernel writes into a module's code, when it loads it or later.
+//! What the kernel writes into a module's code when it loads the module or later.
 //!
-//! Its instructions are in the file as the compiler wrote them; which ones ran is not known.
+//! In the file, these instructions are as the compiler wrote them; it is not known which ones ran.
 
 use super::code::{Code, Word};
 use super::{Linker, flags, is_straight};
@@ -15,9 +15,11 @@ const BTI: u32 = 0xd503_241f;
 const BTI_VARIANTS: u32 = 0xc0;
 const PACIASP: u32 = 0xd503_233f;
 const AUTIASP: u32 = 0xd503_23bf;
-/// The most instructions that a compiler leaves room for at the start of a function; Linux has four.
+/// The maximum number of instructions for which a compiler leaves space at the start of a function;
+/// Linux has four.
 const MAX_NOPS: u64 = 8;
-/// Of these, those in the function (arch/arm64/Makefile: `-fpatchable-function-entry=2`, or 4 with 2 before it).
+/// The number of these that are inside the function (arch/arm64/Makefile:
+/// `-fpatchable-function-entry=2`, or 4 with 2 before it).
 const IN_FUNCTION: usize = 2;
 /// The size of `struct alt_instr` (Linux, arch/arm64/include/asm/alternative.h).
 const ALTERNATIVE: usize = 12;
@@ -25,7 +27,7 @@ const ALTERNATIVE: usize = 12;
 /// Instructions that the kernel may replace.
 #[derive(Debug, Default)]
 pub struct Patched {
-    /// By section: offset, length, and what is known of them.
+    /// By section: offset, length, and what is known about the instructions.
     places: BTreeMap<usize, Vec<(u64, u64, Place)>>,
     /// Whether the function tracer may call from the code.
     pub traced: bool,
@@ -33,27 +35,28 @@ pub struct Patched {
     signing: bool,
 }
 
-/// What the kernel writes to a place.
+/// What the kernel writes at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Something unknown.
+    /// Unknown instructions.
     Any,
-    /// Another instruction that does not change the flow, if that in the file is one.
+    /// Other instructions that do not change the flow, provided that those in the file do not
+    /// change it.
     Alike,
-    /// The room for the function tracer: without it, instructions that do not change the flow.
+    /// Space for the function tracer: without the tracer, instructions that do not change the flow.
     Tracer,
-    /// The call of the function tracer, which the kernel removes.
+    /// A call of the function tracer, which the kernel removes.
     Call,
 }
 
 impl Patched {
-    /// By the sections in which a module lists them.
+    /// Reads the sections in which a module lists them.
     pub fn of(linker: &Linker<'_, '_>) -> Self {
         let mut out = Self::default();
         let is_64bit = linker.module.file.is_64();
         out.alternatives(linker);
-        // `struct jump_entry`: the code first; relative with three members of 4, 4 and 8 bytes, or
-        // absolute with three words (include/linux/jump_label.h).
+        // `struct jump_entry` starts with the code address. Its members are three relative ones of
+        // 4, 4 and 8 bytes, or three absolute words (include/linux/jump_label.h).
         let entry = if is_64bit { 16 } else { 12 };
         for (at, place) in linker.references("__jump_table") {
             if at % entry == 0 {
@@ -77,7 +80,8 @@ impl Patched {
         for (_, place) in linker.references(".pv_table") {
             out.add(place, 4, Place::Alike);
         }
-        // arch/arm64/kernel/pi/patch-scs.c: a shadow call stack where signing is not available.
+        // arch/arm64/kernel/pi/patch-scs.c: a shadow call stack is used where signing is not
+        // available.
         out.signing = linker
             .module
             .file
@@ -91,7 +95,7 @@ impl Patched {
         places.push((offset, length, what));
     }
 
-    /// Alternatives by the features of the processor.
+    /// Adds alternatives that depend on the features of the processor.
     fn alternatives(&mut self, linker: &Linker<'_, '_>) {
         let file = &linker.module.file;
         let Some(section) = file.section_by_name(".altinstructions") else {
@@ -115,18 +119,18 @@ impl Patched {
                     .get(from..)
                     .and_then(|rest| rest.get(..other as usize));
                 let words = bytes.map(|bytes| bytes.as_chunks::<4>().0);
-                // A function of the kernel writes those of length 0.
+                // Replacements of length 0 are written by a function of the kernel.
                 let all = words.filter(|words| !words.is_empty());
                 let straight = |word: &[u8; 4]| is_straight(Isa::A64, u32::from_le_bytes(*word));
                 code && all.is_some_and(|words| words.iter().all(straight))
             });
-            // An empty replacement is one by a function of the kernel, whatever its length.
+            // An empty replacement means one by a function of the kernel, of any length.
             let what = if straight { Place::Alike } else { Place::Any };
             self.add(*place, length.max(4), what);
         }
     }
 
-    /// Marks what is not known of a section.
+    /// Marks the unknown instructions of a section.
     pub fn mark(&self, section: SectionIndex, code: &mut Code<'_>) {
         for &(offset, length, what) in self.places.get(&section.0).into_iter().flatten() {
             match what {
@@ -151,7 +155,8 @@ impl Patched {
                             _ => break,
                         }
                     }
-                    // Those before the last two are before the function: an address is put there.
+                    // Those before the last two are before the function, where the kernel stores an
+                    // address.
                     let before = nops.len().saturating_sub(IN_FUNCTION);
                     for (number, at) in nops.into_iter().enumerate() {
                         let what = match number < before {

@@ -4,8 +4,8 @@ use super::ModuleFile;
 use object::{Object, ObjectSection, ObjectSymbol, SectionIndex};
 use std::collections::{BTreeMap, HashMap};
 
-/// Sections that the kernel fills with code of its own (Linux, arch/arm64/kernel/module-plts.c and
-/// arch/arm/kernel/module-plts.c).
+/// Whether the kernel fills a section with code of its own (Linux, arch/arm64/kernel/module-plts.c
+/// and arch/arm/kernel/module-plts.c).
 pub fn is_written_by_kernel(name: &str) -> bool {
     matches!(
         name,
@@ -18,21 +18,21 @@ pub fn is_written_by_kernel(name: &str) -> bool {
 pub struct Placement(BTreeMap<usize, u64>);
 
 impl Placement {
-    /// The address of a section.
+    /// Returns the address of a section.
     pub fn of(&self, section: SectionIndex) -> Option<u64> {
         self.0.get(&section.0).copied()
     }
 
-    /// Whether no section has an address.
+    /// Returns whether no section has an address.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The code of a module whose first address is known (Linux, kernel/module/main.c,
-    /// `__layout_sections`): the executable sections in the order of the file, those of the
-    /// initialisation apart. Since Linux 6.4 they have memory of their own; before, they were the
-    /// first part of the module's. The sizes of those that the kernel fills are not in the file, so
-    /// nothing is known of what follows them.
+    /// Places the code of a module whose first address is known (Linux, kernel/module/main.c,
+    /// `__layout_sections`): the executable sections in file order, without those of the
+    /// initialisation. Since Linux 6.4 they have memory of their own; before, they were the first
+    /// part of the module's memory. The sizes of sections that the kernel fills are not in the
+    /// file, so the addresses of the sections after them are not known.
     pub fn of_code(module: &ModuleFile<'_>, first: u64) -> Self {
         let mut out = BTreeMap::new();
         let mut next = first;
@@ -56,7 +56,7 @@ impl Placement {
         Self(out)
     }
 
-    /// Sections by their names, as the kernel lists them (`/sys/module/NAME/sections`).
+    /// Places sections by their names, as the kernel lists them (`/sys/module/NAME/sections`).
     pub fn of_names(module: &ModuleFile<'_>, sections: &[(String, u64)]) -> Self {
         let listed: HashMap<&str, u64> = sections
             .iter()
@@ -68,8 +68,8 @@ impl Placement {
         Self(placed.collect())
     }
 
-    /// Adds the sections whose symbols the kernel lists; its list is right where the two differ. A
-    /// section whose symbols contradict each other has no address.
+    /// Adds the sections whose symbols the kernel lists. Where this list differs from known
+    /// addresses, the list is right. A section whose symbols contradict each other has no address.
     pub fn correct(&mut self, module: &ModuleFile<'_>, listed: &HashMap<String, Option<u64>>) {
         let mut own: HashMap<&str, Option<(usize, u64)>> = HashMap::new();
         for symbol in module.file.symbols() {
@@ -106,14 +106,14 @@ impl Placement {
 /// The symbols that a kernel lists in `/proc/kallsyms`.
 #[derive(Clone, Debug, Default)]
 pub struct Kallsyms {
-    /// Those of the kernel itself. A name that occurs several times has no address.
+    /// The symbols of the kernel itself. A name that occurs several times has no address.
     pub kernel: HashMap<String, Option<u64>>,
-    /// Those of each module.
+    /// The symbols of each module.
     pub modules: HashMap<String, HashMap<String, Option<u64>>>,
 }
 
 impl Kallsyms {
-    /// Reads a copy of the file. It has no addresses if it was read without permission.
+    /// Reads a copy of the file. A copy made without permission contains no addresses.
     pub fn read(text: &[u8]) -> Self {
         let mut out = Self::default();
         for line in text.split(|byte| *byte == b'\n') {

@@ -1,21 +1,23 @@
-//! How much work it is to read a mangled C++ name.
+//! Estimates how much work it is to read a mangled C++ name.
 //!
-//! The demangler tries the alternatives of the grammar one after the other and forgets what it read of
-//! those that failed: a name of 116 characters can take years. It has no limit of its own except on depth.
-//! [`is_affordable`] walks through the same alternatives in the same order, builds nothing, and stops when
-//! it has made too many steps. Names that compilers write need fewer than 20 for each character.
+//! The demangler tries the alternatives of the grammar one after the other and forgets what it has
+//! read of those that failed: a name of 116 characters can take years. It has no limit of its own
+//! except on depth. [`is_affordable`] walks through the same alternatives in the same order, builds
+//! nothing, and stops when it has taken too many steps. Names that compilers write need fewer than
+//! 20 steps for each character.
 
 mod expressions;
 mod types;
 
-/// Steps that every name may take, and further ones for each of its bytes.
+/// The number of steps that every name may take, and the number of further steps for each of its
+/// bytes.
 const STEPS: u32 = 1024;
 const STEPS_PER_BYTE: u32 = 32;
 
 /// The depth at which the demangler stops.
 const DEPTH: u32 = 96;
 
-/// Names of operators of one, two and three operands.
+/// Names of operators with one, two and three operands.
 const UNARY: &[&[u8]] = &[
     b"dl", b"da", b"ps", b"ng", b"ad", b"de", b"co", b"nt", b"pp", b"mm",
 ];
@@ -39,15 +41,15 @@ pub(super) fn reads(name: &str) -> bool {
 
 /// Why a part of a name was not read.
 enum Fault {
-    /// It is something else.
+    /// Something else was found.
     Other,
-    /// It is nested too deeply: the demangler gives up.
+    /// The name is nested too deeply: the demangler gives up.
     Depth,
     /// The steps are used up.
     Work,
 }
 
-/// The position after what was read.
+/// The position after the part that was read.
 type End = Result<usize, Fault>;
 
 type Rule<'a> = fn(&mut Reader<'a>, usize) -> End;
@@ -56,7 +58,8 @@ struct Reader<'a> {
     name: &'a [u8],
     left: u32,
     depth: u32,
-    /// The parts so far that later ones can refer to. Those of failed alternatives remain.
+    /// The number of parts so far that later parts can refer to. Parts of failed alternatives
+    /// remain.
     substitutions: usize,
     in_conversion: bool,
 }
@@ -90,7 +93,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An alternative: `None` if it is something else.
+    /// Tries an alternative; `None` if something else was found.
     fn attempt(&mut self, rule: Rule<'a>, at: usize) -> Result<Option<usize>, Fault> {
         match rule(self, at) {
             Ok(end) => Ok(Some(end)),
@@ -99,7 +102,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The first alternative that fits.
+    /// Reads the first alternative that fits.
     fn first(&mut self, rules: &[Rule<'a>], at: usize) -> End {
         for &rule in rules {
             if let Some(end) = self.attempt(rule, at)? {
@@ -119,7 +122,7 @@ impl<'a> Reader<'a> {
 
     fn any_number(&mut self, rule: Rule<'a>, mut at: usize) -> End {
         while let Some(end) = self.attempt(rule, at)? {
-            // Nothing was read: there is no next one either.
+            // Nothing was read, so no further one will be.
             if end == at {
                 break;
             }
@@ -128,7 +131,7 @@ impl<'a> Reader<'a> {
         Ok(at)
     }
 
-    /// What closes with an `E`.
+    /// Reads a list that ends with an `E`.
     fn closed(&mut self, rule: Rule<'a>, at: usize) -> End {
         let at = self.any_number(rule, at)?;
         self.text(b"E", at)
@@ -151,7 +154,7 @@ impl<'a> Reader<'a> {
         texts.iter().find_map(|text| self.has(text, at))
     }
 
-    /// Digits; their value is limited to the length of a name.
+    /// Reads a number, whose value is limited to the length of a name.
     fn number(&self, at: usize) -> Result<(usize, usize), Fault> {
         let rest = self.name.get(at..).unwrap_or(&[]);
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -275,7 +278,7 @@ impl<'a> Reader<'a> {
         self.step(|s| {
             let mut end = at;
             loop {
-                // Each part is read one level deeper than the list of them.
+                // Each part is read one level deeper than the list of parts.
                 let next = s.step(|s| s.prefix_part(end, end > at))?;
                 if next == end {
                     return if end > at { Ok(end) } else { Err(Fault::Other) };
@@ -285,7 +288,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// One part of a prefix; nothing where it ends.
+    /// Reads one part of a prefix; nothing where the prefix ends.
     fn prefix_part(&mut self, at: usize, further: bool) -> End {
         let end = match self.peek(at) {
             Some(b'E') | None => return Ok(at),
@@ -470,7 +473,7 @@ impl<'a> Reader<'a> {
                     s.text(b"_", s.sequence(at))
                 }
                 b"GT" => s.encoding(end + 1),
-                // Resources of Java: a list without nested parts.
+                // Java resources: a list without nested parts.
                 b"Gr" => s.spend(s.name.len()).and(Err(Fault::Other)),
                 _ => Err(Fault::Other),
             }
@@ -490,7 +493,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The digits of a reference to an earlier part.
+    /// Reads the digits of a reference to an earlier part.
     fn sequence(&self, at: usize) -> usize {
         let rest = self.name.get(at..).unwrap_or(&[]);
         let digit = |byte: &&u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();

@@ -1,25 +1,27 @@
-//! What the debug information of a file would need in memory and time.
+//! Estimates the memory and time that the debug information of a file would need.
 //!
-//! Units may share a line program, a list of ranges, or abbreviations, and files a directory with a long
-//! name: each unit has its own copies in memory, however small the file is.
+//! Units may share a line program, a list of ranges, or abbreviations, and files may share a
+//! directory with a long name: each unit has its own copies in memory, however small the file is.
 
 use super::{Slice, SymbolsError};
 use crate::budget::Budget;
 use gimli::{AttributeValue, Reader, Section, UnitRef};
 use std::collections::{BTreeSet, HashMap};
 
-/// The memory of a row, of a file, and of a range in bytes; a row takes a byte of the line program at least.
+/// The size of a row, a file and a range in memory, in bytes; a row takes at least one byte of the
+/// line program.
 const ROW: u64 = 24;
 const FILE: u64 = 160;
 const RANGE: u64 = 48;
-/// What the debug information of every file may need, and further bytes for each of its bytes.
-/// Compressed debug information of large programs needs ten times its size.
+/// The memory that the debug information of every file may need, and the number of further bytes
+/// for each of its bytes. Compressed debug information of large programs needs ten times its size.
 const LEAST: u64 = 32 << 20;
 const TIMES: u64 = 48;
-/// The deepest nesting of entries of debug information with inlined functions.
+/// The deepest accepted nesting of debug information entries.
 const DEEPEST: isize = 512;
 
-/// Checks the debug information of a file of this size: its lines and its units fit.
+/// Checks that the lines and the units in the debug information of a file of this size fit in
+/// memory.
 pub(super) fn check(dwarf: &gimli::Dwarf<Slice>, size: usize) -> Result<(), SymbolsError> {
     let budget = Budget::of(size, TIMES, LEAST);
     let fits = abbreviations_fit(dwarf, &budget) && units_fit(dwarf, &budget);
@@ -74,7 +76,7 @@ fn ranges_fit(unit: UnitRef<'_, Slice>, budget: &Budget) -> bool {
     true
 }
 
-/// Whether the abbreviations of all units fit: each list is read up to its end.
+/// Whether the abbreviations of all units fit: each list is read to its end.
 fn abbreviations_fit(dwarf: &gimli::Dwarf<Slice>, budget: &Budget) -> bool {
     let mut offsets: BTreeSet<usize> = BTreeSet::new();
     let mut units = dwarf.units();
@@ -88,7 +90,8 @@ fn abbreviations_fit(dwarf: &gimli::Dwarf<Slice>, budget: &Budget) -> bool {
     })
 }
 
-/// The length of a list of abbreviations in bytes, as far as it is not above `most`.
+/// Returns the length of a list of abbreviations in bytes, or a little more than `most` if it is
+/// longer than this.
 fn length_of_list(mut list: Slice, most: u64) -> u64 {
     let whole = list.len();
     // Code, tag, whether there are children, and pairs of attribute and form (DWARF 5, 7.5.3).
@@ -112,11 +115,11 @@ fn length_of_list(mut list: Slice, most: u64) -> u64 {
     (whole - list.len()) as u64
 }
 
-/// Whether the functions in the debug information of a file of this size fit in memory: they may share
-/// lists of ranges, and be nested in each other.
+/// Whether the functions in the debug information of a file of this size fit in memory: they may
+/// share lists of ranges and be nested in each other.
 pub(super) fn functions_fit(dwarf: &gimli::Dwarf<Slice>, size: usize) -> bool {
     let budget = Budget::of(size, TIMES, LEAST);
-    // The lengths of lists by unit and place.
+    // The lengths of range lists, by unit and offset.
     let mut lengths: HashMap<(usize, usize), u64> = HashMap::new();
     let mut units = dwarf.units();
     let mut number = 0;
@@ -181,7 +184,7 @@ mod tests {
     use gimli::{RunTimeEndian, SectionId};
     use std::sync::Arc;
 
-    /// Numbers in LEB128, of one byte each or two.
+    /// Returns a number in LEB128, with one or two bytes.
     fn leb(number: u32) -> Vec<u8> {
         match number < 128 {
             true => vec![number as u8],
@@ -198,7 +201,7 @@ mod tests {
         gimli::Dwarf::load(load).unwrap()
     }
 
-    /// A unit of DWARF 4 with the abbreviations at an offset, and its entries.
+    /// Returns a unit of DWARF 4 with the abbreviations at an offset, and its entries.
     fn unit(abbreviations: u32, entries: &[u8]) -> Vec<u8> {
         let mut body = 4_u16.to_le_bytes().to_vec();
         body.extend(abbreviations.to_le_bytes());
@@ -207,7 +210,7 @@ mod tests {
         [&(body.len() as u32).to_le_bytes()[..], &body].concat()
     }
 
-    /// An abbreviation: its code, its tag, whether it has children, its attributes.
+    /// Returns an abbreviation: its code, its tag, whether it has children, its attributes.
     fn abbreviation(code: u32, tag: u32, children: bool, attributes: &[(u32, u32)]) -> Vec<u8> {
         let mut out = [leb(code), leb(tag), vec![children.into()]].concat();
         for (name, form) in attributes {
@@ -220,7 +223,7 @@ mod tests {
     const STMT_LIST: (u32, u32) = (0x10, 0x17);
     const RANGES: (u32, u32) = (0x55, 0x17);
 
-    /// A line program of DWARF 4 with rows, and one file in a directory.
+    /// Returns a line program of DWARF 4 with rows, and files in one directory.
     fn lines(rows: usize, directory: &str, files: usize) -> Vec<u8> {
         let mut header = vec![1, 1, 1, 0xFB, 14, 13, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1];
         header.extend(directory.as_bytes());
@@ -295,7 +298,7 @@ mod tests {
         };
         assert_eq!(of(of_functions(3)), (true, true));
         assert_eq!(of(of_functions(3000)), (true, false));
-        // Deep in each other.
+        // Deeply nested functions.
         let nested = unit(0, &[&[1], &zero[..], &vec![3; 100_000]].concat());
         assert_eq!(of(nested), (true, false));
     }

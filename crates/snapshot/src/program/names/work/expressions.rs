@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An expression whose two first letters say what follows; `None` for others.
+    /// Reads an expression whose first two letters tell what follows; `None` for others.
     fn of_code(&mut self, at: usize) -> Result<Option<usize>, Fault> {
         let Some(code) = self.name.get(at..at + 2) else {
             return Ok(None);
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `new` and `delete`.
+    /// Reads `new` and `delete`.
     fn allocation(&mut self, at: usize) -> End {
         if let Some(at) = self.one_of(&[b"dl", b"da"], at) {
             return self.expression(at);
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Names of enclosing types and namespaces, and the name in them.
+    /// Reads the names of enclosing types and namespaces, and the name in them.
     fn levels(&mut self, at: usize) -> End {
         let level: Rule<'a> = |s, at| s.step(|s| s.simple_name(at));
         let at = level(self, at)?;
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
             if let Some(end) = s.attempt(Self::type_, at)? {
                 let rest = s.name.get(end..).unwrap_or(&[]);
                 let value = rest.iter().take_while(|byte| **byte != b'E').count();
-                // Long literals are searched for their end again and again.
+                // The demangler searches for the end of long literals repeatedly.
                 s.spend(value / 16)?;
                 return s.text(b"E", end + value);
             }

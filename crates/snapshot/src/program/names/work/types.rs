@@ -23,7 +23,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Also returns whether later parts of the name can refer to the type.
+    /// Reads a type. Also returns whether later parts of the name can refer to it.
     fn unqualified_type(&mut self, at: usize) -> Result<(usize, bool), Fault> {
         let qualified = self.qualifiers(at)?;
         if qualified > at && !self.begins_function(qualified) {
@@ -52,7 +52,8 @@ impl Reader<'_> {
                 return Ok((end, true));
             }
             if self.in_conversion {
-                // The arguments are only looked at here, with a copy of what can be referred to.
+                // This only looks ahead at the arguments, with a copy of the parts that can be
+                // referred to.
                 let before = self.substitutions;
                 self.spend(before)?;
                 let arguments = self.attempt(Self::template_arguments, end)?;
@@ -96,7 +97,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A number of a given number of bits.
+    /// Reads a number with a given number of bits.
     fn sized(&mut self, at: usize) -> End {
         self.step(|s| {
             let end = s.one_of(&[b"DF", b"DB", b"DU"], at);
