@@ -1,10 +1,10 @@
 //! Code that changed while the trace was made: the section `[changed_code]` of snapshot.ini and the
 //! file that it names. armsnap writes both; other readers ignore them.
 //!
-//! Where code changed, the final contents of memory are not what ran before. The file lists these
-//! addresses and the contents that ran there, by the context ID in the trace while they were valid
-//! (0 before the first one); with `version=vmid` in the section, by the VMID. Contents that are not
-//! listed are not known.
+//! Where code changed, the final contents of memory are not the code that ran before. The file
+//! lists these addresses and the contents that ran there, by the context ID that the trace had
+//! while they were valid (0 before the first one); with `version=vmid` in the section, by the VMID.
+//! Contents that are not listed are not known.
 //!
 //! ```text
 //! changed ADDRESS LENGTH
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Addresses and lengths are hexadecimal after `0x`, and even; FIRST and LAST are decimal context
-//! IDs; BYTES are pairs of hexadecimal digits in the order of memory.
+//! IDs; BYTES are pairs of hexadecimal digits in memory order.
 
 use super::ini::quote;
 use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
@@ -32,30 +32,31 @@ pub const SECTION: &str = "changed_code";
 /// The name of the file in snapshots written by armsnap.
 pub const FILE: &str = "changed_code.txt";
 
-/// What in the trace identifies the version of the code: `version=` in the section.
+/// The part of the trace's context that identifies the version of the code: `version=` in the
+/// section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Carrier {
     /// The context ID; the key is missing.
     #[default]
     ContextId,
-    /// `vmid`: the VMID, where the context ID is the core's own.
+    /// `vmid`: the VMID, used if the context ID is the core's own.
     Vmid,
 }
 
 /// The largest file that is read: every four digits take 24 bytes in memory.
 const LARGEST: usize = 64 << 20;
 
-/// The most versions that are read.
+/// The maximum number of versions that are read.
 const MAX_VERSIONS: u32 = 1 << 20;
 
 /// A halfword that ran while the context ID was one of `versions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Code {
-    /// Where.
+    /// Its address.
     pub address: u64,
     /// The first and the last context ID.
     pub versions: (u32, u32),
-    /// The bytes as in memory.
+    /// Its bytes as in memory.
     pub bytes: [u8; 2],
 }
 
@@ -67,12 +68,12 @@ pub struct Changed {
     code: Vec<Code>,
     versions: u32,
     carrier: Carrier,
-    /// All code that ran is listed, changed or not.
+    /// Whether all code that ran is listed, changed or not.
     keeps_all: bool,
 }
 
 impl Changed {
-    /// Halfwords at these addresses changed.
+    /// Creates the record for halfwords that changed at these addresses.
     pub fn new(addresses: BTreeSet<u64>, code: Vec<Code>, versions: u32) -> Self {
         let ranges = addresses.into_iter().map(|address| (address, 2)).collect();
         Self::of(ranges, code, versions)
@@ -97,25 +98,25 @@ impl Changed {
         }
     }
 
-    /// The same, which lists all code that ran because memory at its virtual addresses is not in the
-    /// dumps: `code=all` in the section.
+    /// Marks the record as listing all code that ran, because memory at its virtual addresses is
+    /// not in the dumps: `code=all` in the section.
     pub fn keeping_all(mut self) -> Self {
         self.keeps_all = true;
         self
     }
 
-    /// The same, with versions that another part of the trace's context identifies.
+    /// Sets which part of the trace's context identifies versions.
     pub fn carried_by(mut self, carrier: Carrier) -> Self {
         self.carrier = carrier;
         self
     }
 
-    /// What in the trace identifies the version.
+    /// Returns the part of the trace's context that identifies the version.
     pub fn carrier(&self) -> Carrier {
         self.carrier
     }
 
-    /// The section of snapshot.ini.
+    /// Returns the section of snapshot.ini.
     pub fn section(&self) -> Option<OtherSection> {
         let mut entries = vec![("file".to_owned(), FILE.to_owned())];
         if self.carrier == Carrier::Vmid {
@@ -131,27 +132,27 @@ impl Changed {
         })
     }
 
-    /// Whether nothing changed.
+    /// Returns whether no code changed.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Where code changed: addresses and lengths.
+    /// Returns the ranges where code changed: addresses and lengths.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
 
-    /// The number of distinguishable versions.
+    /// Returns the number of distinguishable versions.
     pub fn versions(&self) -> u32 {
         self.versions
     }
 
-    /// The number of changed bytes.
+    /// Returns the number of changed bytes.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.1).sum()
     }
 
-    /// A note, if any code changed.
+    /// Returns a note, if any code changed.
     pub fn note(&self) -> Option<CodeNote> {
         let kept = match self.versions {
             0 | 1 if self.code.is_empty() => KeptCode::Nothing,
@@ -168,12 +169,12 @@ impl Changed {
         })
     }
 
-    /// Whether code at an address changed.
+    /// Returns whether code at an address changed.
     pub fn contains(&self, address: u64) -> bool {
         self.steady(address) == 0
     }
 
-    /// The number of unchanged bytes from an address.
+    /// Returns the number of unchanged bytes from an address.
     pub fn steady(&self, address: u64) -> u64 {
         let after = self.ranges.partition_point(|range| range.0 <= address);
         let before = after.checked_sub(1).map(|before| self.ranges[before]);
@@ -184,8 +185,8 @@ impl Changed {
         next.unwrap_or(u64::MAX)
     }
 
-    /// The known bytes that ran from `address` in the version of a context ID; `None` if the code
-    /// there did not change.
+    /// Returns the known bytes that ran from `address` in the version with a context ID; `None` if
+    /// the code there did not change.
     pub fn code(&self, version: u32, address: u64) -> Option<Option<&[u8]>> {
         if !self.contains(address) {
             return None;
@@ -199,7 +200,7 @@ impl Changed {
         Some(found.map(|code| &code.bytes[(address - even) as usize..]))
     }
 
-    /// The contents of the file.
+    /// Returns the contents of the file.
     pub fn write(&self) -> String {
         let mut out = String::new();
         for (address, length) in &self.ranges {
@@ -226,7 +227,7 @@ impl Changed {
         out
     }
 
-    /// Reads the file. The error is the line number, from 1, and what is wrong there.
+    /// Reads the file. The error contains the line number, from 1, and what is wrong there.
     pub fn read(bytes: &[u8]) -> Result<Self, (u32, String)> {
         let (mut ranges, mut code, mut versions) = (Vec::new(), Vec::new(), 0);
         for (number, line) in (1_u32..).zip(bytes.split(|&byte| byte == b'\n')) {
@@ -252,8 +253,8 @@ impl Changed {
         Ok(Self::of(ranges, code, versions))
     }
 
-    /// Reads the changed code of a snapshot, with a note that reports it or what is wrong with it.
-    /// If the file cannot be read, all code may have changed, so no code is followed.
+    /// Reads the changed code of a snapshot, and returns a note that reports it or what is wrong
+    /// with it. If the file cannot be read, all code may have changed, so no code is followed.
     pub fn of_snapshot(
         snapshot: &Snapshot,
         get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
@@ -302,8 +303,8 @@ impl Changed {
     }
 }
 
-/// The file named in `[changed_code]`, and the place of the entry; the name is empty if the entry
-/// is missing.
+/// Returns the file named in `[changed_code]`, and the position of the entry; the name is empty if
+/// the entry is missing.
 pub fn file(snapshot: &Snapshot) -> Option<(&FileLine, &String)> {
     static NONE: String = String::new();
     let mut sections = snapshot.other_sections.iter();

@@ -1,9 +1,10 @@
-//! Indirect functions (IFUNCs), which are chosen when a program starts: finds the chosen ones.
+//! Finds the functions that indirect functions (IFUNCs) chose when a program started.
 //!
-//! The value of such a symbol (STT_GNU_IFUNC) is the address of a resolver, which runs once and
-//! returns the function to use. The dynamic linker, or the program's startup code, stores its address
-//! where relocations refer to the resolver (IRELATIVE) or the symbol, and memory contains it when the
-//! program halts (AAELF64, "Dynamic relocations"; AAELF32, "Dynamic relocations").
+//! The value of an IFUNC symbol (STT_GNU_IFUNC) is the address of a resolver, which runs once and
+//! returns the function to use. The dynamic linker, or the program's startup code, stores the
+//! address of this function where relocations refer to the resolver (IRELATIVE) or the symbol, so
+//! memory contains it when the program halts (AAELF64, "Dynamic relocations"; AAELF32, "Dynamic
+//! relocations").
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +16,8 @@ use super::program::Seen;
 use crate::program::elf::{Elf, Machine};
 use armsnap_arch::quantity::Address;
 
-/// A limit larger than the number of segments of any program. All are searched for each function.
+/// A limit larger than the number of segments of any program; all segments are searched for each
+/// function.
 const MAX_SEGMENTS: usize = 64;
 /// A limit larger than the number of resolvers with the same name or address.
 const MAX_ALIKE: usize = 32;
@@ -25,15 +27,15 @@ const MAX_TABLES: usize = 16;
 /// The size in bytes of the smallest entry of a table of symbols or relocations.
 const SMALLEST: usize = 8;
 
-/// A resolver, and the function that it chose.
+/// A resolver and the functions that it chose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Resolver {
-    /// The address after it.
+    /// The address after its end.
     end: u64,
     functions: BTreeSet<u64>,
 }
 
-/// The chosen functions of a program and its libraries, by the addresses of their resolvers.
+/// The chosen functions of a program and its libraries, by the address of the resolver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen(BTreeMap<u64, Resolver>);
 
@@ -47,7 +49,7 @@ impl Chosen {
                 _ => None,
             })
             .collect();
-        // The indices of the files with a resolver of a name, or at an address.
+        // The indices of the files with a resolver of this name, or at this address.
         let (mut named, mut placed) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
         for file in &files {
             for resolver in &file.resolvers {
@@ -84,13 +86,13 @@ impl Chosen {
         chosen
     }
 
-    /// Returns the functions that a resolver chose, usually one. `None` if the address is not that of
-    /// a resolver, or its choice is unknown.
+    /// Returns the functions that a resolver chose, usually one. `None` if no resolver is at the
+    /// address, or its choice is unknown.
     pub fn by(&self, resolver: u64) -> Option<&BTreeSet<u64>> {
         Some(&self.0.get(&resolver)?.functions)
     }
 
-    /// Replaces the addresses of resolvers by those of the chosen functions.
+    /// Replaces the addresses of resolvers with those of the chosen functions.
     pub fn instead_of(&self, addresses: BTreeSet<u64>) -> BTreeSet<u64> {
         let mut all = BTreeSet::new();
         for address in addresses {
@@ -118,7 +120,7 @@ struct Named<'e> {
     end: u64,
 }
 
-/// The contents that a relocation gives to a word of memory.
+/// The value that a relocation stores in a word of memory.
 enum Means<'e> {
     Symbol(&'e [u8]),
     Resolver(u64),
@@ -278,7 +280,8 @@ impl<'e> LoadedFile<'e> {
         self.word(self.elf.slice(address)?)
     }
 
-    /// Returns the function whose address is in memory, unless that word is unchanged from the file.
+    /// Returns the function whose address is in a word of memory, unless the word is the same as in
+    /// the file.
     fn stored(&self, address: u64, (memory, space): Seen) -> Option<u64> {
         let mut bytes = [0; 8];
         let bytes = bytes.get_mut(..self.size)?;
@@ -319,8 +322,8 @@ mod tests {
     use armsnap_arch::arch::Space;
     use std::sync::Arc;
 
-    /// A program with a resolver at 0x1000 and `relocations` sections with the same relocation of the
-    /// word at 0x3000, written by hand (System V ABI, "Object Files").
+    /// Returns a program with a resolver at 0x1000 and `relocations` sections with the same
+    /// relocation of the word at 0x3000, constructed by hand (System V ABI, "Object Files").
     fn program(relocations: u64) -> Elf {
         let words = |words: &[u64]| -> Vec<u8> {
             words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -334,7 +337,7 @@ mod tests {
         // PT_LOAD, readable and executable.
         file.extend(words(&[5 << 32 | 1, code, 0x1000, 0x1000, 0x20, 0x20, 1]));
         file.resize(symbols as usize, 0);
-        // No symbol, and a global STT_GNU_IFUNC of section 1.
+        // The null symbol, and a global STT_GNU_IFUNC of section 1.
         file.extend(words(&[0, 0, 0, 1 << 48 | 0x1a << 32 | 1, 0x1000, 4]));
         file.resize(names as usize, 0);
         file.extend(b"\0f\0");
@@ -342,12 +345,12 @@ mod tests {
         // R_AARCH64_JUMP_SLOT of symbol 1.
         file.extend(words(&[0x3000, 1 << 32 | 1026, 0]));
         file.resize(sections as usize, 0);
-        // The type and flags of each, its offset, size, link and size of entries.
+        // The type and flags of each section, its offset, size, link and entry size.
         let mut section = |kind: u64, allocated: u64, offset, size, link: u64, entry| {
             file.extend(words(&[kind << 32, allocated << 1, 0, offset, size]));
             file.extend(words(&[link, 1, entry]));
         };
-        // The first has their number.
+        // The first section contains their number.
         section(0, 0, 0, 3 + relocations, 0, 0);
         section(11, 1, symbols, 48, 2, 24);
         section(3, 1, names, 3, 0, 0);
@@ -370,7 +373,7 @@ mod tests {
         }
         let loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
         let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
-        // Quadratic work would take minutes with the second.
+        // Quadratic work would take minutes with the second number.
         for relocations in [1, 100_000] {
             let elf = program(relocations);
             let chosen = Chosen::of(std::iter::once(&elf), (&memory, Space::El1N));

@@ -1,4 +1,4 @@
-//! Which addresses of a space are covered already.
+//! The addresses of a space that are already covered.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Coverage(BTreeMap<u64, u64>);
 
 impl Coverage {
-    /// Covers `first..=last`; returns the parts that were not covered before.
+    /// Adds `first..=last`; returns the parts that were not covered before.
     pub fn add(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
         // Ranges that overlap or touch the new one are merged with it.
         let mut union = (first, last);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a bitmap of a small address space.
+        /// Compares with a bitmap of a small address space.
         #[test]
         fn first_come_first_served(ranges in proptest::collection::vec((0u64..64, 0u64..24), 1..20)) {
             let mut covered = Coverage::default();

@@ -1,5 +1,6 @@
-//! Which files of a snapshot hold the data addresses of its cores: the section `[data_addresses]`
-//! of snapshot.ini, which armsnap writes and others ignore. Each entry names a core and its file.
+//! The files of a snapshot that hold the data addresses of its cores: the section
+//! `[data_addresses]` of snapshot.ini, which armsnap writes and other readers ignore. Each entry
+//! names a core and its file.
 
 use super::ini::quote;
 use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
@@ -33,7 +34,7 @@ pub enum OpenError {
     },
 }
 
-/// The entries: the place of the section, the name of a core, and its file.
+/// Returns the entries: the position of the section, the name of a core, and its file.
 pub fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, &String, &String)> {
     let sections = snapshot.other_sections.iter();
     let named = sections.filter(|section| section.name == SECTION);
@@ -43,12 +44,12 @@ pub fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, &String, &
     })
 }
 
-/// Opens the data addresses of a core; `None` if the snapshot has none. `get` returns a file by the
-/// .ini file that names it, and its name there.
+/// Opens the data addresses of a core; `None` if the snapshot has none. `get` returns a file, given
+/// the .ini file that names it and its name there.
 ///
 /// # Errors
 ///
-/// If their file cannot be read, or does not hold data addresses.
+/// Returns an error if their file cannot be read, or does not hold data addresses.
 pub(super) fn open(
     snapshot: &Snapshot,
     core: &str,
@@ -73,8 +74,8 @@ fn read(
     })
 }
 
-/// What is wrong with the files of data addresses, as far as their indices show it. Of each core only the
-/// first entry counts.
+/// Returns what is wrong with the files of data addresses, as far as their indices reveal it. Only
+/// the first entry of each core counts.
 pub(super) fn faults(
     snapshot: &Snapshot,
     get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
@@ -96,7 +97,7 @@ pub(super) fn faults(
     faults.collect()
 }
 
-/// The section for these entries; `None` without entries.
+/// Returns the section for these entries; `None` if there are none.
 pub fn section(entries: Vec<(String, String)>) -> Option<OtherSection> {
     (!entries.is_empty()).then(|| OtherSection {
         name: SECTION.to_owned(),

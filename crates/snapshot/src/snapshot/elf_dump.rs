@@ -1,9 +1,9 @@
-//! Dumps that name an ELF file and stand for its segments instead of its bytes.
+//! Dumps that name an ELF file and represent its segments instead of its bytes.
 //!
-//! Hand-written snapshots often name the program as a dump. Its bytes are not an image of memory:
-//! the header would be where the code is. But memory may also contain an ELF header: that of a
-//! loaded program, or of a file in RAM. The bytes are used unchanged unless the file consists of
-//! exactly one ELF file whose headers place them elsewhere.
+//! Hand-written snapshots often name the program as a dump. The bytes of the file are not an image
+//! of memory: its header would be where the code is. But memory may also contain an ELF header:
+//! that of a loaded program, or of a file in RAM. The bytes are used unchanged unless the file
+//! consists of exactly one ELF file whose headers place its segments elsewhere.
 
 use object::{Object, ObjectKind, ObjectSection};
 use std::collections::HashMap;
@@ -18,12 +18,13 @@ use crate::program::elf::{Elf, Machine, Segment};
 
 /// The first bytes of every ELF file.
 const MAGIC: &[u8] = b"\x7fELF";
-/// The most bytes allowed after the contents described by the ELF headers: padding, a signature.
+/// The maximum number of bytes after the contents described by the ELF headers: padding, a
+/// signature.
 const SLACK: u64 = 4096;
-/// A position-independent program is loaded at a multiple of it.
+/// A position-independent program is loaded at a multiple of this.
 const PAGE: u64 = 4096;
-/// The most headers of files, and segments of dumps, read for all dumps together: many dumps may name
-/// one large file.
+/// The maximum number of file headers and dump segments that are read for all dumps together: many
+/// dumps may name one large file.
 const MAX_HEADERS: usize = 1 << 18;
 
 /// The ELF segments that a dump represents.
@@ -36,21 +37,22 @@ pub struct ElfDump {
 }
 
 impl ElfDump {
-    /// The segments and their bytes.
+    /// Returns the segments and their bytes.
     pub fn segments(&self) -> impl Iterator<Item = (&Segment, Mapped)> {
         let segments = self.elf.segments.iter();
         segments.map(|segment| (segment, self.elf.mapped(segment)))
     }
 }
 
-/// The dumps of a snapshot that represent segments, by place; each has a note.
+/// Finds the dumps of a snapshot that represent segments, by position; each has a note.
 pub(super) fn find(
     files: &dyn Files,
     snapshot: &Snapshot,
     notes: &mut Vec<Note>,
 ) -> HashMap<FileLine, ElfDump> {
     let mut found = HashMap::new();
-    // A tool saved this memory: a page filled by a small program's file looks like the file.
+    // A tool saved the memory of these snapshots: a page filled by the file of a small program
+    // looks like this file.
     let mut sections = snapshot.other_sections.iter();
     let of_trace_frame = sections.any(|section| section.name == TRACE_FRAME);
     let imported = super::imported::is_imported(snapshot);
@@ -61,7 +63,7 @@ pub(super) fn find(
         left: MAX_HEADERS,
         first_beyond: None,
     };
-    // A file of several dumps is examined once.
+    // A file named by several dumps is examined once.
     let mut programs = HashMap::new();
     let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
     let mut note = |dump: &Dump, text: String| {
@@ -95,10 +97,10 @@ pub(super) fn find(
     found
 }
 
-/// How many headers and segments may still be read.
+/// The number of headers and segments that may still be read.
 struct Room<'a> {
     left: usize,
-    /// The first dump for which there was no room.
+    /// The first dump that exceeded the limit.
     first_beyond: Option<&'a Dump>,
 }
 
@@ -118,14 +120,14 @@ impl<'a> Room<'a> {
 /// A file that consists of one ELF file, with segments.
 struct Program {
     elf: Elf,
-    /// Where the file's first byte belongs.
+    /// The address of the file's first byte.
     begin: Option<u64>,
     /// Whether it is position-independent.
     anywhere: bool,
 }
 
 impl Program {
-    /// The file of a dump, if it is one.
+    /// Opens the file of a dump, if it is a program.
     fn of<'a>(files: &dyn Files, dump: &'a Dump, room: &mut Room<'a>) -> Option<Self> {
         let (from, written) = (&dump.place.file, &dump.file);
         if !beside(from, written, |written| files.begins(written, MAGIC)).ok()? {
@@ -154,7 +156,8 @@ impl Program {
         })
     }
 
-    /// What a dump of the file represents, if its segments do not belong at the address of the dump.
+    /// Returns what a dump of the file represents, if the segments do not belong at the addresses
+    /// of the dump.
     fn dumped<'a>(&self, dump: &'a Dump, room: &mut Room<'a>) -> Option<ElfDump> {
         room.take(self.elf.segments.len(), dump)?;
         let offset = self.begin.filter(|_| self.anywhere);
@@ -166,7 +169,7 @@ impl Program {
         };
         let length = elf.whole().len() as u64;
         let partly = dump.length.is_some_and(|length_of| length_of < length);
-        // The program was loaded there, or both readings are the same.
+        // The program was loaded there, or both interpretations are the same.
         let in_place = self.begin.is_some() && elf.segments.first().is_some_and(in_a_row);
         if in_place && (partly || elf.segments.iter().all(in_a_row)) {
             return None;
@@ -176,7 +179,7 @@ impl Program {
     }
 }
 
-/// The end in the file of the contents described by the ELF headers.
+/// Returns the end, in the file, of the contents described by the ELF headers.
 fn described(file: &object::File<'_>) -> u64 {
     use object::ObjectSegment;
     let end = |(offset, size): (u64, u64)| offset.saturating_add(size);
@@ -191,7 +194,7 @@ fn described(file: &object::File<'_>) -> u64 {
     segments.chain(sections).max().unwrap_or(0).max(tables)
 }
 
-/// Where the tables of program and section headers end.
+/// Returns the end of the tables of program and section headers.
 fn tables<E: object::read::elf::FileHeader>(elf: &object::read::elf::ElfFile<'_, E>) -> u64 {
     let (header, endian) = (elf.elf_header(), elf.endian());
     let end = |offset: u64, size: u16, count: u64| {
@@ -268,7 +271,7 @@ mod tests {
     use armsnap_arch::quantity::Address;
     use std::sync::Arc;
 
-    /// A snapshot with one dump.
+    /// Returns a snapshot with one dump.
     fn loaded(file: Vec<u8>, keys: &str) -> OpenSnapshot {
         let mut files = InMemory::default();
         let device = format!("[device]\nname=a\nclass=core\n[dump]\nfile=p.out\n{keys}\n");
@@ -315,7 +318,7 @@ mod tests {
         }
     }
 
-    /// [`small_elf`] whose first segment starts with the header, at 0x1000.
+    /// Returns [`small_elf`] with a first segment that starts with the header, at 0x1000.
     fn with_header() -> Vec<u8> {
         let mut elf = small_elf(b"code", b"data");
         let code = 64 + 2 * 56 + 4_u64;
@@ -331,13 +334,13 @@ mod tests {
         let mut cut = small();
         cut.truncate(64 + 2 * 56 + 6);
         for (file, keys) in [
-            // In RAM, among other things.
+            // A file in RAM, followed by other contents.
             (followed, "address=0"),
             // The first page of a program.
             (cut, "address=0"),
             // A deliberately chosen part of the file.
             (small(), "address=0x9000\noffset=4"),
-            // Where it was loaded, cut short.
+            // A program where it was loaded, cut short.
             (with_header(), "address=0x1000\nlength=0x80"),
             (b"\x7fELF, not".to_vec(), "address=0"),
         ] {
@@ -346,7 +349,7 @@ mod tests {
             let at = loaded.snapshot.devices[0].dumps[0].address;
             assert!(!read(&loaded, at, 4).is_empty(), "{keys}");
         }
-        // Loaded there, except for its data, which belong elsewhere.
+        // Loaded there, except for its data, which belongs elsewhere.
         let whole = loaded(with_header(), "address=0x1000");
         assert_eq!(notes(&whole).len(), 1);
         assert_eq!(read(&whole, 0x1000, 4), MAGIC);

@@ -7,18 +7,18 @@ use crate::mapped;
 use crate::program::elf::{Elf, is_elf};
 use crate::text;
 
-/// The most files of a snapshot's directory that are examined.
+/// The maximum number of files in a snapshot's directory that are examined.
 const MAX_FILES: usize = 4096;
-/// The depth to which directories are searched.
+/// The maximum depth to which directories are searched.
 const MAX_DEPTH: usize = 3;
 
-/// The ELF files below a directory.
+/// Returns the ELF files below a directory.
 pub(super) fn elf_files(directory: &Path) -> Vec<Elf> {
     let found = candidates(directory).into_iter();
     found.filter_map(|path| Elf::open(&path).ok()).collect()
 }
 
-/// ELF files below a directory, in the order of their paths.
+/// Returns the paths of ELF files below a directory, sorted.
 fn candidates(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut looked_at = 0;

@@ -9,52 +9,52 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The directory of libraries in a snapshot; GDB searches it too.
+/// The name of the directory of libraries in a snapshot; GDB searches it too.
 pub const LIBRARIES: &str = "libraries";
 
-/// The most libraries of a snapshot that are copied with it.
+/// The maximum number of libraries that are copied with a snapshot.
 const MAX_LIBRARIES: usize = 1024;
 /// The first bytes of an ELF file.
 const ELF: &[u8] = b"\x7fELF";
 
 /// The files of a snapshot, by the paths written in the .ini files.
 pub trait Files: fmt::Debug + Send + Sync {
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     ///
     /// # Errors
     ///
-    /// If the path is rejected, or the file cannot be read.
+    /// Returns an error if the path is rejected, or the file cannot be read.
     fn bytes(&self, written: &str) -> Result<Mapped, PathError>;
 
-    /// Its length in bytes, without opening it.
+    /// Returns the length of a file in bytes, without opening it.
     ///
     /// # Errors
     ///
-    /// If the path is rejected, or there is no such file.
+    /// Returns an error if the path is rejected, or the file does not exist.
     fn length(&self, written: &str) -> Result<u64, PathError>;
 
-    /// Whether the file starts with the bytes `with`.
+    /// Returns whether a file starts with the bytes `with`.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::bytes`].
+    /// Returns the errors of [`Self::bytes`].
     fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
         Ok(self.bytes(written)?.starts_with(with))
     }
 
-    /// The paths of the ELF files in [`LIBRARIES`], which no .ini file names.
+    /// Returns the paths of the ELF files in [`LIBRARIES`], which no .ini file names.
     fn libraries(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The path of a file for messages.
+    /// Returns the path of a file for messages.
     fn path(&self, written: &str) -> PathBuf {
         written.into()
     }
 }
 
-/// Calls `get` with the path of a file named in the .ini file `from`: relative to the snapshot's
-/// directory or, if that fails, to the directory of the .ini file.
+/// Calls `get` with the path of a file named in the .ini file `from`. The path is relative to the
+/// snapshot's directory or, if that fails, to the directory of the .ini file.
 pub fn beside<T>(
     from: &Path,
     written: &str,
@@ -68,7 +68,7 @@ pub fn beside<T>(
     get(&format!("{directory}/{written}")).or(first)
 }
 
-/// A directory. Files are mapped, each once.
+/// A directory. Each file is mapped once.
 #[derive(Debug)]
 pub struct Directory {
     root: PathBuf,
@@ -77,7 +77,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The files below `root`, and those outside if `allow_outside` is set.
+    /// Provides the files below `root`, and those outside if `allow_outside` is set.
     pub fn new(root: PathBuf, allow_outside: bool) -> Self {
         Self {
             root,

@@ -4,8 +4,8 @@ use super::model::{FileLine, Snapshot};
 use super::recorded::Recorded;
 use super::{changed, data_addresses, straight};
 
-/// Their paths as written, each with the place that names it: the record of changed code, data
-/// addresses, programs, and lists of instructions without bytes.
+/// Returns their paths as written, each with the position that names it: the record of changed
+/// code, data addresses, programs, and lists of instructions without bytes.
 pub fn further_files(snapshot: &Snapshot) -> Vec<(&FileLine, String)> {
     let mut out: Vec<(&FileLine, String)> = Vec::new();
     out.extend(changed::file(snapshot).map(|(place, file)| (place, file.clone())));

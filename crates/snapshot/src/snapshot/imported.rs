@@ -1,12 +1,12 @@
-//! The section of snapshot.ini that says that a snapshot was imported from another format.
+//! The section of snapshot.ini for a snapshot that was imported from another format.
 
 use super::model::Snapshot;
 
-/// Its name. `from` is the format. With `memory=separate`, each core has the memory of its own
-/// process, and no core uses the memory of another.
+/// The name of the section. The entry `from` is the format. With `memory=separate`, each core has
+/// the memory of its own process, and no core uses the memory of another.
 pub const SECTION: &str = "imported";
 
-/// Whether a snapshot was imported: its dumps are what was in memory.
+/// Whether a snapshot was imported, so that its dumps are actual memory contents.
 pub(super) fn is_imported(snapshot: &Snapshot) -> bool {
     let mut sections = snapshot.other_sections.iter();
     sections.any(|section| section.name == SECTION)

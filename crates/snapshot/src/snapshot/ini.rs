@@ -1,13 +1,13 @@
-//! .ini text ⇄ sections and entries, by way of rust-ini.
+//! .ini text ⇄ sections and entries, using rust-ini.
 //!
-//! rust-ini cuts keys at colons, joins lines that end in a backslash or lack a `=`, and does not
-//! report line numbers. So each line is examined first: malformed lines are reported, and characters
-//! that rust-ini would misread are replaced until it has read them. It keeps the order of lines, so
-//! their numbers are stored separately.
+//! rust-ini splits keys at colons, joins lines that end in a backslash or lack a `=`, and does not
+//! report line numbers. Each line is therefore examined first: malformed lines are reported, and
+//! characters that rust-ini would misread are replaced until it has read them. It keeps the order
+//! of lines, so their numbers are stored separately.
 //!
-//! rust-ini needs about 120 bytes of memory for a line of any length. So it is given a limited number
-//! of lines at a time, and only [`Document`] grows with the file. Independent of the meaning of
-//! snapshots.
+//! rust-ini needs about 120 bytes of memory for a line of any length. It is therefore given a
+//! limited number of lines at a time, and only [`Document`] grows with the file. This module does
+//! not depend on the meaning of snapshots.
 
 use ini::{EscapePolicy, Ini, LineSeparator, ParseOption, Properties, WriteOption};
 use std::borrow::Cow;
@@ -53,12 +53,13 @@ pub struct Odd {
     pub text: String,
 }
 
-/// Precedes a replaced character. A private code point, which is replaced too if the text contains it.
+/// Precedes a replaced character. It is a private code point, which is itself replaced if the text
+/// contains it.
 const GUARD: char = '\u{E000}';
 /// The difference between a replaced character and the original.
 const LIFT: u32 = 0xE100;
 
-/// Returns whether rust-ini keeps `c` unchanged in any place.
+/// Returns whether rust-ini keeps `c` unchanged in any position.
 fn is_plain(c: char) -> bool {
     match c {
         GUARD | '\\' | ':' | '=' | '#' | ';' | '[' | ']' | '"' | '\'' => false,
@@ -95,7 +96,7 @@ fn unguard(text: &str) -> String {
 struct Batch {
     /// Headers and entries, guarded.
     text: String,
-    /// The line of each.
+    /// The line number of each.
     lines: Vec<u32>,
 }
 
@@ -156,8 +157,8 @@ impl Batch {
     }
 }
 
-/// The text of a file: UTF-8 with or without byte-order mark, UTF-16 with one (as PowerShell writes it), or
-/// else Latin-1.
+/// Returns the text of a file: UTF-8 with or without byte-order mark, UTF-16 with one (as
+/// PowerShell writes it), or else Latin-1. Also returns whether it is Latin-1.
 fn text_of(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     let wide: Option<fn([u8; 2]) -> u16> = match bytes {
         [0xff, 0xfe, ..] => Some(u16::from_le_bytes),
@@ -180,8 +181,8 @@ fn text_of(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// The part of a value or section line before the comment: `#` or `;` starts a comment at the start
-/// of the text or after a space.
+/// Returns the part of a value or section line before the comment: `#` or `;` starts a comment at
+/// the start of the text or after a space.
 fn without_comment(text: &str) -> &str {
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -270,7 +271,7 @@ pub fn quote(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// If an .ini file cannot represent a name or value: that text.
+/// Returns a name or value that an .ini file cannot represent.
 pub fn write(document: &Document) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for section in &document.sections {
@@ -304,7 +305,7 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Writes without escapes: texts that [`fits`] do not need them.
+/// Writes without escapes, which texts that satisfy [`fits`] do not need.
 fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), String> {
     let options = WriteOption {
         escape_policy: EscapePolicy::Nothing,
@@ -330,7 +331,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The section, line, key and value of each entry.
+    /// Checks the section, line, key and value of each entry.
     #[track_caller]
     fn reads(text: &[u8], entries: &[(&str, u32, &str, &str)]) {
         let (document, _) = parse(text);

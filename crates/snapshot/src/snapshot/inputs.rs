@@ -1,4 +1,4 @@
-//! The files that a snapshot was read from: they are not overwritten.
+//! The files that a snapshot was read from, which must not be overwritten.
 
 use super::OpenSnapshot;
 use super::files::LIBRARIES;
@@ -7,11 +7,12 @@ use super::paths;
 use crate::mapped::{self, Identity};
 use std::path::{Path, PathBuf};
 
-/// The most entries of a directory that are examined.
+/// The maximum number of entries of a directory that are examined.
 const MOST: usize = 100_000;
 
-/// Returns whether a file, or the directory of a snapshot, is input: it is being read, the snapshot names
-/// it, or it holds such a file. What it is called does not matter.
+/// Returns whether a path is input. A file is input if it is being read or named by the snapshot, a
+/// directory if it is that of the snapshot or holds an input file. The name used for it does not
+/// matter.
 pub fn is_input(path: &Path, loaded: &OpenSnapshot) -> bool {
     if !path.is_dir() {
         return mapped::is_open(path) || is_named(path, loaded);
@@ -41,7 +42,7 @@ fn holds_input(directory: &Path, loaded: &OpenSnapshot) -> bool {
                 _ => {}
             }
             if left == 0 {
-                // Nothing that large is replaced unseen.
+                // A directory this large is not replaced without examining all of it.
                 return true;
             }
         }
@@ -61,7 +62,8 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The files that a snapshot names, those outside of its directory too, its .ini files, and its libraries.
+/// Returns the files that a snapshot names, even outside its directory, its .ini files, and its
+/// libraries.
 fn named(loaded: &OpenSnapshot) -> impl Iterator<Item = PathBuf> + '_ {
     let snapshot = &loaded.snapshot;
     let devices = snapshot.devices.iter();
@@ -73,7 +75,7 @@ fn named(loaded: &OpenSnapshot) -> impl Iterator<Item = PathBuf> + '_ {
         let files = buffer.files.iter();
         files.flat_map(|file| beside(&buffer.place, file))
     });
-    // Programs and other files in sections of armsnap's own.
+    // Programs and other files in armsnap's own sections.
     let others = snapshot.other_sections.iter();
     let others = others.flat_map(|section| &section.entries);
     let others = others.map(|(_, value)| value.clone());

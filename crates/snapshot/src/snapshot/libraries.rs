@@ -1,7 +1,7 @@
-//! Libraries of a Linux program whose files are in the snapshot, located by the dynamic linker's
-//! list in memory.
+//! Libraries of a Linux program whose files are in the snapshot, located through the dynamic
+//! linker's list in memory.
 //!
-//! The list starts at DT_DEBUG of the program's dynamic section (System V gABI, "Dynamic Section";
+//! The list starts at DT_DEBUG in the program's dynamic section (System V gABI, "Dynamic Section";
 //! `struct r_debug` and `struct link_map` of <link.h>). Debuggers use the same list.
 
 use std::collections::BTreeSet;
@@ -23,8 +23,8 @@ const MAX_LIBRARIES: usize = 1024;
 /// The longest path that the system supports (PATH_MAX).
 const MAX_PATH: usize = 4096;
 
-/// The libraries of a program in `memory`, each with the offset at which it was loaded. A library
-/// that is not in the snapshot, or differs from the one in memory, is left out.
+/// Returns the libraries of a program in `memory`, each with the offset at which it was loaded. A
+/// library that is not in the snapshot, or differs from the one in memory, is left out.
 pub fn of_program(loaded: &OpenSnapshot, program: &Elf, memory: Seen) -> Vec<Elf> {
     let (mut found, mut names) = (Vec::new(), BTreeSet::new());
     for Entry { name, offset, .. } in LinkMap::of(program, memory).unwrap_or_default().entries {
@@ -48,7 +48,7 @@ pub fn of_program(loaded: &OpenSnapshot, program: &Elf, memory: Seen) -> Vec<Elf
     found
 }
 
-/// An object in the list of the dynamic linker.
+/// An object in the dynamic linker's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The address of its `struct link_map`.
@@ -57,14 +57,14 @@ pub struct Entry {
     pub offset: u64,
     /// Its path; empty for the program.
     pub name: String,
-    /// Its dynamic section.
+    /// The address of its dynamic section.
     pub dynamic: u64,
 }
 
-/// The list of the dynamic linker.
+/// The dynamic linker's list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkMap {
-    /// The word of the program's dynamic section that holds `debug`.
+    /// The address range of the word in the program's dynamic section that holds `debug`.
     pub pointer: Range<u64>,
     /// The address of its `struct r_debug`.
     pub debug: u64,
@@ -79,7 +79,7 @@ impl LinkMap {
     }
 }
 
-/// Memory as words of a program.
+/// Memory read in words of a program.
 struct Words<'m> {
     memory: Seen<'m>,
     size: u64,
@@ -89,7 +89,7 @@ struct Words<'m> {
 }
 
 impl<'m> Words<'m> {
-    /// `None` for a statically linked program.
+    /// Prepares reading the memory of a program; `None` if it is statically linked.
     fn of(program: &Elf, memory: Seen<'m>) -> Option<Self> {
         let (size, dynamic) = match object::File::parse(program.bytes()).ok()? {
             object::File::Elf64(file) => (8, dynamic(&file)?),
@@ -169,7 +169,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// The address of the dynamic section according to the file.
+/// Returns the address of the dynamic section according to the file.
 fn dynamic<E: FileHeader>(file: &ElfFile<'_, E>) -> Option<u64> {
     let endian = file.endian();
     let mut headers = file.elf_program_headers().iter();
@@ -185,8 +185,8 @@ mod tests {
     use crate::snapshot::model::Snapshot;
     use armsnap_arch::arch::Space;
 
-    /// An ELF file for AArch64 with a program header of each of these (type, address), and one for
-    /// all of the file, loaded at 0.
+    /// Returns an ELF file for AArch64 with a program header for each of these (type, address), and
+    /// one for the whole file, loaded at 0.
     fn elf(headers: &[(u32, u64)]) -> Vec<u8> {
         let mut out = b"\x7fELF\x02\x01\x01".to_vec();
         out.resize(16, 0);
@@ -212,8 +212,8 @@ mod tests {
         out
     }
 
-    /// The libraries of a program at 0x10000 whose dynamic section at 0x20000 consists of `words`; `text`
-    /// is at 0x21000.
+    /// Returns the libraries of a program at 0x10000 whose dynamic section at 0x20000 consists of
+    /// `words`; `text` is at 0x21000.
     fn found(words: &[u64], text: &[u8]) -> Vec<(String, u64)> {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn the_dynamic_linkers_list_is_followed() {
         let debug = [21, 0x20020, 0, 0, 1, 0x20030];
-        // l_addr, l_name, l_ld, l_next; its first entry is the program's.
+        // l_addr, l_name, l_ld, l_next; the first entry belongs to the program.
         let program = [0x10000, 0x21000, 0, 0x20050];
         let list = |name: u64, next: u64| -> Vec<u64> {
             let library = [0x70000, name, 0, next];
@@ -263,7 +263,7 @@ mod tests {
         let text = b"\0/lib/liba.so\0../outside.so\0/x/libc.so\0unended";
         let a = vec![("liba.so".to_owned(), 0x70000)];
         assert_eq!(found(&list(0x21001, 0), text), a);
-        // The list is circular or leads to unmapped memory.
+        // The list is circular or continues in unmapped memory.
         assert_eq!(found(&list(0x21001, 0x20050), text), a);
         assert_eq!(found(&list(0x21001, 0x9999), text), a);
         // These paths do not name libraries in the snapshot.
@@ -274,7 +274,7 @@ mod tests {
         let mut elsewhere = list(0x21001, 0);
         elsewhere[10] = 0x20000;
         assert_eq!(found(&elsewhere, text), []);
-        // No list at all: not linked yet, no DT_DEBUG, no memory.
+        // No list: not linked yet, no DT_DEBUG, no memory.
         assert_eq!(found(&[21, 0, 0, 0], text), []);
         assert_eq!(found(&[1, 0x20030, 0, 0], text), []);
         assert_eq!(found(&[21, 0xffff_ffff_ffff_fff8, 0, 0], text), []);

@@ -1,7 +1,8 @@
-//! The memory of cores: their dumps (section 3.2.3), and what else they see.
+//! The memory of cores: their dumps (section 3.2.3), and other memory that they see.
 //!
 //! [`Dumps`] finds the bytes of dumps by address and address space. `shared.rs` supplies memory of
-//! other cores where this one has none, [`translated`] physical memory at virtual addresses.
+//! other cores where this core has none, [`translated`] supplies physical memory at virtual
+//! addresses.
 
 pub(super) mod dumps;
 mod physical;
@@ -30,11 +31,11 @@ pub struct CoreMemory {
     straight: Straight,
     /// Memory of other cores for addresses without a region.
     others: Option<Others>,
-    /// Physical memory, and the tables by which the core sees it.
+    /// Physical memory, and the tables through which the core sees it.
     translated: Option<Box<Translated>>,
 }
 
-/// What a past state of a core selects; the default is the halted state.
+/// The memory that a past state of a core selects; the default is the halted state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Moment {
     /// The version of changed code.
@@ -44,8 +45,8 @@ pub struct Moment {
 }
 
 impl CoreMemory {
-    /// The memory in the dumps of `device`. Dumps whose file is missing, or whose space has an
-    /// unknown name, are left out: the reader's notes and `check` report them.
+    /// Creates the memory in the dumps of `device`. Dumps whose file is missing, or whose space has
+    /// an unknown name, are left out: the reader's notes and `check` report them.
     pub fn new(loaded: &OpenSnapshot, device: &Device) -> Self {
         let mut dumps = Dumps::empty(loaded.dump_files());
         dumps.add(device);
@@ -73,22 +74,22 @@ impl CoreMemory {
         self.others = pools.and_then(|pools| Others::of(&loaded.snapshot, pools, device));
     }
 
-    /// A note on the memory of other cores visible to the core in `space`.
+    /// Returns a note on the memory of other cores visible to the core in `space`.
     pub fn sharing(&self, space: Space) -> Option<MemoryNote> {
         self.others.as_ref()?.note(&self.dumps, space)
     }
 
-    /// A note on the memory of other cores used so far.
+    /// Returns a note on the memory of other cores used so far.
     pub fn taken_from_others(&self) -> Option<MemoryNote> {
         self.others.as_ref()?.taken_note()
     }
 
-    /// All regions, in order of precedence.
+    /// Returns all regions, in order of precedence.
     pub fn regions(&self) -> impl ExactSizeIterator<Item = &Region> {
         self.dumps.regions()
     }
 
-    /// The longest run of known bytes from `address` in one region; may be empty.
+    /// Returns the longest run of known bytes from `address` in one region; may be empty.
     pub fn slice(&self, address: Address, space: Space) -> &[u8] {
         self.slice_of(Process::CURRENT, address, space)
     }
@@ -109,8 +110,8 @@ impl CoreMemory {
         })
     }
 
-    /// The bytes of code from `address` that ran at a past moment, as far as code that changed
-    /// during tracing, and the tables of processes, are known; otherwise empty.
+    /// Returns the bytes of code from `address` that ran at a past moment, as far as changed code
+    /// and the tables of processes are known; otherwise empty.
     pub fn code(&self, moment: Moment, address: Address, space: Space) -> &[u8] {
         let slice = || self.slice_of(moment.process, address, space);
         let Some(version) = moment.version.filter(|_| !self.changed.is_empty()) else {
@@ -126,7 +127,8 @@ impl CoreMemory {
         }
     }
 
-    /// Whether the instruction at `address`, whose bytes are not known, is known not to change the flow.
+    /// Returns whether the instruction at `address`, whose bytes are not known, is known not to
+    /// change the flow.
     pub fn is_straight(&self, address: Address) -> bool {
         self.straight.contains(address.0)
     }
@@ -141,7 +143,7 @@ impl CoreMemory {
     ) -> usize {
         let remaining = |at: Address, count| {
             let version = moment.version.filter(|_| !self.changed.is_empty());
-            // Recorded versions are not cut.
+            // Recorded versions cannot be truncated.
             match version.and_then(|version| self.changed.code(version, at.0)) {
                 Some(_) => count,
                 None => self.remaining_of(moment.process, at, space, count),
@@ -150,12 +152,12 @@ impl CoreMemory {
         read(address, out, |at| self.code(moment, at, space), remaining)
     }
 
-    /// Code that changed while the trace was made.
+    /// Returns the code that changed while the trace was made.
     pub fn changed(&self) -> &Changed {
         &self.changed
     }
 
-    /// The first address after `address` at which a region visible in `space` starts. With
+    /// Returns the first address after `address` at which a region visible in `space` starts. With
     /// translation it may be an earlier address, but no byte before it is known.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
         let own = self.dumps.next(address, space);
@@ -167,7 +169,8 @@ impl CoreMemory {
         translated.or(next)
     }
 
-    /// How many of `wanted` bytes from `address` are known in one region and still in its file.
+    /// Returns how many of `wanted` bytes from `address` are known in one region and still in its
+    /// file.
     fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
         self.remaining_of(Process::CURRENT, address, space, wanted)
     }

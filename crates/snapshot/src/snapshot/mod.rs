@@ -2,7 +2,7 @@
 //!
 //! Independent of trace protocols and debuggers.
 //!
-//! The instruction that a core is about to execute:
+//! This example reads the instruction that a core is about to execute:
 //!
 //! ```
 //! use armsnap_arch::arch::{Architecture, RegisterFile, state};

@@ -1,4 +1,4 @@
-//! The snapshot as data: the contents of the .ini files in their order, with places.
+//! The snapshot as data: the contents of the .ini files in their order, with positions.
 //!
 //! [`super::read`] creates it, `write` writes it, [`crate::check`] checks it. Section numbers and
 //! terms follow the Debug and Trace Snapshot File Format 0.2.
@@ -7,7 +7,7 @@ use armsnap_arch::arch::{SavedCore, SavedRegister};
 use std::fmt;
 use std::path::PathBuf;
 
-/// A place in an .ini file.
+/// A position in an .ini file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileLine {
     /// The file, relative to the snapshot's directory.
@@ -29,7 +29,7 @@ impl fmt::Display for FileLine {
 /// A message about a snapshot for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Where.
+    /// The position in a file that it refers to.
     pub place: FileLine,
     /// Its severity.
     pub severity: Severity,
@@ -72,7 +72,7 @@ pub struct Snapshot {
     pub other: Vec<(String, String)>,
     /// Other sections of snapshot.ini, in order.
     pub other_sections: Vec<OtherSection>,
-    /// The place of the version, or of the section that lacks it.
+    /// The position of the version, or of the section that lacks it.
     pub place: FileLine,
 }
 
@@ -83,7 +83,7 @@ pub struct OtherSection {
     pub name: String,
     /// Its keys and values, in order.
     pub entries: Vec<(String, String)>,
-    /// The place of its header.
+    /// The position of its header.
     pub place: FileLine,
 }
 
@@ -94,7 +94,7 @@ pub struct Cluster {
     pub name: String,
     /// Names of its devices, as written.
     pub devices: Vec<String>,
-    /// Where.
+    /// The position of its entry.
     pub place: FileLine,
 }
 
@@ -121,9 +121,9 @@ pub struct Device {
     pub dumps: Vec<Dump>,
     /// Other sections, in order.
     pub other_sections: Vec<OtherSection>,
-    /// The place of `[device]`.
+    /// The position of `[device]`.
     pub place: FileLine,
-    /// The place of its entry in `[device_list]`.
+    /// The position of its entry in `[device_list]`.
     pub listed: FileLine,
 }
 
@@ -154,7 +154,7 @@ pub struct Register {
     pub size: Option<u32>,
     /// The value.
     pub value: RegisterValue,
-    /// Where.
+    /// The position of its entry.
     pub place: FileLine,
 }
 
@@ -201,7 +201,7 @@ pub struct Dump {
     pub offset: Option<u64>,
     /// Other keys, in order.
     pub other: Vec<(String, String)>,
-    /// The place of the section.
+    /// The position of the section.
     pub place: FileLine,
 }
 
@@ -220,7 +220,7 @@ pub struct Trace {
     pub timestamp_frequency: Option<u64>,
     /// Other sections, in order.
     pub other_sections: Vec<OtherSection>,
-    /// The place of the metadata.
+    /// The position of the metadata.
     pub place: FileLine,
 }
 
@@ -237,7 +237,7 @@ pub struct Buffer {
     pub format: BufferFormat,
     /// Other keys, in order.
     pub other: Vec<(String, String)>,
-    /// The place of the section.
+    /// The position of the section.
     pub place: FileLine,
 }
 
@@ -264,7 +264,7 @@ pub struct CoreSource {
     pub core: String,
     /// The source's name, or `@` and its location, as written.
     pub source: String,
-    /// Where.
+    /// The position of the entry.
     pub place: FileLine,
 }
 
@@ -273,10 +273,10 @@ pub struct CoreSource {
 pub struct SourceBuffers {
     /// The source's name, without `(stream:N)`.
     pub source: String,
-    /// `N` of `(stream:N)`: the offset to the base trace ID.
+    /// `N` of `(stream:N)`: the offset from the base trace ID.
     pub stream: Option<u32>,
     /// Names of the buffers.
     pub buffers: Vec<String>,
-    /// Where.
+    /// The position of the entry.
     pub place: FileLine,
 }

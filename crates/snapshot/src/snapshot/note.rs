@@ -1,4 +1,4 @@
-//! Notes on programs beside the memory of cores, and on memory that cores share.
+//! Notes on programs used in addition to dumps, on memory that cores share, and on changed code.
 
 use crate::text;
 use armsnap_arch::quantity::Address;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// How a program agrees with the dumps, and what is read from it.
+/// How a program agrees with the dumps, and which memory is read from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramNote {
     /// The result of comparing the program with the dumps.
@@ -15,7 +15,7 @@ pub enum ProgramNote {
         program: PathBuf,
         /// Whether the user named it; otherwise it was found.
         named: bool,
-        /// The bytes that dumps have too.
+        /// The number of its bytes that dumps contain too.
         compared: u64,
         /// How many of these differ in read-only parts.
         differing: u64,
@@ -24,19 +24,19 @@ pub enum ProgramNote {
     },
     /// Dump and program differ in a range; the dump is used.
     Differ {
-        /// The range; its end is the address after it.
+        /// The range; its end is exclusive.
         range: Range<Address>,
     },
-    /// No dump has a range: it is read from the program.
+    /// No dump contains a range: it is read from the program.
     Gap {
-        /// The range; its end is the address after it.
+        /// The range; its end is exclusive.
         range: Range<Address>,
         /// The program's file.
         program: PathBuf,
-        /// Whether it is writable: the bytes are those before the program ran.
+        /// Whether it is writable, so that the bytes are those from before the program ran.
         writable: bool,
     },
-    /// The program has more ranges that no dump has; they are read from it, too.
+    /// The program has more ranges that no dump contains; they are read from it too.
     FurtherGaps {
         /// The program's file.
         program: PathBuf,
@@ -90,7 +90,7 @@ impl fmt::Display for ProgramNote {
     }
 }
 
-/// The last address of a range.
+/// Returns the last address of a range.
 fn last(range: &Range<Address>) -> Address {
     Address(range.end.0.wrapping_sub(1))
 }
@@ -109,7 +109,7 @@ pub enum MemoryNote {
     Taken {
         /// The first address that was used.
         first: Address,
-        /// The last one.
+        /// The last address that was used.
         last: Address,
         /// The cores with the code.
         cores: Vec<String>,
@@ -123,7 +123,7 @@ pub enum MemoryNote {
 
 /// How to switch sharing off.
 const SWITCH: &str = "(--no-shared-memory switches this off)";
-/// The most names in a note.
+/// The maximum number of names in a note.
 const NAMED: usize = 4;
 
 impl fmt::Display for MemoryNote {
@@ -170,17 +170,17 @@ impl fmt::Display for MemoryNote {
 pub struct CodeNote {
     /// Whether all code that ran is kept, not only changed code.
     pub keeps_all: bool,
-    /// The number of bytes.
+    /// The number of changed bytes.
     pub bytes: u64,
-    /// Where: addresses and lengths.
+    /// The changed ranges: addresses and lengths.
     pub ranges: Vec<(u64, u64)>,
     /// The number of distinguishable versions.
     pub versions: u32,
-    /// What is known of the code that ran.
+    /// What is known about the code that ran.
     pub kept: KeptCode,
 }
 
-/// What is known of code that changed.
+/// What is known about code that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptCode {
     /// Nothing: there are gaps in the history.
@@ -214,7 +214,7 @@ impl fmt::Display for KeptCode {
 
 impl fmt::Display for CodeNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// The most ranges that are listed.
+        /// The maximum number of ranges that are listed.
         const LISTED: usize = 3;
         let Self {
             bytes,

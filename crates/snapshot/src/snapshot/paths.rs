@@ -1,7 +1,7 @@
-//! Paths named in a snapshot: they stay in the snapshot's directory.
+//! Paths named in a snapshot, which must stay in the snapshot's directory.
 //!
 //! Paths in a snapshot are not trusted: `..`, absolute paths, drive letters and symbolic links that
-//! lead outside are rejected unless the user allows them.
+//! point outside the directory are rejected unless the user allows them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub enum PathError {
     /// The path is empty.
     #[error("empty path")]
     Empty,
-    /// It leads outside the snapshot's directory.
+    /// It points outside the snapshot's directory.
     #[error("leads outside the snapshot's directory (--allow-outside permits it)")]
     Outside,
     /// It names a directory, a pipe or a device.
@@ -32,9 +32,9 @@ fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// Normalises a path: `/` between its components, no empty and `.` components. Backslashes are
-/// separators as well; `..` removes a component. `None` if the path leads above its start, is
-/// absolute or has a drive letter.
+/// Normalises a path: `/` between its components, no empty or `.` components. Backslashes are
+/// separators too; `..` removes a component. `None` if the path goes above its start, is absolute
+/// or has a drive letter.
 pub fn normal(written: &str) -> Option<String> {
     let written = written.replace('\\', "/");
     if written.starts_with('/') || written.contains('\0') {
@@ -50,17 +50,18 @@ pub fn normal(written: &str) -> Option<String> {
             part => parts.push(part),
         }
     }
-    // Windows: the name of another drive, after any removed component, or of a stream of a file.
+    // Windows: the name of another drive, after any removed components, or of a stream of a file.
     let drive = parts.first().and_then(|part| part.as_bytes().get(1)) == Some(&b':');
     let stream = cfg!(windows) && parts.iter().any(|part| part.contains(':'));
     (!drive && !stream).then(|| parts.join("/"))
 }
 
-/// The file that `written` names, below `root`: an existing regular file.
+/// Returns the path of the file that `written` names, an existing regular file below `root`.
 ///
 /// # Errors
 ///
-/// If the path is empty, leads outside, or does not name a regular file that can be opened.
+/// Returns an error if the path is empty, points outside, or does not name a regular file that can
+/// be opened.
 pub fn resolve(root: &Path, written: &str, allow_outside: bool) -> Result<PathBuf, PathError> {
     if written.trim().is_empty() {
         return Err(PathError::Empty);
@@ -80,7 +81,7 @@ pub fn resolve(root: &Path, written: &str, allow_outside: bool) -> Result<PathBu
         return Err(PathError::Outside);
     }
     match canonical.metadata()?.is_file() {
-        // Other programs do not know `\\?\C:`.
+        // Other programs do not understand `\\?\C:`.
         true => Ok(dunce::simplified(&canonical).to_owned()),
         false => Err(PathError::NotAFile),
     }

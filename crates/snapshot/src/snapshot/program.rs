@@ -1,5 +1,5 @@
-//! Programs (ELF files) beside the memory of cores: found in a snapshot's directory by their
-//! contents, or named by the user, and compared with the dumps.
+//! Programs (ELF files) used in addition to the memory in dumps: found in a snapshot's directory by
+//! their contents, or named by the user, and compared with the dumps.
 //!
 //! Independent of architectures and debuggers.
 
@@ -17,11 +17,12 @@ use armsnap_arch::arch::{Architecture, Space};
 use armsnap_arch::quantity::Address;
 use object::{Object, ObjectSymbol};
 
-/// The most bytes of a program compared with dumps.
+/// The maximum number of bytes of a program that are compared with dumps.
 const COMPARED: u64 = 4 << 20;
-/// Memory accesses allowed for one comparison, besides those for each region of memory.
+/// The number of memory accesses allowed for one comparison, in addition to those for each region
+/// of memory.
 const FEW_LOOKUPS: usize = 1 << 16;
-/// The most gaps between dumps listed individually.
+/// The maximum number of gaps between dumps that are listed individually.
 const MAX_GAPS: usize = 64;
 
 /// A core's memory, and the space in which the core sees it.
@@ -36,7 +37,7 @@ pub struct Program {
     pub comparison: Comparison,
     /// Whether the user named it; otherwise it was found.
     pub named: bool,
-    /// Whether it gives names only, and no memory.
+    /// Whether it provides only names, not memory.
     names_only: bool,
 }
 
@@ -47,7 +48,7 @@ impl Program {
         Self::compared(elf, memories, named, &mut left)
     }
 
-    /// The same, with at most `left` memory accesses.
+    /// Same as [`Self::new`], with at most `left` memory accesses.
     fn compared(elf: Elf, memories: &[Seen], named: bool, left: &mut usize) -> Self {
         let compared = memories
             .iter()
@@ -63,7 +64,8 @@ impl Program {
         }
     }
 
-    /// The ELF file of a snapshot's directory, dump files included, that best matches memory.
+    /// Returns the ELF file in a snapshot's directory (dump files included) that best matches
+    /// memory.
     fn find(loaded: &OpenSnapshot, architecture: Architecture, memories: &[Seen]) -> Option<Self> {
         // One limit for all candidates: many files and many dumps must not all be compared
         // pairwise.
@@ -76,11 +78,11 @@ impl Program {
             let program = Self::compared(elf.clone(), memories, false, &mut left);
             program.comparison.matches().then_some(program)
         });
-        // Of two equal matches, the larger file has the debug information.
+        // Of two equal matches, the larger file is the one with debug information.
         found.max_by_key(|program| (program.comparison.agreeing(), program.elf.bytes().len()))
     }
 
-    /// The program recorded in snapshot.ini, or else the one found by its contents.
+    /// Returns the program recorded in snapshot.ini, or else the one found by its contents.
     pub fn of_snapshot(
         loaded: &OpenSnapshot,
         architecture: Architecture,
@@ -90,7 +92,7 @@ impl Program {
         all.into_iter().next()
     }
 
-    /// The programs recorded in snapshot.ini, or else the one found by its contents.
+    /// Returns the programs recorded in snapshot.ini, or else the one found by its contents.
     fn all_of_snapshot(
         loaded: &OpenSnapshot,
         architecture: Architecture,
@@ -113,8 +115,8 @@ impl Program {
         found.into_iter().collect()
     }
 
-    /// The programs for cores of one architecture: the ones named by the user, or else the snapshot's
-    /// own.
+    /// Returns the programs for cores of one architecture: the ones named by the user, or else the
+    /// snapshot's own.
     pub fn of_cores(
         loaded: &OpenSnapshot,
         named: &[Elf],
@@ -133,11 +135,12 @@ impl Program {
             let elf = elf.clone().moved(moved.unwrap_or(0));
             programs.push(Self::new(elf, memories, true));
         }
-        // A file need not name its profile: the program that matches memory comes first.
+        // The program that matches memory comes first, because a file need not name its profile.
         programs.sort_by_key(|program| !program.comparison.matches());
         if !programs.is_empty() {
-            // A program of a kernel whose names are recorded. Its own program replaces the first ones;
-            // further ones are those of modules.
+            // If the names of a kernel are recorded, they are kept beside the user's programs. The
+            // user's program of the kernel replaces the first recorded one; the others are those of
+            // modules.
             let recorded = Recorded::all(&loaded.snapshot).into_iter();
             let recorded = recorded.skip(usize::from(has_kernel));
             let recorded = recorded.filter(|recorded| recorded.names_only);
@@ -153,7 +156,7 @@ impl Program {
     }
 
     /// Adds the program's segments to the memory of a core, after everything else. Returns notes on
-    /// what is read from the program in `space`.
+    /// the memory that is read from the program in `space`.
     pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<ProgramNote> {
         if self.names_only {
             return Vec::new();
@@ -178,7 +181,7 @@ impl Program {
         notes
     }
 
-    /// Notes on how the program matches the dumps. Where they differ, the dump is used.
+    /// Returns notes on how the program matches the dumps. Where they differ, the dump is used.
     pub fn notes(&self) -> Vec<ProgramNote> {
         if self.names_only {
             return Vec::new();
@@ -207,14 +210,14 @@ fn addresses(range: Range<u64>) -> Range<Address> {
 pub fn add_segments(memory: &mut CoreMemory, elf: &Elf) {
     let path = elf.path.display().to_string();
     for segment in &elf.segments {
-        // Virtual memory of all security states, but no physical memory.
+        // Only virtual memory, of all security states.
         for space in [Space::N, Space::S, Space::R, Space::Root] {
             memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
         }
     }
 }
 
-/// The section of snapshot.ini with the place of a Linux kernel; others ignore it.
+/// The section of snapshot.ini with the address of a Linux kernel; other readers ignore it.
 const KERNEL: &str = "kernel";
 
 /// Returns the section for a kernel whose symbol `_text` is at an address.
@@ -234,7 +237,7 @@ pub fn kernel(snapshot: &Snapshot) -> Option<u64> {
     u64::from_str_radix(text?.1.trim().strip_prefix("0x")?, 16).ok()
 }
 
-/// Returns how far a Linux kernel (`vmlinux`) has moved, if the file is one.
+/// Returns the offset by which a Linux kernel (`vmlinux`) was moved, if the file is one.
 fn kernel_offset(elf: &Elf, text: u64) -> Option<u64> {
     let file = object::File::parse(elf.bytes()).ok()?;
     let name = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name));
@@ -242,8 +245,8 @@ fn kernel_offset(elf: &Elf, text: u64) -> Option<u64> {
     Some(text.wrapping_sub(name("_text")?.address()))
 }
 
-/// A recorded program, at its address. Paths are not trusted: it must be in the snapshot's directory,
-/// or among its files if these are in memory.
+/// Opens a recorded program at its address. Paths are not trusted: the program must be in the
+/// snapshot's directory, or among its files if these are in memory.
 fn open(recorded: &Recorded, loaded: &OpenSnapshot) -> Option<Elf> {
     if !is_plain_name(OsStr::new(&recorded.file)) {
         return None;
@@ -263,7 +266,7 @@ fn open(recorded: &Recorded, loaded: &OpenSnapshot) -> Option<Elf> {
     Some(elf)
 }
 
-/// The limit of memory accesses for programs: a few for each region, and [`FEW_LOOKUPS`].
+/// Returns the limit of memory accesses for programs: a few for each region, plus [`FEW_LOOKUPS`].
 fn lookups(memories: &[Seen]) -> usize {
     let regions = memories.iter().map(|(memory, _)| memory.regions().len());
     FEW_LOOKUPS + 4 * regions.sum::<usize>()
@@ -286,7 +289,8 @@ fn compare(elf: &Elf, memory: &CoreMemory, space: Space, left: &mut usize) -> Co
     })
 }
 
-/// The addresses of a segment missing from memory, found with at most `left` memory accesses.
+/// Returns the addresses of a segment that are missing from memory, found with at most `left`
+/// memory accesses.
 fn gaps<'a>(
     memory: &'a CoreMemory,
     space: Space,
@@ -316,7 +320,7 @@ mod tests {
     use super::*;
     use crate::program::elf::small_elf::small_elf;
 
-    /// A snapshot with a dump at an address, and a program that contains it.
+    /// Returns a snapshot with a dump at an address and a program that contains it.
     fn snapshot(section: &str, code_at: u64) -> (tempfile::TempDir, OpenSnapshot) {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
@@ -343,7 +347,7 @@ mod tests {
         let write = |name: &str, bytes: &[u8]| {
             std::fs::write(directory.path().join(name), bytes).unwrap();
         };
-        // As much of it differs as agrees in the other one.
+        // As many bytes differ in this core as agree in the other one.
         write("other.bin", b"none");
         let cpu = "[device]\nname=other\nclass=core\ntype=ARMv8-A\n[dump]\nfile=other.bin\n";
         write("other.ini", format!("{cpu}address=0x1000\n").as_bytes());
@@ -422,7 +426,7 @@ mod tests {
             found.collect::<Vec<_>>()
         };
         assert_eq!(of(vmlinux), [(0x20_0000, false)]);
-        // Beside another program, the recorded names stay.
+        // The recorded names are kept beside another program.
         assert_eq!(of(file(["_start", "main"])), [(0, false), (0, true)]);
     }
 

@@ -37,7 +37,7 @@ pub struct OpenOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {text}")]
 pub struct Error {
-    /// Where.
+    /// The position in a file.
     pub place: FileLine,
     /// What was found, and what was expected.
     pub text: String,
@@ -54,7 +54,7 @@ pub struct OpenSnapshot {
     pub notes: Vec<Note>,
     /// The top-level file, usually `snapshot.ini`.
     pub entry: String,
-    /// Code that changed while the trace was made.
+    /// The code that changed while the trace was made.
     pub changed: Arc<Changed>,
     files: DumpFiles,
     pub(super) no_shared_memory: bool,
@@ -62,7 +62,7 @@ pub struct OpenSnapshot {
     elf_files: Arc<OnceLock<Vec<Elf>>>,
 }
 
-/// The largest .ini file that is read: a sparse file may have any length.
+/// The largest .ini file that is read, because a sparse file may have any length.
 pub(super) const LARGEST_INI: u64 = 256 << 20;
 
 impl Snapshot {
@@ -70,7 +70,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// If snapshot.ini cannot be read, or lists no devices.
+    /// Returns an error if snapshot.ini cannot be read, or lists no devices.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, Error> {
         let (root, entry) = if path.is_dir() {
             (path.to_owned(), "snapshot.ini".to_owned())
@@ -93,11 +93,12 @@ impl Snapshot {
 }
 
 impl OpenSnapshot {
-    /// [`Self::from_files`] with options. `allow_outside` has no effect: `files` resolves the paths.
+    /// Same as [`Self::from_files`], with options. `allow_outside` has no effect: `files` resolves
+    /// the paths.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::from_files`].
+    /// Returns the errors of [`Self::from_files`].
     pub fn from_files_with(
         files: Arc<dyn Files>,
         entry: &str,
@@ -112,7 +113,8 @@ impl OpenSnapshot {
     ///
     /// # Errors
     ///
-    /// If `entry` cannot be read, or has neither a device list nor the sections of the old format.
+    /// Returns an error if `entry` cannot be read, or has neither a device list nor the sections of
+    /// the old format.
     pub fn from_files(files: Arc<dyn Files>, entry: &str) -> Result<Self, Error> {
         let mut reader = Reader {
             files: &*files,
@@ -143,23 +145,23 @@ impl OpenSnapshot {
         Ok(loaded)
     }
 
-    /// The snapshot's files.
+    /// Returns the snapshot's files.
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::clone(self.files.all())
     }
 
-    /// The files that hold the memory of its dumps.
+    /// Returns the files that hold the memory of its dumps.
     pub(super) fn dump_files(&self) -> DumpFiles {
         self.files.clone()
     }
 
-    /// The ELF files in its directory, searched once.
+    /// Returns the ELF files in its directory, which is searched once.
     pub(super) fn elf_files(&self) -> &[Elf] {
         self.elf_files
             .get_or_init(|| elf_files::elf_files(&self.root))
     }
 
-    /// The memory of all cores, by architecture; `None` if cores do not share memory.
+    /// Returns the memory of all cores, by architecture; `None` if cores do not share memory.
     pub(super) fn pools(&self) -> Option<&Pools> {
         let pools = || {
             self.pools
@@ -168,22 +170,22 @@ impl OpenSnapshot {
         (!self.no_shared_memory).then(pools)
     }
 
-    /// Whether cores may see memory of other cores.
+    /// Returns whether cores may see memory of other cores.
     pub(super) fn shares_memory(&self) -> bool {
         !self.no_shared_memory
     }
 
-    /// The ELF segments represented by a dump, if any.
+    /// Returns the ELF segments represented by a dump, if any.
     pub fn elf_dump(&self, dump: &Dump) -> Option<&ElfDump> {
         self.files.elf_dump(dump)
     }
 
-    /// The bytes of a file named in the .ini file `from`: relative to the snapshot's directory or,
-    /// if there is no such file, to the directory of the .ini file.
+    /// Returns the bytes of a file named in the .ini file `from`. The path is relative to the
+    /// snapshot's directory or, if there is no such file, to the directory of the .ini file.
     ///
     /// # Errors
     ///
-    /// If the path is rejected, or the file cannot be read.
+    /// Returns an error if the path is rejected, or the file cannot be read.
     pub fn file(&self, from: &Path, written: &str) -> Result<Mapped, PathError> {
         self.files.file(from, written)
     }
@@ -192,18 +194,18 @@ impl OpenSnapshot {
     ///
     /// # Errors
     ///
-    /// If their file cannot be read, or does not hold data addresses.
+    /// Returns an error if their file cannot be read, or does not hold data addresses.
     pub fn data_addresses(&self, core: &str) -> Option<Result<Addresses<Mapped>, OpenError>> {
         let get = |from: &Path, written: &str| self.file(from, written);
         data_addresses::open(&self.snapshot, core, get)
     }
 
-    /// The files of the trace buffer `index`, in order. The buffer's data are their concatenation
-    /// (3.3.2).
+    /// Returns the files of the trace buffer `index`, in order. The buffer's data is their
+    /// concatenation (3.3.2).
     ///
     /// # Errors
     ///
-    /// If there is no such buffer, or one of its files cannot be read.
+    /// Returns an error if there is no such buffer, or one of its files cannot be read.
     pub fn buffer_parts(&self, index: usize) -> Result<Vec<Mapped>, Error> {
         let trace = self.snapshot.trace.as_ref();
         let Some((trace, buffer)) = trace.and_then(|t| Some((t, t.buffers.get(index)?))) else {
@@ -224,11 +226,12 @@ impl OpenSnapshot {
         buffer.files.iter().map(open).collect()
     }
 
-    /// The length of such a file in bytes, without opening it.
+    /// Returns the length of a file in bytes, without opening it; for the path, see
+    /// [`file`](Self::file).
     ///
     /// # Errors
     ///
-    /// If the path is rejected, or there is no such file.
+    /// Returns an error if the path is rejected, or the file does not exist.
     pub fn length(&self, from: &Path, written: &str) -> Result<u64, PathError> {
         self.files.length(from, written)
     }
@@ -250,7 +253,7 @@ enum IniError {
     TooLarge(u64),
 }
 
-/// A parsed file and its path, for places.
+/// A parsed file and its path, used for positions.
 struct Ini {
     file: PathBuf,
     document: Document,
@@ -264,7 +267,7 @@ impl Ini {
         }
     }
 
-    /// The line of the first section of that name, or 1.
+    /// Returns the line of the first section with this name, or 1.
     fn line_of(&self, name: &str) -> u32 {
         let mut sections = self.document.sections.iter();
         let section = sections.find(|s| s.name.eq_ignore_ascii_case(name));
@@ -306,7 +309,7 @@ impl Reader<'_> {
     }
 
     /// Takes the entries of all sections named `name`; a repeated key is noted and ignored unless
-    /// `many`.
+    /// `many` is set.
     fn section<'i>(&mut self, ini: &'i Ini, name: &str, many: bool) -> Option<Vec<&'i Entry>> {
         let sections = ini.document.sections.iter();
         let mut found = sections.filter(|s| s.name.eq_ignore_ascii_case(name));
@@ -373,7 +376,7 @@ impl Reader<'_> {
             Some(list) => {
                 let mut files = HashMap::new();
                 for entry in list {
-                    // Files outside the snapshot have no normalised path: they are compared as
+                    // Files outside the snapshot have no normalised path, so they are compared as
                     // written.
                     let file = paths::normal(&entry.value).unwrap_or(entry.value.clone());
                     let first = *files.entry(file).or_insert(entry.line);
@@ -426,7 +429,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// The format before `[device_list]`: one core, with all its sections in one file.
+    /// Reads the format before `[device_list]`: one core, with all its sections in one file.
     fn single_file(&mut self, ini: &Ini) -> Option<Device> {
         let known = |s: &Section| {
             let name = s.name.to_ascii_lowercase();
@@ -467,7 +470,7 @@ impl Reader<'_> {
     }
 }
 
-/// A comma-separated list without empty items (`buffer1,`).
+/// Returns the items of a comma-separated list, except empty ones (`buffer1,`).
 fn list(text: &str) -> Vec<String> {
     let parts = text.split(',').map(|part| part.trim_matches([' ', '\t']));
     parts.filter(|p| !p.is_empty()).map(str::to_owned).collect()

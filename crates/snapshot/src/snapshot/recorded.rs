@@ -2,20 +2,20 @@
 
 use super::model::{FileLine, OtherSection, Snapshot};
 
-/// The most programs that a snapshot may record.
+/// The maximum number of programs that a snapshot may record.
 const MAX_PROGRAMS: usize = 256;
 
-/// The section `[program]` of snapshot.ini, which armsnap writes and others ignore.
+/// The section `[program]` of snapshot.ini, which armsnap writes and other readers ignore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// `file`: its path in the snapshot's directory.
     pub file: String,
     /// `offset`: the offset of its load address from the addresses in the file.
     pub offset: u64,
-    /// `memory=read-only`: only its read-only memory may be taken from the file; writable memory is
-    /// in the dumps as far as it is known.
+    /// `memory=read-only`: only read-only memory may be taken from the file; writable memory is in
+    /// the dumps as far as it is known.
     pub read_only: bool,
-    /// `memory=none`: no memory may be taken from the file; all that is known is in the dumps.
+    /// `memory=none`: no memory may be taken from the file; all known memory is in the dumps.
     pub names_only: bool,
 }
 
@@ -33,7 +33,7 @@ impl Recorded {
         sections.filter_map(Self::read).take(MAX_PROGRAMS).collect()
     }
 
-    /// The files of all programs, each with the place of its section.
+    /// Returns the files of all programs, each with the position of its section.
     pub(super) fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, String)> {
         let sections = Self::sections(snapshot);
         let files =

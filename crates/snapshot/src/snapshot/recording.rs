@@ -1,10 +1,11 @@
 //! How a recording was made: the section `[recording]` of snapshot.ini, which armsnap writes and
-//! others ignore.
+//! other readers ignore.
 //!
 //! `of=linux_program` means that the trace covers a Linux program without the kernel: execution
 //! after an exception is not traced, and trace resumes where the kernel returns to the program.
-//! `ended` lists the cores whose threads had ended before, `ended_at` for each its end by the clock of the
-//! trace's timestamps, or nothing. `stopped` is the core that ended the recording, where it is not the first.
+//! `ended` lists the cores whose threads had ended before the recording ended; `ended_at` gives for
+//! each of them the time, by the clock of the trace's timestamps, or nothing. `stopped` is the core
+//! that ended the recording, unless it is the first core.
 
 use super::model::{OtherSection, Snapshot};
 
@@ -12,14 +13,15 @@ use super::model::{OtherSection, Snapshot};
 const SECTION: &str = "recording";
 const LINUX_PROGRAM: &str = "linux_program";
 
-/// The subject of the recording.
+/// How the recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// A Linux program without its kernel.
+    /// Whether its subject is a Linux program without the kernel.
     pub linux_program: bool,
-    /// The names of cores whose threads had ended.
+    /// The names of the cores whose threads had ended.
     pub ended: Vec<String>,
-    /// For each of them, when it ended, by the clock of the trace's timestamps.
+    /// For each of these cores, the time when its thread ended, by the clock of the trace's
+    /// timestamps.
     pub ended_at: Vec<Option<u64>>,
     /// The name of the core that ended the recording, if it is not the first one.
     pub stopped: Option<String>,
@@ -51,18 +53,18 @@ impl Recording {
         }
     }
 
-    /// Whether a core's thread had ended.
+    /// Returns whether a core's thread had ended.
     pub fn has_ended(&self, core: &str) -> bool {
         self.ended.iter().any(|name| name == core)
     }
 
-    /// When a core's thread had ended, if it had and that is known.
+    /// Returns the time when a core's thread ended, if it had ended and the time is known.
     pub fn end_of(&self, core: &str) -> Option<u64> {
         let number = self.ended.iter().position(|name| name == core)?;
         *self.ended_at.get(number)?
     }
 
-    /// The section as written; `None` if it would be empty.
+    /// Returns the section as written; `None` if it would be empty.
     pub fn section(&self) -> Option<OtherSection> {
         let mut entries = Vec::new();
         if self.linux_program {

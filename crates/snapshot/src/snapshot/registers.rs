@@ -19,13 +19,13 @@ pub struct RegisterKey {
     pub odd: Vec<String>,
 }
 
-/// The limit of register IDs, which count words in the 4 KiB of a CoreSight component.
+/// The highest register ID: IDs count words in the 4 KiB of a CoreSight component.
 pub const LAST_ID: u64 = 0x3FF;
 /// The largest register in bits: the ZA array of SME at its largest vector length.
 const MAX_BITS: u32 = 256 * 256 * 8;
 /// White space around parts of .ini files; other white space belongs to names.
 const SPACES: [char; 2] = [' ', '\t'];
-/// The longest decimal number accepted, in digits; parsing takes quadratic time.
+/// The maximum number of digits of a decimal number, which takes quadratic time to parse.
 const MAX_DECIMAL_DIGITS: usize = 1000;
 
 /// Parses a register's key.
@@ -69,7 +69,7 @@ pub fn parse_key(key: &str) -> RegisterKey {
     out
 }
 
-/// A number of up to 64 bits, decimal or hex with 0x.
+/// Parses a number of up to 64 bits, decimal or hexadecimal with 0x.
 pub fn parse_u64(text: &str) -> Option<u64> {
     let text = number_part(text);
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -81,21 +81,21 @@ pub fn parse_u64(text: &str) -> Option<u64> {
     }
 }
 
-/// Some writers put a comment right after a number, without a space.
+/// Removes a comment: some writers put one right after a number, without a space.
 fn number_part(text: &str) -> &str {
     text.split(['#', ';']).next().unwrap_or(text).trim()
 }
 
 impl RegisterValue {
-    /// A value of `bytes` bytes.
+    /// Creates a value of `bytes` bytes.
     pub fn from_u64(value: u64, bytes: usize) -> Self {
         let mut out = value.to_le_bytes().to_vec();
         out.resize(bytes.max(1), 0);
         Self(out)
     }
 
-    /// Reads a number of any width, decimal or hex with 0x. The value has the number of bytes for
-    /// `size` bits (32 if not given), or more if the number is larger.
+    /// Reads a number of any width, decimal or hexadecimal with 0x. The value has the number of
+    /// bytes for `size` bits (32 if not given), or more if the number is larger.
     pub fn parse(text: &str, size: Option<u32>) -> Option<Self> {
         let text = number_part(text);
         let bytes = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -105,9 +105,9 @@ impl RegisterValue {
         Some(Self(bytes).canonical(size))
     }
 
-    /// The value with the number of bytes for `size` bits (32 if not given), or more if it is
-    /// larger. Above the largest vector register only bytes up to the highest set bit are kept: a short
-    /// line could otherwise take 64 KiB.
+    /// Returns the value with the number of bytes for `size` bits (32 if not given), or more if it
+    /// is larger. Beyond the size of the largest vector register, only bytes up to the highest set
+    /// bit are kept, because a short line could otherwise take 64 KiB.
     pub fn canonical(&self, size: Option<u32>) -> Self {
         const LARGEST_VECTOR: u32 = 2048;
         let wanted = size.unwrap_or(32).clamp(1, LARGEST_VECTOR).div_ceil(8) as usize;
@@ -115,12 +115,12 @@ impl RegisterValue {
         Self(self.to_bytes(wanted.max(needed)))
     }
 
-    /// The value, if it fits in 64 bits.
+    /// Returns the value, if it fits in 64 bits.
     pub fn as_u64(&self) -> Option<u64> {
         u64::try_from(self.as_u128()?).ok()
     }
 
-    /// The value, if it fits in 128 bits.
+    /// Returns the value, if it fits in 128 bits.
     pub fn as_u128(&self) -> Option<u128> {
         if self.significant_bits() > 128 {
             return None;
@@ -132,14 +132,14 @@ impl RegisterValue {
         Some(u128::from_le_bytes(out))
     }
 
-    /// The value in `count` bytes, least significant first: zero-extended or truncated.
+    /// Returns the value in `count` bytes, least significant first: zero-extended or truncated.
     pub fn to_bytes(&self, count: usize) -> Vec<u8> {
         let mut out = self.0.clone();
         out.resize(count, 0);
         out
     }
 
-    /// The number of bits up to the highest set bit.
+    /// Returns the number of bits up to the highest set bit.
     pub fn significant_bits(&self) -> u64 {
         match self.0.iter().rposition(|&byte| byte != 0) {
             Some(at) => at as u64 * 8 + u64::from(8 - self.0[at].leading_zeros()),
@@ -195,8 +195,8 @@ impl fmt::Display for RegisterValue {
 }
 
 impl Register {
-    /// Size in bits: as written, or 32 (section 3.2.2), or the width of the value if that is
-    /// larger.
+    /// Returns the size in bits: as written, or 32 (section 3.2.2), or the width of the value if
+    /// that is larger.
     pub fn bits(&self) -> u32 {
         self.size
             .unwrap_or(32)
@@ -206,7 +206,7 @@ impl Register {
 }
 
 impl Device {
-    /// The first register with this name, compared exactly or else ignoring case.
+    /// Returns the first register with this name, compared exactly or else ignoring case.
     pub fn register(&self, name: &str) -> Option<&Register> {
         let exact = self.registers.iter().find(|r| r.name == name);
         exact.or_else(|| {
@@ -217,8 +217,8 @@ impl Device {
 
     /// Finds a register of a CoreSight component: by the first of `names` that exists, else by its
     /// ID, the offset in words (section 3.2.2), else by its offset in bytes, which some
-    /// hand-written files give as the ID. Only offsets too large for an ID are accepted, because
-    /// `0x10` is both TRCCONFIGR's offset and TRCTRACEIDR's ID.
+    /// hand-written files give as the ID. A byte offset is accepted only if it is too large for an
+    /// ID, because `0x10` is both TRCCONFIGR's offset and TRCTRACEIDR's ID.
     pub fn component_register(&self, names: &[&str], id: u64) -> Option<&Register> {
         let by_id = |id| self.registers.iter().find(move |r| r.id == Some(id));
         names
@@ -283,7 +283,7 @@ mod tests {
         let wide = value("0x12340000123400000", Some(64)).unwrap();
         assert_eq!((wide.0.len(), wide.significant_bits()), (9, 65));
         assert_eq!(wide.to_bytes(2), [0, 0]);
-        // The array of SME has up to 64 KiB.
+        // The ZA array of SME has up to 64 KiB.
         assert!(value("0", Some(MAX_BITS)).unwrap().0.len() <= 256);
         let high = format!("0x1{}", "0".repeat(600));
         assert_eq!(value(&high, Some(MAX_BITS)).unwrap().0.len(), 301);

@@ -1,9 +1,10 @@
 //! Memory that cores share: where a core has neither dump nor program, a dump of another core of
 //! its architecture may supply the bytes.
 //!
-//! A kernel is dumped through one core and executed by all. Two cores may see different memory at
-//! one virtual address, so shared memory is reported and can be switched off
-//! ([`super::OpenOptions::no_shared_memory`]). Address spaces are kept apart as within a core.
+//! A kernel is dumped through one core but executed by all cores. Two cores may see different
+//! memory at one virtual address, so shared memory is reported and can be switched off
+//! ([`super::OpenOptions::no_shared_memory`]). Address spaces are separated in the same way as
+//! within a core.
 
 use super::dump_files::DumpFiles;
 use super::memory::dumps::Dumps;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug)]
 struct Pool {
     memory: Dumps,
-    /// For each core: its first region, its name.
+    /// For each core: its first region and its name.
     cores: Vec<(usize, String)>,
 }
 
@@ -47,7 +48,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// The core that supplies the memory at an address.
+    /// Returns the core that supplies the memory at an address.
     fn core_at(&self, address: Address, space: Space) -> Option<usize> {
         let region = self.memory.region_at(address, space)?;
         let after = self.cores.partition_point(|(first, _)| *first <= region);
@@ -59,7 +60,7 @@ impl Pool {
 #[derive(Debug)]
 pub(super) struct Others {
     pool: Arc<Pool>,
-    /// By core: the first and the last address that was used.
+    /// By core: the first and the last address used.
     taken: Mutex<BTreeMap<usize, (u64, u64)>>,
 }
 
@@ -71,7 +72,7 @@ impl Others {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The other cores of the core at index `device`, if there are any.
+    /// Returns the memory of the cores other than the one at index `device`, if there are any.
     pub(super) fn of(snapshot: &Snapshot, pools: &Pools, device: usize) -> Option<Self> {
         let core = snapshot.devices.get(device)?;
         let is_core = core.class == DeviceClass::Core;
@@ -82,7 +83,7 @@ impl Others {
         })
     }
 
-    /// The bytes from `address` up to `end`, where the core's own memory starts.
+    /// Returns the bytes from `address` up to `end`, where the core's own memory starts.
     pub(super) fn slice(&self, address: Address, end: Option<Address>, space: Space) -> &[u8] {
         let bytes = self.pool.memory.slice(address, space);
         if let Some(core) = self
@@ -108,12 +109,13 @@ impl Others {
         self.pool.memory.next(address, space)
     }
 
-    /// A note on the memory of other cores visible in `space` to a core with the dumps `own`.
+    /// Returns a note on the memory of other cores visible in `space` to a core with the dumps
+    /// `own`.
     pub(super) fn note(&self, own: &Dumps, space: Space) -> Option<MemoryNote> {
         let pool = &self.pool;
         let mut own = own.extents(space).peekable();
         let (first, _) = pool.memory.extents(space).find_map(|(mut first, last)| {
-            // Earlier ranges are not needed for later addresses either.
+            // Ranges before this address are not needed for later addresses either.
             while own.next_if(|(_, end)| *end < first).is_some() {}
             while let Some(&(_, end)) = own.peek().filter(|(begin, _)| *begin <= first) {
                 if end >= last {
@@ -132,7 +134,7 @@ impl Others {
         })
     }
 
-    /// A note on the memory of other cores used so far.
+    /// Returns a note on the memory of other cores used so far.
     pub(super) fn taken_note(&self) -> Option<MemoryNote> {
         let taken = self.taken();
         let first = taken.values().map(|(first, _)| *first).min()?;
@@ -156,7 +158,7 @@ mod tests {
     use armsnap_arch::quantity::Address;
     use std::sync::Arc;
 
-    /// Cores with dumps of 16 bytes, of their number each.
+    /// Returns cores with dumps of 16 bytes, each of which is the number of the core.
     fn loaded(cores: &[(&str, &str)]) -> OpenSnapshot {
         let mut files = InMemory::default();
         let mut list = String::from("[device_list]\n");

@@ -1,7 +1,8 @@
 //! Signals of Linux, and GDB's numbers for them (GDB manual, "Signals"; include/gdb/signals.def).
 //!
-//! The signal that stopped a thread is in two keys of its device, which armsnap writes and others ignore:
-//! `signal` is the Linux number, `siginfo` the bytes of the kernel's `siginfo_t` in hexadecimal digits.
+//! The signal that stopped a thread is in two entries of its device, which armsnap writes and other
+//! readers ignore: `signal` is the Linux number, `siginfo` the bytes of the kernel's `siginfo_t` as
+//! hexadecimal digits.
 
 use super::model::Device;
 use std::fmt::Write as _;
@@ -88,12 +89,12 @@ const SIGINFO: &str = "siginfo";
 pub struct Signal {
     /// Its Linux number.
     pub number: u32,
-    /// The kernel's `siginfo_t` of it, in the byte order of the system; may be empty.
+    /// Its `siginfo_t` from the kernel, in the byte order of the system; may be empty.
     pub information: Vec<u8>,
 }
 
 impl Signal {
-    /// The signal of a core, if its device has one.
+    /// Reads the signal of a core, if its device has one.
     pub fn of(device: &Device) -> Option<Self> {
         let value = |name: &str| {
             let mut entries = device.other.iter();
@@ -109,7 +110,7 @@ impl Signal {
         })
     }
 
-    /// The keys of the device.
+    /// Returns the entries of the device.
     pub fn entries(&self) -> Vec<(String, String)> {
         let mut out = vec![(SIGNAL.to_owned(), self.number.to_string())];
         if !self.information.is_empty() {
@@ -122,7 +123,8 @@ impl Signal {
         out
     }
 
-    /// Its name and what is known of its cause, for people. `is_64bit` is the layout of its information.
+    /// Returns its name and what is known about its cause, for messages. `is_64bit` tells the
+    /// layout of its information.
     pub fn describe(&self, is_64bit: bool) -> String {
         let mut text = match name(self.number) {
             name if name.starts_with("SIG") => format!("{name} ({})", self.number),
@@ -134,7 +136,7 @@ impl Signal {
         text
     }
 
-    /// The cause, by `si_code` (sigaction(2)).
+    /// Returns the cause according to `si_code` (sigaction(2)).
     fn cause(&self, is_64bit: bool) -> Option<String> {
         let word = |at: usize| self.information.get(at..at + 4)?.first_chunk().copied();
         let first = word(0)?;
@@ -174,7 +176,7 @@ impl Signal {
     }
 }
 
-/// Decodes pairs of hexadecimal digits, not more than the information has.
+/// Decodes pairs of hexadecimal digits, at most [`INFORMATION`] bytes.
 fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     let pairs = digits.chunks(2).take(INFORMATION);
@@ -186,7 +188,8 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
     pairs.map(byte).collect()
 }
 
-/// Signal, `si_code`, its name (include/uapi/asm-generic/siginfo.h): those with an address.
+/// Signal, `si_code` and its name (include/uapi/asm-generic/siginfo.h), of those signals that have
+/// an address.
 const CODES: [(u32, i32, &str); 28] = [
     (4, 1, "ILL_ILLOPC"),
     (4, 2, "ILL_ILLOPN"),

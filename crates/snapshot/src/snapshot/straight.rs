@@ -1,15 +1,15 @@
-//! Instructions of which only the effect on the flow is known: none. Their bytes are not in the dumps,
-//! but trace can be followed over them.
+//! Instructions whose bytes are not in the dumps but that are known not to change the flow, so that
+//! trace can be followed across them.
 //!
-//! A core's entry `straight_code=FILE` names the file. Each of its lines has the address of the first
-//! instruction and that after the last one, in hexadecimal: `ffff800008001000-ffff800008001008`.
-//! Other readers ignore the entry.
+//! A core's entry `straight_code=FILE` names the file. Each of its lines contains the address of
+//! the first instruction and the address after the last one, in hexadecimal:
+//! `ffff800008001000-ffff800008001008`. Other readers ignore the entry.
 
 use super::model::Device;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// The entry of a core.
+/// The key of a core's entry.
 pub const ENTRY: &str = "straight_code";
 
 /// The largest file that is read.
@@ -19,7 +19,7 @@ const LARGEST: usize = 64 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Straight(Vec<Range<u64>>);
 
-/// The file that a core names.
+/// Returns the file that a core names.
 pub fn file(device: &Device) -> Option<&str> {
     let mut entries = device.other.iter();
     let file = entries.find(|(key, _)| key.eq_ignore_ascii_case(ENTRY));
@@ -27,7 +27,7 @@ pub fn file(device: &Device) -> Option<&str> {
 }
 
 impl Straight {
-    /// Instructions in these ranges of addresses.
+    /// Creates the set of instructions in these address ranges.
     pub fn new(mut ranges: Vec<Range<u64>>) -> Self {
         ranges.retain(|range| range.start < range.end);
         ranges.sort_unstable_by_key(|range| range.start);
@@ -41,7 +41,7 @@ impl Straight {
         Self(ranges)
     }
 
-    /// Reads a file. Lines that are none of ours are left out.
+    /// Reads a file. Lines in other formats are ignored.
     pub fn read(bytes: &[u8]) -> Self {
         let bytes = &bytes[..bytes.len().min(LARGEST)];
         let ranges = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
@@ -52,7 +52,7 @@ impl Straight {
         Self::new(ranges.collect())
     }
 
-    /// The text of the file; `None` if there are no such instructions.
+    /// Returns the text of the file; `None` if there are no such instructions.
     pub fn text(&self) -> Option<String> {
         let mut out = String::new();
         for range in &self.0 {
@@ -61,7 +61,7 @@ impl Straight {
         (!out.is_empty()).then_some(out)
     }
 
-    /// Whether an instruction is one of them.
+    /// Returns whether an instruction is one of them.
     pub fn contains(&self, address: u64) -> bool {
         let after = self.0.partition_point(|range| range.start <= address);
         let last = after.checked_sub(1).map(|index| &self.0[index]);

@@ -14,7 +14,7 @@ pub struct PlacedSource {
     pub device: usize,
     /// Index in [`Trace::buffers`].
     pub buffer: usize,
-    /// `N` of `(stream:N)`: the trace ID is the source's plus this.
+    /// `N` of `(stream:N)`: the trace ID is that of the source plus this number.
     pub stream: Option<u32>,
     /// Index of the core that it traces, if `[core_trace_sources]` names an existing one.
     pub core: Option<usize>,
@@ -41,7 +41,7 @@ impl<'a> Names<'a> {
         out
     }
 
-    /// The index of a name.
+    /// Returns the index of a name.
     pub fn find(&self, name: &str) -> Option<usize> {
         let exact = self.exact.get(name);
         exact
@@ -51,19 +51,19 @@ impl<'a> Names<'a> {
 }
 
 impl Trace {
-    /// The names of the buffers.
+    /// Returns the names of the buffers.
     pub fn buffer_names(&self) -> Names<'_> {
         Names::new(self.buffers.iter().map(|buffer| buffer.name.as_str()))
     }
 
-    /// The IDs of the buffers, which some writers use instead of names.
+    /// Returns the IDs of the buffers, which some writers use instead of names.
     pub fn buffer_ids(&self) -> Names<'_> {
         Names::new(self.buffers.iter().map(|buffer| buffer.id.as_str()))
     }
 }
 
 impl Snapshot {
-    /// The devices, by what other parts of the snapshot call them.
+    /// Returns the devices, by the names that other parts of the snapshot use for them.
     pub fn device_names(&self) -> DeviceNames<'_> {
         let mut locations = HashMap::new();
         for (index, device) in self.devices.iter().enumerate() {
@@ -78,7 +78,8 @@ impl Snapshot {
     }
 }
 
-/// The indices of devices, by name and by location. The first of equal ones is found.
+/// The indices of devices, by name and by location. The first of several equal names or locations
+/// is found.
 #[derive(Clone, Debug)]
 pub struct DeviceNames<'a> {
     names: Names<'a>,
@@ -86,13 +87,13 @@ pub struct DeviceNames<'a> {
 }
 
 impl DeviceNames<'_> {
-    /// The index of the device of that name.
+    /// Returns the index of the device with this name.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.names.find(name)
     }
 
-    /// The index of the trace source written in `[core_trace_sources]` as its name, or as `@` and
-    /// its location.
+    /// Returns the index of the trace source that `[core_trace_sources]` gives as its name, or as
+    /// `@` and its location.
     pub fn source(&self, written: &str) -> Option<usize> {
         match written.strip_prefix('@') {
             Some(written) => self.locations.get(&location(written)).copied(),
@@ -101,10 +102,10 @@ impl DeviceNames<'_> {
     }
 }
 
-/// The parts of a location, keys and values.
+/// The parts of a location: keys and values.
 type Location = Vec<(String, String)>;
 
-/// Reads a location. Equal ones may be written in different ways: `address:0x1000` is
+/// Reads a location. Equal locations may be written in different ways: `address:0x1000` is
 /// `address:0X00001000`.
 fn location(written: &str) -> Location {
     let parts = written.split(',').map(|part| {
@@ -118,7 +119,7 @@ fn location(written: &str) -> Location {
     parts.collect()
 }
 
-/// The only core of a snapshot; `None` if there is not exactly one.
+/// Returns the only core of a snapshot; `None` if there is not exactly one.
 pub fn only_core(snapshot: &Snapshot) -> Option<usize> {
     let devices = snapshot.devices.iter().enumerate();
     let mut cores = devices.filter(|(_, device)| device.class == DeviceClass::Core);
@@ -126,9 +127,9 @@ pub fn only_core(snapshot: &Snapshot) -> Option<usize> {
     cores.next().is_none().then_some(only)
 }
 
-/// The trace sources in order of buffers; within a buffer, in order of `[source_buffers]` or,
-/// without that section, of the device list. A source with data in several buffers appears once for
-/// each.
+/// Returns the trace sources in the order of buffers; within a buffer, in the order of
+/// `[source_buffers]` or, without that section, of the device list. A source with data in several
+/// buffers appears once for each of them.
 pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     let Some(trace) = &snapshot.trace else {
         return Vec::new();
@@ -150,7 +151,7 @@ pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     if is_unplaced(trace) {
         found.extend(trace_sources(snapshot).map(|device| (0, device, None)));
     }
-    // Stable: lines of one buffer keep their order.
+    // The sort is stable: lines of one buffer keep their order.
     found.sort_by_key(|&(buffer, _, _)| buffer);
     let mut seen = HashSet::new();
     found.retain(|entry| seen.insert(*entry));
@@ -175,7 +176,7 @@ pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     placed.collect()
 }
 
-/// The assumptions made by [`sources`].
+/// Returns a note on the assumptions made by [`sources`].
 pub fn assumed(snapshot: &Snapshot) -> Option<Note> {
     let trace = snapshot.trace.as_ref()?;
     (is_unplaced(trace) && trace_sources(snapshot).nth(1).is_some()).then(|| Note {
@@ -186,7 +187,8 @@ pub fn assumed(snapshot: &Snapshot) -> Option<Note> {
     })
 }
 
-/// Whether a device that `[core_trace_sources]` names as a core may be one: its class may be missing.
+/// Whether a device that `[core_trace_sources]` names as a core may be one, even if its class is
+/// missing.
 fn may_be_core(device: &Device) -> bool {
     !matches!(
         device.class,
@@ -194,7 +196,7 @@ fn may_be_core(device: &Device) -> bool {
     )
 }
 
-/// Whether the metadata do not name the sources of the only buffer.
+/// Whether the metadata fails to name the sources of the only buffer.
 fn is_unplaced(trace: &Trace) -> bool {
     let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
     lines.is_empty() && trace.buffers.len() == 1

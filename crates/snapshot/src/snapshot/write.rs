@@ -56,9 +56,9 @@ pub enum WriteError {
     /// An I/O error.
     #[error("{}: {error}", .path.display())]
     Io {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -71,11 +71,12 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
 }
 
 /// Writes a snapshot into the new directory `dir`. `blobs` supplies the files of dumps and buffers;
-/// a missing one is left out and noted. `force` replaces an existing snapshot.
+/// a missing file is left out and noted. `force` replaces an existing snapshot.
 ///
 /// # Errors
 ///
-/// If `dir` may not be replaced, the format cannot represent the snapshot, or writing fails.
+/// Returns an error if `dir` may not be replaced, the format cannot represent the snapshot, or
+/// writing fails.
 pub fn write(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -85,11 +86,11 @@ pub fn write(
     write_with_progress(snapshot, blobs, dir, force, &mut |_, _| {})
 }
 
-/// [`write()`] that reports its progress: `progress` receives the bytes written and the total.
+/// Same as [`write()`], with progress: `progress` receives the bytes written and the total.
 ///
 /// # Errors
 ///
-/// Those of [`write()`].
+/// Returns the errors of [`write()`].
 pub fn write_with_progress(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -103,12 +104,12 @@ pub fn write_with_progress(
     Ok(notes)
 }
 
-/// Writes files, by normalised path, into the new directory `dir`. `force` replaces an existing
-/// snapshot; `progress` receives the bytes written and the total.
+/// Writes files, named by normalised path, into the new directory `dir`. `force` replaces an
+/// existing snapshot; `progress` receives the bytes written and the total.
 ///
 /// # Errors
 ///
-/// If `dir` may not be replaced, or writing fails.
+/// Returns an error if `dir` may not be replaced, or writing fails.
 pub fn write_files(
     files: &BTreeMap<String, Mapped>,
     dir: &Path,
@@ -139,14 +140,14 @@ pub fn write_files(
 ///
 /// # Errors
 ///
-/// If `dir` may not be replaced, or its parent directory is not writable.
+/// Returns an error if `dir` may not be replaced, or its parent directory is not writable.
 pub fn may_write(dir: &Path, force: bool) -> Result<(), WriteError> {
     replaced(dir, force)?;
     sibling(dir, parent(dir, is_empty(dir))).map(|_| ())
 }
 
-/// Whether `dir` is an empty directory. It is filled, not replaced: the current directory and a mount point
-/// cannot be renamed.
+/// Whether `dir` is an empty directory. It is filled rather than replaced, because the current
+/// directory and mount points cannot be renamed.
 fn is_empty(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut inside| inside.next().is_none())
 }
@@ -160,7 +161,7 @@ fn parent(dir: &Path, empty: bool) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Moves complete files from a directory in `dir` to `dir`, snapshot.ini last; all of them or none.
+/// Moves complete files from a directory in `dir` to `dir`, snapshot.ini last: all of them or none.
 fn fill(temporary: &Path, dir: &Path, files: &BTreeMap<String, Mapped>) -> Result<(), WriteError> {
     let others = fs::read_dir(dir).map_err(at(dir))?;
     let others = others.flatten().map(|entry| entry.path());
@@ -174,7 +175,7 @@ fn fill(temporary: &Path, dir: &Path, files: &BTreeMap<String, Mapped>) -> Resul
     for (done, name) in names.iter().enumerate() {
         if let Err(error) = fs::rename(temporary.join(name), dir.join(name)) {
             for name in &names[..done] {
-                // Back to where it will be removed.
+                // Moved back to the temporary directory, which will be removed.
                 let _ = fs::rename(dir.join(name), temporary.join(name));
             }
             return Err(at(dir)(error));
@@ -205,7 +206,7 @@ fn replaced(dir: &Path, force: bool) -> Result<bool, WriteError> {
     }
 }
 
-/// Creates a directory next to `dir`, to be renamed to it.
+/// Creates a directory next to `dir`, which will be renamed to `dir`.
 fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
     const TRIES: u32 = 1000;
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -234,7 +235,7 @@ fn move_into_place(
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let mut old = tempfile::Builder::new();
     let old = old.prefix(&format!(".{name}.")).tempdir_in(parent);
-    // Keep the old directory until the new one is in place.
+    // The old directory is kept until the new one is in place.
     let old = old.map_err(at(parent))?.keep();
     let moved = old.join("old");
     fs::rename(dir, &moved).map_err(at(dir))?;
@@ -247,11 +248,11 @@ fn move_into_place(
     fs::remove_dir_all(&old).map_err(at(&old))
 }
 
-/// Writes a file in pieces; `add` receives the size of each. Pieces of zeros become holes if the
-/// file system supports them.
+/// Writes a file in pieces; `add` receives the size of each piece. Pieces of zeros become holes if
+/// the file system supports them.
 fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
     const PIECE: usize = 1 << 16;
-    /// Bytes after which mapped memory is released.
+    /// The number of bytes after which mapped memory is released.
     const RELEASED: usize = 1 << 22;
     let mut write = || {
         if let Some(parent) = path.parent() {
@@ -277,16 +278,18 @@ fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), Wr
     write().map_err(at(path))
 }
 
-/// The .ini files of a snapshot, by normalised path. They are read back and compared.
+/// Returns the .ini files of a snapshot, by normalised path, after reading them back and comparing
+/// them.
 ///
 /// # Errors
 ///
-/// If the format cannot represent the snapshot.
+/// Returns an error if the format cannot represent the snapshot.
 pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     texts_of(snapshot.clone())
 }
 
-/// [`texts`] of a snapshot that is not needed any more: with many buffers, a copy of it is large.
+/// Same as [`texts`], for a snapshot that is no longer needed: if it has many buffers, a copy would
+/// be large.
 pub fn texts_of(mut snapshot: Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     let files = unchecked_texts(&snapshot)?;
     make_canonical(&mut snapshot);
@@ -301,7 +304,7 @@ pub fn texts_of(mut snapshot: Snapshot) -> Result<BTreeMap<String, Mapped>, Writ
     }
 }
 
-/// The .ini files, before they are read back.
+/// Returns the .ini files, before they are read back.
 fn unchecked_texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     let mut files = BTreeMap::new();
     add_text(&mut files, "snapshot.ini", &head(snapshot))?;
@@ -314,8 +317,8 @@ fn unchecked_texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, Writ
     Ok(files)
 }
 
-/// The .ini files of a snapshot. Every other file is empty, so that reading them back does not note
-/// each as missing.
+/// The .ini files of a snapshot. Every other file is empty, so that reading them back does not
+/// report each one as missing.
 #[derive(Debug)]
 struct Texts(InMemory);
 
@@ -349,7 +352,7 @@ fn add(
     let path = paths::normal(written).filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| WriteError::Path(written.to_owned()))?;
     match files.get(&path) {
-        // Usually it is the same mapping, which needs no comparison.
+        // Usually both are the same mapping, so no comparison is needed.
         Some(there) if std::ptr::eq(&**there, &*bytes) || **there == *bytes => Ok(()),
         Some(_) => Err(WriteError::Collision(path)),
         None => {
@@ -542,8 +545,8 @@ fn trace_document(trace: &Trace) -> Document {
     Document { sections }
 }
 
-/// The snapshot without places and with register values of canonical width, so that equivalent
-/// snapshots compare equal.
+/// Returns the snapshot without positions and with register values of canonical width, so that
+/// equivalent snapshots compare equal.
 pub fn canonical(snapshot: &Snapshot) -> Snapshot {
     let mut out = snapshot.clone();
     make_canonical(&mut out);
@@ -579,7 +582,7 @@ fn make_canonical(out: &mut Snapshot) {
     }
 }
 
-/// The first part in which two canonical snapshots differ.
+/// Returns the first part in which two canonical snapshots differ.
 fn difference(a: &Snapshot, b: &Snapshot) -> Option<String> {
     if a == b {
         return None;

@@ -1,17 +1,17 @@
 //! The regions of memory that dumps contain, by address and address space.
 //!
 //! **Dumps and address spaces.** An address space is a set of translation regimes, see
-//! `Space::regimes`; a dump serves a request if the two sets have a regime in common. So a dump
-//! without space serves all; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and EL2; `H`, `EL2` and
-//! `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a core of which only
-//! the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves requests for
-//! physical memory and for `ANY`, never a virtual address.
+//! `Space::regimes`; a dump serves a request if the two sets have a regime in common. A dump
+//! without space therefore serves all requests; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and
+//! EL2; `H`, `EL2` and `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a
+//! core of which only the security state is known may be at EL2. Physical memory (`P`, `SP`, `NP`)
+//! serves requests for physical memory and for `ANY`, never for a virtual address.
 //!
 //! **Where dumps overlap**, the first in file order wins, but dumps without a space or only for the
-//! requested space come before dumps whose space also serves others (`H` before `N` for EL2). Added
-//! regions come after all dumps.
+//! requested space come before dumps whose space also serves other requests (`H` before `N` for
+//! EL2). Added regions come after all dumps.
 //!
-//! Files are mapped when first touched.
+//! Files are mapped when first accessed.
 
 use crate::mapped::Mapped;
 use crate::snapshot::dump_files::DumpFiles;
@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 pub enum Origin {
     /// A dump of the device, by its index. A dump that represents an ELF file has several regions.
     Dump(usize),
-    /// Added by the program, with the reason (an ELF file's segment).
+    /// Added by armsnap, with the reason (an ELF file's segment).
     Added(String),
 }
 
@@ -64,7 +64,7 @@ struct Piece {
     region: u32,
 }
 
-/// The regions of dumps, and of memory that was added.
+/// The regions of dumps and of added memory.
 #[derive(Debug)]
 pub struct Dumps {
     files: DumpFiles,
@@ -75,7 +75,7 @@ pub struct Dumps {
 }
 
 impl Dumps {
-    /// No memory; `files` are those of the dumps that will be added.
+    /// Creates empty memory; `files` are the files of the dumps that will be added.
     pub(in crate::snapshot) fn empty(files: DumpFiles) -> Self {
         Self {
             files,
@@ -91,7 +91,7 @@ impl Dumps {
         self.add_seen_in(device, Some);
     }
 
-    /// Adds the dumps for which `seen_in` returns a space: the one in which they are visible.
+    /// Adds those dumps for which `seen_in` returns a space, in which they are visible.
     pub(super) fn add_seen_in(
         &mut self,
         device: &Device,
@@ -142,7 +142,7 @@ impl Dumps {
     }
 
     fn push(&mut self, address: Address, length: u64, space: Space, origin: Origin, s: Source) {
-        // A region may end at the last address; zero means 2^64 here.
+        // A region may end at the last address; zero stands for 2^64.
         let room = address.0.wrapping_neg();
         let length = if room == 0 { length } else { length.min(room) };
         if length == 0 {
@@ -157,12 +157,12 @@ impl Dumps {
         self.sources.push(s);
     }
 
-    /// All regions, in order of precedence.
+    /// Returns all regions, in order of precedence.
     pub fn regions(&self) -> impl ExactSizeIterator<Item = &Region> {
         self.regions.iter()
     }
 
-    /// The longest run of known bytes from `address` in one region; may be empty.
+    /// Returns the longest run of known bytes from `address` in one region; may be empty.
     pub fn slice(&self, address: Address, space: Space) -> &[u8] {
         self.get(address, space).unwrap_or(&[])
     }
@@ -177,15 +177,15 @@ impl Dumps {
         Some(bytes.get(from..to.min(bytes.len())).unwrap_or(&[]))
     }
 
-    /// The first address after `address` at which bytes of another region, or bytes after a hole,
-    /// start.
+    /// Returns the first address after `address` at which bytes of another region, or bytes after a
+    /// hole, start.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
         let pieces = self.view(space);
         let after = pieces.partition_point(|piece| piece.first <= address.0);
         pieces.get(after).map(|piece| Address(piece.first))
     }
 
-    /// The piece that contains an address.
+    /// Returns the piece that contains an address.
     fn piece(&self, address: Address, space: Space) -> Option<&Piece> {
         let pieces = self.view(space);
         let after = pieces.partition_point(|piece| piece.first <= address.0);
@@ -193,18 +193,18 @@ impl Dumps {
         (piece.last >= address.0).then_some(piece)
     }
 
-    /// The region that supplies the byte at an address.
+    /// Returns the region that supplies the byte at an address.
     pub(super) fn region(&self, address: Address, space: Space) -> Option<&Region> {
         Some(&self.regions[self.region_at(address, space)?])
     }
 
-    /// Its index in [`Self::regions`].
+    /// Returns the index in [`Self::regions`] of the region that supplies the byte at an address.
     pub(in crate::snapshot) fn region_at(&self, address: Address, space: Space) -> Option<usize> {
         self.piece(address, space)
             .map(|piece| piece.region as usize)
     }
 
-    /// The addresses visible in `space`: first and last of each piece, ascending.
+    /// Returns the addresses visible in `space`: first and last of each piece, ascending.
     pub(in crate::snapshot) fn extents(
         &self,
         space: Space,
@@ -213,8 +213,8 @@ impl Dumps {
         pieces.map(|piece| (piece.first, piece.last))
     }
 
-    /// How many of `wanted` bytes from `address` are known in one region and still in its file;
-    /// `None` if no region contains the address.
+    /// Returns how many of `wanted` bytes from `address` are known in one region and still in its
+    /// file; `None` if no region contains the address.
     pub(in crate::snapshot) fn remaining(
         &self,
         address: Address,
@@ -267,8 +267,8 @@ impl Dumps {
         self.views[space as usize].get_or_init(|| self.pieces(space))
     }
 
-    /// Sweeps over the ends of all regions that serve `space`; between two neighbouring ends the
-    /// region that wins is the same.
+    /// Sweeps over the ends of all regions that serve `space`; between two neighbouring ends, the
+    /// same region wins.
     fn pieces(&self, space: Space) -> Vec<Piece> {
         // If any space is acceptable, a virtual address precedes the same physical one.
         let physical = |r: &Region| is_physical(r.space);
@@ -297,7 +297,7 @@ impl Dumps {
             let Some(&(_, _, _, region)) = open.first().filter(|_| next > address) else {
                 continue;
             };
-            // Before the last end, so that both fit.
+            // Both addresses are before the last end, so they fit.
             let (first, last) = (address as u64, (next - 1) as u64);
             match out.last_mut() {
                 Some(piece) if piece.region == region && piece.last.wrapping_add(1) == first => {
@@ -319,7 +319,7 @@ pub(in crate::snapshot) const fn is_physical(space: Space) -> bool {
     matches!(space, Space::P | Space::Sp | Space::Np)
 }
 
-/// Fills `out` from consecutive slices of memory; returns the number of bytes.
+/// Fills `out` from consecutive slices of memory; returns their total length.
 pub(in crate::snapshot) fn read<'m>(
     address: Address,
     out: &mut [u8],

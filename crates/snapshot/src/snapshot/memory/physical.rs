@@ -1,4 +1,5 @@
-//! The physical memory of a core: its own, that of memory devices, that of other cores.
+//! The physical memory of a core: from its own dumps, those of memory devices, and those of other
+//! cores.
 
 use super::dumps::{Dumps, Origin, is_physical};
 use super::translated::{Process, Translated, other_cores};
@@ -15,7 +16,7 @@ const LEAST_PAGE: u64 = 0x1000;
 impl CoreMemory {
     /// Makes the physical memory of the snapshot visible at the virtual addresses of the core at
     /// index `device` of the device list, as its tables map them. Its dumps for virtual addresses
-    /// take precedence; memory that is added or shared has less precedence.
+    /// take precedence; added or shared memory has lower precedence.
     pub fn translate(&mut self, loaded: &OpenSnapshot, device: usize) {
         let devices = &loaded.snapshot.devices;
         let physical = devices.get(device).and_then(|core| physical(loaded, core));
@@ -23,8 +24,8 @@ impl CoreMemory {
         self.translated = translated.map(Box::new);
     }
 
-    /// Like [`Self::slice`], with translation: the core's dumps for virtual addresses, then what
-    /// its tables map, then other memory.
+    /// Like [`Self::slice`], with translation: first the core's dumps for virtual addresses, then
+    /// the memory that its tables map, then other memory.
     pub(super) fn through<'a>(
         &'a self,
         translated: &'a Translated,
@@ -49,7 +50,8 @@ impl CoreMemory {
         &bytes[..bytes.len().min(usize::try_from(most).unwrap_or(usize::MAX))]
     }
 
-    /// Whether a dump of the core has the byte at an address, so that its tables are not needed.
+    /// Whether a dump of the core contains the byte at an address, so that its tables are not
+    /// needed.
     pub(super) fn is_dumped(
         &self,
         address: Address,
@@ -65,13 +67,13 @@ impl CoreMemory {
         })
     }
 
-    /// Whether the byte at an address is that of a physical address.
+    /// Whether the byte at an address comes from physical memory.
     fn is_physical(&self, address: Address, space: Space) -> bool {
         let region = self.dumps.region(address, space);
         region.is_some_and(|region| is_physical(region.space))
     }
 
-    /// What a past state of the core selects, as its trace reports it.
+    /// Returns the memory that a past state of the core selects, as its trace reports the state.
     pub fn moment(
         &self,
         level: Option<ExceptionLevel>,
@@ -79,7 +81,7 @@ impl CoreMemory {
         vmid: Option<u32>,
     ) -> Moment {
         let changed = self.changed();
-        // An ID that is a version is not that of a process.
+        // An ID that identifies a version does not identify a process.
         let (version, context_id, vmid) = match changed.carrier() {
             Carrier::ContextId if changed.is_empty() => (context_id, context_id, vmid),
             Carrier::ContextId => (context_id, None, vmid),
@@ -94,11 +96,11 @@ impl CoreMemory {
     }
 }
 
-/// The physical memory of a core.
+/// Returns the physical memory of a core.
 fn physical(loaded: &OpenSnapshot, core: &Device) -> Option<Dumps> {
     let mut memory = Dumps::empty(loaded.dump_files());
     let own = |space: Space| is_physical(space).then_some(space);
-    // A memory device is a view of a bus: its addresses are physical unless it says otherwise.
+    // A memory device is a view of a bus: its addresses are physical unless it declares otherwise.
     let on_bus = |space: Space| match space {
         Space::Any => Some(Space::P),
         space => own(space),
@@ -117,7 +119,7 @@ fn physical(loaded: &OpenSnapshot, core: &Device) -> Option<Dumps> {
     (!is_empty).then_some(memory)
 }
 
-/// Whether a device is a view of the bus of cores. The APB is that of debug components.
+/// Whether a device is a view of the cores' bus. The APB is the bus of debug components.
 fn is_bus(device: &Device) -> bool {
     let of_debug = |text: &str| text.to_ascii_lowercase().contains("apb");
     device.class == DeviceClass::MemorySpace && !of_debug(&device.name) && !of_debug(&device.kind)

@@ -1,16 +1,16 @@
 //! Physical memory seen at virtual addresses, through the translation tables of a core.
 //!
-//! The physical memory of a core is, in this order: its own dumps of the spaces `P`, `NP` and `SP`,
-//! the dumps of memory devices, and such dumps of other cores. Its tables are those of its
-//! registers, or those that `[translation]` of its file gives: tables that are known without
-//! registers, because a kernel's own records name them.
+//! The physical memory of a core consists of, in this order: its own dumps of the spaces `P`, `NP`
+//! and `SP`, the dumps of memory devices, and dumps of these spaces of other cores. The translation
+//! tables come from its registers or from `[translation]` in its file, which gives tables that are
+//! known without registers because a kernel's own records name them.
 //!
 //! Low addresses belong to a process. The registers give the tables of the process that a core runs
-//! when it halts; those of another process are known if another core runs it. Where HCR_EL2.TGE is
-//! set at the halted state, EL1 in the trace was a guest, whose tables are not known. If E2H is set
-//! too, the processes are those of a host: their tables are in TTBR0_EL2 and their context IDs in
-//! CONTEXTIDR_EL2 (DDI 0487, D8.2 and D19.2.27), which trace has only in place of the VMID. Pages
-//! that were found are remembered.
+//! when it halts; those of another process are known if another core runs it. If HCR_EL2.TGE is set
+//! in the halted state, EL1 in the trace was a guest, whose tables are not known. If E2H is set
+//! too, the processes belong to a host: their tables are in TTBR0_EL2 and their context IDs in
+//! CONTEXTIDR_EL2 (DDI 0487, D8.2 and D19.2.27), which trace contains only instead of the VMID. The
+//! pages that were found are cached.
 
 use super::CoreMemory;
 use super::dumps::{self, Dumps};
@@ -28,15 +28,15 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 /// The section of a core's file with tables that are known without registers.
 pub const SECTION: &str = "translation";
-/// The unit in which translations are remembered, in address bits: the smallest page.
+/// The unit in which translations are cached, in address bits: the smallest page.
 const PAGE: u32 = 12;
-/// The most pages that are remembered.
+/// Maximum number of pages that are cached.
 const MAX_PAGES: usize = 1 << 16;
-/// The most walks for the next address with memory.
+/// Maximum number of table walks to find the next address with memory.
 const WALKS: usize = 4096;
-/// The most other cores whose registers and physical memory are used.
+/// Maximum number of other cores whose registers and physical memory are used.
 const MAX_CORES: usize = 64;
-/// The most context IDs without tables that are kept.
+/// Maximum number of context IDs without tables that are kept.
 const MAX_UNKNOWN: usize = 64;
 
 /// The tables of low addresses that a past state of a core selects.
@@ -44,13 +44,13 @@ const MAX_UNKNOWN: usize = 64;
 pub struct Process(pub u32);
 
 impl Process {
-    /// That of the halted state.
+    /// The process of the halted state.
     pub const CURRENT: Self = Self(0);
-    /// One whose tables are not known.
+    /// A process whose tables are not known.
     pub const UNKNOWN: Self = Self(1);
 }
 
-/// Where a page is, if it is mapped.
+/// The mapping of a page, if it is mapped.
 type Page = Option<Mapping>;
 
 /// The physical memory of a core, and its tables.
@@ -63,9 +63,9 @@ pub struct Translated {
     processes: BTreeMap<u32, Process>,
     /// Whether the processes are those of a host (FEAT_VHE).
     is_host: bool,
-    /// Whether trace has CONTEXTIDR_EL2 in place of the VMID.
+    /// Whether trace has CONTEXTIDR_EL2 instead of the VMID.
     host_ids_traced: bool,
-    /// That of EL1.
+    /// The process whose tables EL1 uses.
     el1: Process,
     /// Context IDs without tables that were requested.
     unknown: Mutex<BTreeSet<u32>>,
@@ -74,7 +74,7 @@ pub struct Translated {
 }
 
 impl Translated {
-    /// The translation of the core at index `device` of a device list.
+    /// Creates the translation of the core at index `device` of a device list.
     pub(super) fn of(devices: &[Device], device: usize, physical: Dumps) -> Option<Self> {
         let core = devices.get(device)?;
         let registers =
@@ -123,9 +123,9 @@ impl Translated {
         Some(out)
     }
 
-    /// The process that a core runs in a past state. Software above EL0 that runs at low addresses
-    /// is not part of a process, but may be part of a guest. The context ID is CONTEXTIDR_EL1; `vmid`
-    /// may be CONTEXTIDR_EL2.
+    /// Returns the process that a core runs in a past state. Software above EL0 that runs at low
+    /// addresses is not part of a process, but may be part of a guest. `context_id` is
+    /// CONTEXTIDR_EL1; `vmid` may be CONTEXTIDR_EL2.
     pub fn process(
         &self,
         level: Option<ExceptionLevel>,
@@ -150,12 +150,12 @@ impl Translated {
         }
     }
 
-    /// The number of processes that [`Self::process`] distinguishes.
+    /// Returns the number of processes that [`Self::process`] distinguishes.
     pub fn processes(&self) -> u32 {
         self.regimes.len() as u32
     }
 
-    /// A note on processes without tables that were requested so far.
+    /// Returns a note on processes without tables that were requested so far.
     pub fn missing_processes(&self) -> Option<MemoryNote> {
         let unknown = self.unknown.lock();
         let unknown = unknown.unwrap_or_else(PoisonError::into_inner);
@@ -164,20 +164,20 @@ impl Translated {
         })
     }
 
-    /// The regime of a space.
+    /// Returns the regime of a space.
     ///
     /// # Errors
     ///
-    /// If the space has no regime: the reason.
+    /// Returns the reason if the space has no regime.
     pub fn regime(&self, space: Space) -> Result<&Regime, NoRegime> {
         self.regimes[0].get(space)
     }
 
-    /// Where an address of a space is, with each step.
+    /// Translates an address in a regime, and reports each step to `visit`.
     ///
     /// # Errors
     ///
-    /// If it has no translation.
+    /// Returns a fault if the address has no translation.
     pub fn translate(
         &self,
         regime: &Regime,
@@ -187,12 +187,12 @@ impl Translated {
         regime.translate(address, self, visit)
     }
 
-    /// The mapped ranges of a regime from an address on, found with at most `walks` walks.
+    /// Returns the mapped ranges of a regime from an address, found with at most `walks` walks.
     pub fn maps<'a>(&'a self, regime: &'a Regime, from: u64, walks: usize) -> Maps<'a, &'a Self> {
         Maps::new(regime, self, from, walks)
     }
 
-    /// The known bytes from an address on, up to the end of its page or block.
+    /// Returns the known bytes from an address up to the end of its page or block.
     pub fn slice_in(&self, regime: &Regime, address: u64) -> &[u8] {
         let found = regime.translate(address, self, &mut |_| {});
         found.map_or(&[], |mapping| self.mapped(&mapping))
@@ -215,12 +215,12 @@ impl Translated {
         )
     }
 
-    /// The physical memory.
+    /// Returns the physical memory.
     pub fn physical(&self) -> &Dumps {
         &self.physical
     }
 
-    /// The known bytes from an address on, up to the end of its page or block.
+    /// Returns the known bytes from an address up to the end of its page or block.
     pub(super) fn slice(&self, process: Process, address: Address, space: Space) -> &[u8] {
         match space {
             Space::P | Space::Np | Space::Sp => self.physical.slice(address, space),
@@ -251,8 +251,8 @@ impl Translated {
         .unwrap_or(0)
     }
 
-    /// An address after `address` and before `end` before which no other byte is known; it may be
-    /// unknown too.
+    /// Returns an address after `address` and before `end`. No byte between the page of `address`
+    /// and the returned address is known; the byte there may be unknown too.
     pub(super) fn next(
         &self,
         address: Address,
@@ -266,8 +266,8 @@ impl Translated {
         self.next_in(self.regime(wanted).ok()?, address, end)
     }
 
-    /// An address of a regime after `address` and before `end` before which no other byte is known;
-    /// it may be unknown too.
+    /// Returns an address of a regime after `address` and before `end`. No byte between the page of
+    /// `address` and the returned address is known; the byte there may be unknown too.
     pub fn next_in(
         &self,
         regime: &Regime,
@@ -290,7 +290,7 @@ impl Translated {
         maps.reached().map(Address)
     }
 
-    /// Where an address is. The answer for its page is remembered.
+    /// Returns the mapping of an address. The mapping of its page is cached.
     fn find(&self, process: Process, address: Address, space: Space) -> Option<Mapping> {
         let (page, within) = (address.0 >> PAGE, address.0 & ((1 << PAGE) - 1));
         let key = (process, space, page);
@@ -315,7 +315,8 @@ impl Translated {
         let regimes = self.regimes.get(process.0 as usize)?;
         let regime = regimes.get(space).ok()?;
         let found = regime.translate(address, self, &mut |_| {}).ok()?;
-        // Where kernel and processes have one table, what a process can access is its own.
+        // If kernel and processes share one table, memory that a process can access belongs to the
+        // process.
         let user = found.attributes.and_then(|attributes| attributes.user);
         let of_process = user.is_some_and(|user| user.read || user.execute);
         let shared = process != Process::UNKNOWN || regime.is_high(address) || !of_process;
@@ -338,31 +339,32 @@ impl PhysicalMemory for Translated {
 }
 
 impl CoreMemory {
-    /// Whether tables map addresses of a space, so that several may be of one place in memory.
+    /// Returns whether tables map addresses of a space, so that several addresses may refer to one
+    /// location in memory.
     pub fn is_translated(&self, space: Space) -> bool {
         let regime = self.translated.as_ref().map(|all| all.regime(space));
         regime.is_some_and(|regime| regime.is_ok_and(|regime| !regime.is_identity()))
     }
 
-    /// Whether the core runs a host (FEAT_VHE) whose processes have translation tables.
+    /// Returns whether the core runs a host (FEAT_VHE) whose processes have translation tables.
     pub fn is_of_host(&self) -> bool {
         self.translated.as_ref().is_some_and(|all| all.is_host)
     }
 
-    /// Takes the VMIDs of trace as CONTEXTIDR_EL2, which identifies processes of a host.
+    /// Interprets the VMIDs in trace as CONTEXTIDR_EL2, which identifies processes of a host.
     pub fn trace_host_ids(&mut self) {
         if let Some(all) = &mut self.translated {
             all.host_ids_traced = true;
         }
     }
 
-    /// The translation of the core, if the snapshot has physical memory.
+    /// Returns the translation of the core, if the snapshot has physical memory.
     pub fn translated(&self) -> Option<&Translated> {
         self.translated.as_deref()
     }
 }
 
-/// The cores other than `core`, at most [`MAX_CORES`].
+/// Returns the cores other than `core`, at most [`MAX_CORES`].
 pub(super) fn other_cores<'d>(
     devices: &'d [Device],
     core: &'d Device,
@@ -380,14 +382,14 @@ const fn space(world: World) -> Space {
     }
 }
 
-/// Whether EL0 belongs to a host: HCR_EL2.E2H and TGE.
+/// Returns whether EL0 belongs to a host: HCR_EL2.E2H and TGE.
 fn is_host(registers: &RegisterFile) -> bool {
     const E2H_TGE: u64 = 1 << 34 | 1 << 27;
     let hcr = registers.value("HCR_EL2");
     hcr.is_some_and(|hcr| hcr & E2H_TGE == E2H_TGE)
 }
 
-/// The context ID of the process that a core runs.
+/// Returns the context ID of the process that a core runs.
 fn context_id(registers: &RegisterFile) -> Option<u32> {
     let names: &[_] = match is_host(registers) {
         true => &["CONTEXTIDR_EL2"],
@@ -397,7 +399,7 @@ fn context_id(registers: &RegisterFile) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// The table of low addresses of the process that a core runs.
+/// Returns the table of low addresses of the process that a core runs.
 fn low_table(registers: &RegisterFile) -> Option<u64> {
     let names: &[_] = match is_host(registers) {
         true => &["TTBR0_EL2"],
@@ -406,7 +408,7 @@ fn low_table(registers: &RegisterFile) -> Option<u64> {
     names.iter().find_map(|name| registers.value(name))
 }
 
-/// The tables that a section gives.
+/// Returns the tables that a section describes.
 fn kernel_tables(section: &OtherSection) -> Option<KernelTables> {
     let value = |name: &str| {
         let entry = section.entries.iter().find(|(key, _)| key == name);
@@ -435,7 +437,7 @@ fn kernel_tables(section: &OtherSection) -> Option<KernelTables> {
     })
 }
 
-/// The section for tables that are known without registers; `from` names the origin of this
+/// Returns the section for tables that are known without registers; `from` names the origin of this
 /// knowledge.
 pub fn section(tables: &KernelTables, from: &str) -> OtherSection {
     let entry = |key: &str, value: String| (key.to_owned(), value);
@@ -471,7 +473,8 @@ mod tests {
 
     const TCR: u64 = 5 << 32 | 2 << 30 | 16 << 16 | 16;
 
-    /// A snapshot with physical memory in which 1 GiB blocks are mapped, and cores with registers.
+    /// Returns a snapshot with physical memory in which 1 GiB blocks are mapped, and with cores
+    /// that have registers.
     fn loaded(cores: &[&str]) -> OpenSnapshot {
         let mut files = InMemory::default();
         let mut ram = vec![0_u8; 0x5000];
@@ -525,7 +528,8 @@ mod tests {
         }
     }
 
-    /// Linux writes the process to CONTEXTIDR_EL1, which is CONTEXTIDR_EL2 at a host's EL2 (E2H).
+    /// Linux writes the process ID to CONTEXTIDR_EL1, which is CONTEXTIDR_EL2 at a host's EL2
+    /// (E2H).
     #[test]
     fn processes_of_a_host_have_the_context_ids_of_el2() {
         let core = |hcr: u64, id: u32, table: u64| {
@@ -537,7 +541,7 @@ mod tests {
             )
         };
         let host = 1 << 34 | 1 << 27;
-        // The table of the second maps nothing; the third runs a guest.
+        // The table of the second core maps nothing; the third core runs a guest.
         let cores = [
             core(host, 7, 0x1000),
             core(host, 8, 0x4000),
@@ -550,7 +554,7 @@ mod tests {
             let moment = memory.moment(Some(ExceptionLevel(0)), Some(7), vmid);
             !memory.code(moment, Address(0x3000), Space::El1N).is_empty()
         };
-        // Any VMID is one of a guest, and EL1's context ID says nothing of the host.
+        // Any VMID belongs to a guest, and EL1's context ID says nothing about the host.
         assert!(
             [None, Some(0), Some(8)]
                 .iter()

@@ -1,4 +1,4 @@
-//! Device files: `[device]`, `[regs]`, `[dump…]` (3.2), and the older `[global]` and
+//! Reads device files: `[device]`, `[regs]`, `[dump…]` (3.2), and the older `[global]` and
 //! `[extendregs]`.
 
 use super::{Ini, Reader, other_sections};
@@ -231,8 +231,8 @@ impl Decimals {
         }
     }
 
-    /// A message on these numbers, with the line of the first; `None` if the file normally uses
-    /// decimal numbers.
+    /// Returns a message on these numbers, with the line of the first one; `None` if the file
+    /// normally uses decimal numbers.
     fn odd(self) -> Option<(u32, String)> {
         let (line, text) = self.first.filter(|_| 2 * self.odd >= self.all)?;
         Some(match self.odd - 1 {
@@ -247,8 +247,8 @@ fn hex_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The number probably intended by a decimal one: read as hexadecimal it is rounder, like addresses
-/// and sizes, or it equals the size `there` and the decimal reading does not.
+/// Returns the number probably intended by a decimal one: if read as hexadecimal it is rounder,
+/// like addresses and sizes, or it equals the size `there` and the decimal reading does not.
 fn meant_as_hex(text: &str, there: Option<u64>) -> Option<u64> {
     let (decimal, hex) = (parse_u64(text)?, u64::from_str_radix(text, 16).ok()?);
     if there == Some(decimal) {

@@ -1,4 +1,4 @@
-//! The trace metadata (3.3).
+//! Reads the trace metadata (3.3).
 
 use super::{Ini, Reader, list, other_sections};
 use crate::snapshot::files::beside;

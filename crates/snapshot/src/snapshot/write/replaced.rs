@@ -1,5 +1,5 @@
 //! Checks a directory that a snapshot is to replace: only files of the old snapshot may be removed,
-//! and no file that is being read.
+//! and only if they are not being read.
 
 use crate::mapped;
 use crate::snapshot::libraries::LIBRARIES;
@@ -10,7 +10,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The first file in a snapshot's directory that the snapshot does not name, or that is being read.
+/// Returns the first file in a snapshot's directory that the snapshot does not name, or that is
+/// being read.
 pub(super) fn in_the_way(dir: &Path) -> io::Result<Option<PathBuf>> {
     let named = named(dir);
     let mut directories = vec![dir.to_owned()];
@@ -41,13 +42,13 @@ fn is_library(within: &Path, path: &Path) -> io::Result<bool> {
     Ok(mapped::head(path, 4)? == b"\x7fELF")
 }
 
-/// The files named in the .ini files of a snapshot, starting with snapshot.ini: every value of any
-/// key that is the path of a file.
+/// Returns the files named in the .ini files of a snapshot, starting with snapshot.ini: every value
+/// of any key that is the path of a file.
 fn named(dir: &Path) -> BTreeSet<PathBuf> {
     let mut named = BTreeSet::from([PathBuf::from("snapshot.ini")]);
     let mut unread: Vec<PathBuf> = named.iter().cloned().collect();
     while let Some(file) = unread.pop() {
-        // The reader refuses larger ones.
+        // The reader rejects larger files.
         let Ok(bytes) = mapped::head(&dir.join(&file), LARGEST_INI) else {
             continue;
         };
