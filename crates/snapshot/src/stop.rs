@@ -1,9 +1,9 @@
 //! Cancelling long work.
 //!
-//! A [`Cancel`] is a request to end work that nobody waits for any more. Loops that can stop with a
-//! partial result poll it between two pieces of work. Loops deep inside, whose partial results would
-//! be wrong, call [`check`]: work on this thread that continues for more than a second after its
-//! cancellation is unwound from there, up to [`catch`]. Neither is called in an inner loop.
+//! A [`Cancel`] is a request to end work whose result is no longer wanted. Loops that can stop with
+//! a partial result poll it between two pieces of work. Deeper loops, whose partial results would
+//! be wrong, call [`check`]: if work on this thread continues for more than a second after its
+//! cancellation, it is unwound from there up to [`catch`]. Neither is called in an inner loop.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Time that cancelled work has to stop by itself.
+/// The time that cancelled work has to stop by itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A request to end work. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel {
-    /// When work is to end, in nanoseconds since [`START`]; 0 if it is not.
+    /// When work is to end, in nanoseconds since [`START`]; 0 if it is not to end.
     due: Arc<AtomicU64>,
-    /// When work is to end at the latest, likewise.
+    /// The latest time when work is to end, in the same unit.
     latest: u64,
-    /// How often [`Cancel::is_requested`] may still return `false`; no limit if `None`.
+    /// The number of times that [`Cancel::is_requested`] may still return `false`; no limit if
+    /// `None`.
     checks: Option<Arc<AtomicU64>>,
 }
 
@@ -99,7 +100,7 @@ impl Cancel {
         used_up || self.is_due(Duration::ZERO)
     }
 
-    /// Returns whether the work was to end `grace` ago.
+    /// Returns whether the work should have ended at least `grace` ago.
     fn is_due(&self, grace: Duration) -> bool {
         let times = [self.due.load(Ordering::Relaxed), self.latest];
         let Some(due) = times.into_iter().filter(|&due| due != 0).min() else {
@@ -115,7 +116,7 @@ impl Cancel {
     }
 }
 
-/// Runs work on this thread; [`check`] and [`Cancel::current`] use `cancel` meanwhile.
+/// Runs work on this thread; [`check`] and [`Cancel::current`] use `cancel` during this work.
 pub fn with_cancel<R>(cancel: Option<&Cancel>, work: impl FnOnce() -> R) -> R {
     struct Restore(Option<Cancel>);
     impl Drop for Restore {
@@ -170,7 +171,7 @@ mod tests {
                     rounds += 1;
                     if rounds == 3 {
                         cancel.request();
-                        // It still has time to stop by itself.
+                        // The work still has time to stop by itself.
                         check();
                         assert!(cancel.is_requested());
                         std::thread::sleep(GRACE);
@@ -179,7 +180,7 @@ mod tests {
             })
         });
         assert_eq!((done, rounds), (Err::<(), _>(Stopped), 3));
-        // Work outside is not affected.
+        // Other work on the thread is not affected.
         check();
         assert_eq!(catch(|| 7), Ok(7));
         cancel.clear();

@@ -1,18 +1,18 @@
 //! Escapes untrusted text for terminals.
 //!
-//! Applied to all printed text. Escapes control characters (C0, DEL, C1), characters that change
-//! the text direction or have no width, and line separators.
+//! Used for all printed text. Escapes control characters (C0, DEL, C1), characters that change the
+//! text direction or have no width, and line separators.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// Returns whether a character is visible and has no other effect.
+/// Returns whether a character is visible (or a space) and has no other effect.
 pub fn is_plain(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }
-    // Not escaped by the standard library after a letter, as accents may be.
+    // Checked after a letter, where the standard library does not escape accents.
     let mut bytes = [b'x', 0, 0, 0, 0];
     let length = 1 + c.encode_utf8(&mut bytes[1..]).len();
     let pair = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
@@ -29,7 +29,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_plain)
 }
 
-/// A number of things: `1 core`, `2 cores`, `2 processes`.
+/// Returns a count with its noun: `1 core`, `2 cores`, `2 processes`.
 pub fn count(number: u64, one: &str) -> String {
     let end = match number {
         1 => "",
@@ -142,7 +142,7 @@ impl<W: io::Write> PlainStream<W> {
 impl<W: io::Write> io::Write for PlainStream<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ascii = |byte: &u8| (b' '..0x7f).contains(byte) | (*byte == b'\n');
-        // Without leaving a chunk early, so that the compiler compares many bytes at once.
+        // A chunk is never left early, so that the compiler can compare many bytes at once.
         let all_ascii = |chunk: &[u8]| chunk.iter().fold(true, |all, byte| all & ascii(byte));
         if self.cut.is_empty() && bytes.chunks(64).all(all_ascii) {
             self.out.write_all(bytes)?;
