@@ -4,9 +4,9 @@
 //!
 //! | module | what it is for |
 //! | --- | --- |
-//! | [`decode`] | the joins: a snapshot's trace through all stages |
+//! | [`decode`] | decodes a snapshot's trace through all stages |
 //! | [`timeline`] | what each core executed: positions, steps and searches both ways |
-//! | [`recover`] | past registers and memory, from the final state and the course of execution |
+//! | [`recover`] | past registers and memory, from the final state and the executed instructions |
 
 pub mod decode;
 pub mod recover;

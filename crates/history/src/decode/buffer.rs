@@ -7,7 +7,7 @@ use armsnap_snapshot::capture::CaptureBuffer;
 use armsnap_snapshot::stop;
 use armsnap_trace::formatter::{Deformatter, Demux};
 
-/// Bytes of a buffer after which their mapped memory is released: whole pages.
+/// The memory mapping of a buffer is released each time this many bytes are decoded; whole pages.
 const RELEASED: usize = 4 << 20;
 
 /// Decodes a buffer in pieces of up to `piece` bytes. Each decoder belongs to a trace ID; the first
@@ -64,8 +64,8 @@ pub fn decode_buffer<O: ?Sized, X>(
     Ok(demux.totals())
 }
 
-/// Passes a piece of a buffer to the streams of its sources, as the trace of `only` if it is unformatted.
-/// `last` is whether the buffer ends with it.
+/// Passes a piece of a buffer to the streams of its sources; if the buffer is unformatted, to that
+/// of `only`. `last` is whether the buffer ends with the piece.
 pub(super) fn deformat(
     deformatter: &mut Option<Deformatter>,
     demux: &mut Demux,

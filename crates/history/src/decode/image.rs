@@ -6,8 +6,8 @@ use armsnap_snapshot::snapshot::memory::translated::Process;
 use armsnap_snapshot::snapshot::memory::{CoreMemory, Moment};
 use armsnap_trace::flow::{CodeImage, ContextKey, View};
 
-/// The memory of a core; if `None`, there is no code at any address. A [`View`] is the number of an
-/// address space, a version of changed code and a process.
+/// The memory of a core; if `None`, there is no code at any address. A [`View`] encodes an address
+/// space, a version of changed code and a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Image<'a>(pub Option<&'a CoreMemory>);
 

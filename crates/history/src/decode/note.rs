@@ -1,4 +1,4 @@
-//! Notes on what is decoded: the programs of cores, and buffers of which little is decoded.
+//! Notes on decoding: the programs of the cores, and buffers of which little is decoded.
 
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_snapshot::capture::Protocol;
@@ -9,12 +9,12 @@ use armsnap_trace::formatter::FrameKind;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What was assumed or is missing when the trace of a snapshot is decoded.
+/// Something assumed or missing when the trace of a snapshot is decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// How a program agrees with the dumps.
+    /// How well a program agrees with the dumps.
     Program(ProgramNote),
-    /// What a core reads from a program.
+    /// A note on a program that a core reads.
     OfProgram {
         /// The core.
         core: String,
@@ -28,7 +28,7 @@ pub enum Note {
         /// The note.
         note: MemoryNote,
     },
-    /// A program gives no symbols.
+    /// A program without readable symbols.
     Symbols {
         /// The program's file.
         program: PathBuf,
@@ -58,7 +58,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// A source, as a note names it.
+/// A source named in a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSource {
     /// Its name.
@@ -93,17 +93,17 @@ pub enum BufferNote {
         declared: Option<FrameKind>,
         /// The frames of the other format.
         other: Option<FrameKind>,
-        /// The trace ID that decodes well, and the source as which it does.
+        /// The trace ID that decodes well, with the source whose protocol it matches.
         source: NamedSource,
         /// Where it synchronises.
         from: BufferOffset,
     },
-    /// No synchronisation point is in the trace of sources.
+    /// The trace of these sources has no synchronisation point.
     NeverSynchronised {
         /// The sources.
         sources: Vec<NamedSource>,
     },
-    /// Bytes belong to trace IDs that no source has.
+    /// Some bytes have trace IDs that belong to no source.
     UnclaimedIds {
         /// The trace IDs, and the bytes of each.
         ids: Vec<(TraceId, u64)>,
@@ -111,10 +111,10 @@ pub enum BufferNote {
         examined: Option<u64>,
         /// The sources of the buffer.
         sources: Vec<NamedSource>,
-        /// One of the IDs (`trace_id`), whose trace decodes as that of a source of the buffer.
+        /// One of the IDs (`trace_id`), whose trace decodes like that of a source of the buffer.
         guess: Option<NamedSource>,
     },
-    /// No byte belongs to a source.
+    /// No byte belongs to any source.
     NothingOfSources {
         /// The number of bytes of the buffer.
         bytes: u64,
@@ -123,12 +123,12 @@ pub enum BufferNote {
     },
 }
 
-/// The most IDs or sources that are named.
+/// The most IDs or sources that a note names.
 const NAMED: usize = 8;
-/// A plausible limit of trace sources in one buffer.
+/// A plausible maximum of trace sources in one buffer.
 const MANY: usize = 32;
 
-/// The formats of buffers, as they are written.
+/// The formats of buffers, as spelt in snapshots.
 pub(super) const FORMATS: [(Option<FrameKind>, &str); 3] = [
     (Some(FrameKind::Memory), "coresight"),
     (None, "source_data"),
@@ -225,7 +225,7 @@ impl fmt::Display for BufferNote {
     }
 }
 
-/// The first items, and the number of further ones.
+/// Lists the first items and the number of the others.
 fn list<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
     let named: Vec<String> = all.iter().take(NAMED).map(text).collect();
     match all.len().saturating_sub(NAMED) {

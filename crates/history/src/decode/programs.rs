@@ -39,7 +39,7 @@ impl TracedCore {
     }
 }
 
-/// Whether a core halted in a state of `own` may have been in one of `architecture`.
+/// Whether a core that halted in a state of `own` may have been in a state of `architecture`.
 fn runs(own: Architecture, both_states: bool, architecture: Architecture) -> bool {
     let of_m = |architecture| architecture == Architecture::MProfile;
     own == architecture || both_states && !of_m(own) && !of_m(architecture)
@@ -62,7 +62,7 @@ pub struct Programs {
 
 impl Programs {
     /// Loads the memory of each core traced in `capture`, by device index, and its programs.
-    /// Returns notes about assumptions and oddities.
+    /// Returns notes on assumptions and oddities.
     ///
     /// # Errors
     ///
@@ -172,23 +172,25 @@ impl Programs {
         Ok((programs, notes))
     }
 
-    /// Returns a note for each core whose code was taken from other cores.
+    /// Returns a note for each core that takes code from other cores.
     pub fn taken_from_others(&self) -> Vec<Note> {
         self.of_memories(CoreMemory::taken_from_others)
     }
 
-    /// Returns the programs, and with symbols also the libraries of each first one.
+    /// Returns the programs and, if symbols are shown, the libraries of the first program of each
+    /// architecture.
     pub fn images(&self) -> impl Iterator<Item = &Elf> {
         self.images.iter().map(|(_, elf)| elf)
     }
 
-    /// Returns those of a core, by device index, its own state's first; all without a core.
+    /// Returns the images that a core, given by device index, may have run, those of its own state
+    /// first; without a core, all.
     pub fn images_of(&self, core: Option<usize>) -> Vec<&Elf> {
         let images = of_core(core.and_then(|core| self.cores.get(&core)), &self.images);
         images.collect()
     }
 
-    /// Returns a note for each core on processes whose code is missing.
+    /// Returns a note for each core with processes whose code is missing.
     pub fn missing_processes(&self) -> Vec<Note> {
         self.of_memories(|memory| memory.translated()?.missing_processes())
     }
@@ -221,8 +223,8 @@ impl Programs {
     }
 }
 
-/// What belongs to programs that a core may have run, first what belongs to those of its own state; all
-/// without a core.
+/// The items of programs that a core may have run, those of its own state first; without a core,
+/// all items.
 fn of_core<'a, T>(
     core: Option<&'a CompleteCore>,
     all: &'a [(Architecture, T)],
@@ -262,7 +264,7 @@ mod tests {
     use armsnap_arch::quantity::Address;
     use armsnap_snapshot::snapshot::files::InMemory;
 
-    /// Cores of different architectures with other programs at the same addresses.
+    /// Cores of different architectures have different programs at the same addresses.
     #[test]
     fn each_core_has_its_own_program() {
         let core = |name: &str, kind: &str| {

@@ -1,4 +1,4 @@
-//! Measures whether bytes are trace of a protocol: how many of them are valid packets.
+//! Estimates whether bytes are trace of a protocol by the share of valid packets.
 
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_snapshot::capture::{Config, Visitor};
@@ -7,14 +7,14 @@ use armsnap_trace::formatter::Stream;
 use armsnap_trace::itm;
 use armsnap_trace::protocol::{Describe, ElementDecoder, PacketDecoder};
 
-/// The least number of valid bytes for each place where they end, if no more is known.
+/// The least number of valid bytes per loss of synchronisation, if nothing else is known.
 const FOR_EACH_LOSS: u64 = 128;
-/// The least number of packets of trace with losses.
+/// The least number of packets of a trace with losses.
 const LEAST_WITH_LOSSES: u64 = 32;
 /// The most packets between an alignment synchronisation and the packet that follows it in each protocol.
 const FOLLOWS_WITHIN: u64 = 4;
 
-/// How some bytes decode as the trace of a source.
+/// The result of decoding some bytes as the trace of a source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     /// The offset of the first recognised packet.
@@ -25,13 +25,13 @@ pub struct Reading {
     pub bytes: u64,
     /// The number of these bytes outside valid packets.
     pub bad: u64,
-    /// Bits that speak for an ITM, whose packets are valid wherever one begins to read.
+    /// Bits of evidence for an ITM, whose packets are valid from any starting point.
     pub bits: u64,
     /// The number of these bytes between a loss and the next synchronisation.
     skipped: u64,
-    /// The number of places where valid packets end.
+    /// The number of times that valid packets end.
     losses: u64,
-    /// Alignment synchronisations, and those that another packet of synchronisation follows.
+    /// Alignment synchronisations, and those that are followed by another synchronisation packet.
     syncs: Syncs,
     itm: Itm,
 }
@@ -40,11 +40,11 @@ pub struct Reading {
 struct Syncs {
     all: u64,
     followed: u64,
-    /// The packets since the last one that is not followed.
+    /// The packets since the last synchronisation that is not followed by another yet.
     since: Option<u64>,
 }
 
-/// Whether it is read as an ITM, and how likely that is.
+/// Whether the bytes are read as an ITM's, and how likely that is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Itm {
     #[default]
@@ -72,8 +72,8 @@ impl Reading {
         }
     }
 
-    /// The bytes that are valid trace, less those that speak against it; 0 if too many do, or if only
-    /// [`bits`](Self::bits) speak for it.
+    /// The number of bytes that are valid trace, less a penalty for invalid ones; 0 if too many are
+    /// invalid, or if [`bits`](Self::bits) are the only evidence.
     pub fn score(&self) -> u64 {
         let valid = self.bytes.saturating_sub(self.skipped);
         let bad = 8 * (self.bad - self.skipped);
@@ -91,8 +91,8 @@ impl Reading {
         self.synchronised.is_some() && enough && self.bad * 32 <= self.bytes
     }
 
-    /// Whether bytes are valid from each synchronisation on, up to rare losses. What comes between a loss and the
-    /// next synchronisation says nothing.
+    /// Whether bytes are valid from each synchronisation on, up to rare losses. Bytes between a
+    /// loss and the next synchronisation are no evidence.
     pub fn resumes(&self) -> bool {
         let valid = self.bytes - self.bad;
         self.packets >= LEAST_WITH_LOSSES
@@ -160,7 +160,7 @@ impl Visitor for Read<'_> {
     }
 }
 
-/// An ITM needs no synchronisation, so that all bytes count.
+/// An ITM needs no synchronisation, so all bytes count.
 fn read_itm(config: &itm::Config, stream: &mut Stream) -> Reading {
     let mut evidence = itm::Evidence::default();
     let (mut all, mut synchronised) = (Reading::default(), Reading::default());

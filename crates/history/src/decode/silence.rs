@@ -1,7 +1,7 @@
 //! Diagnoses why little or nothing of a buffer is decoded and suggests remedies: one note for each
 //! cause.
-//!
-//! Examines the start of a buffer with its declared format and, if that yields nothing plausible,
+//! Examines the start of a buffer in its declared format and, if that yields nothing plausible, in
+//! the others. Does not affect decoding.
 //! with the others. Does not affect decoding.
 
 use super::note::{BufferNote, FORMATS, NamedSource, Note};
@@ -11,17 +11,17 @@ use armsnap_snapshot::capture::{Capture, CaptureBuffer, CaptureSource};
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_trace::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
 
-/// Bytes of every buffer that are examined.
+/// Bytes of every buffer that are examined at first.
 const FIRST: u64 = 64 << 10;
 /// Bytes that are examined if the first ones are inconclusive.
 const MOST: u64 = 4 << 20;
-/// Bytes of every buffer that [`first_look`] examines, and its number of buffers.
+/// Bytes of each buffer that [`first_look`] examines, and the most buffers.
 const FIRST_LOOK: (u64, usize) = (256 << 10, 64);
 
 /// Bytes by trace ID.
 pub type Totals = [u64; 128];
 
-/// The first `most` bytes of a buffer, deformatted according to `frames`. Without frames they
+/// The first `most` bytes of a buffer, deformatted according to `frames`; without frames, all
 /// belong to `id`.
 fn deformat(buffer: &CaptureBuffer, frames: Option<FrameKind>, id: TraceId, most: u64) -> Demux {
     let mut demux = Demux::new();
@@ -176,7 +176,7 @@ impl Examined<'_> {
         notes
     }
 
-    /// The number of bytes that are decoded on trial.
+    /// The number of bytes that are decoded tentatively.
     fn most(&self) -> u64 {
         self.most.min(MOST)
     }
@@ -217,7 +217,7 @@ impl Examined<'_> {
         silent
     }
 
-    /// An ID without source whose trace decodes like that of a source, and this source.
+    /// An ID without a source whose trace decodes like that of a known source, and this source.
     fn guess(&self, unclaimed: &[TraceId]) -> Option<(TraceId, &CaptureSource)> {
         let taken = deformat(self.buffer, self.buffer.frames, TraceId(0), self.most());
         unclaimed.iter().find_map(|&id| {
@@ -244,7 +244,7 @@ impl Examined<'_> {
             .map(|(_, known)| known)
     }
 
-    /// A note, if the buffer decodes well in another format, while nothing synchronises in its own.
+    /// A note if the buffer decodes well in another format while nothing synchronises in its own.
     fn other_format(&self) -> Option<BufferNote> {
         for frames in FORMATS.map(|(frames, _)| frames) {
             if frames == self.buffer.frames {
@@ -266,8 +266,8 @@ impl Examined<'_> {
         None
     }
 
-    /// A note, if the buffer, which decodes as the bytes of a source, consists rather of frames with
-    /// only its ID: synchronisation points may then fit into one frame by chance.
+    /// A note if the buffer, although it decodes as the bytes of a source, is more likely frames
+    /// with only its ID: synchronisation points may fit into one frame by chance.
     fn rather_frames(&self, known: &CaptureSource) -> Option<BufferNote> {
         for frames in [FrameKind::Memory, FrameKind::Dstream].map(Some) {
             let mut taken = deformat(self.buffer, frames, TraceId(1), FIRST);

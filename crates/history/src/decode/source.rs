@@ -1,7 +1,7 @@
-//! One trace source: bytes → packets → sink, whatever its protocol.
+//! One trace source of any protocol: bytes → packets → sink.
 //!
-//! The protocol is chosen once, when the source is made; the code that runs per packet is compiled
-//! for it. [`Decoding`] is the only dynamic call, one per piece of the buffer.
+//! The protocol is chosen once, when the source is created; the per-packet code is compiled for it.
+//! [`Decoding`] is the only dynamic call, one per piece of the buffer.
 
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_trace::element::{AtomPacket, ElementSink};
@@ -9,12 +9,12 @@ use armsnap_trace::flow::{CodeImage, Flow, FlowDriver, FlowSink};
 use armsnap_trace::formatter::Stream;
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 
-/// A source being decoded; `O` is the output that its sink collects between two pieces.
+/// A source being decoded; `O` is the output that its sink collects for each piece.
 pub trait Decoding<O: ?Sized> {
     /// Decodes the new bytes of the source's stream; `last` marks the end of the stream.
     fn piece(&mut self, stream: &mut Stream, last: bool);
 
-    /// The buffer ends at `at`.
+    /// Ends the source; the buffer ends at `at`.
     fn end(&mut self, at: BufferOffset);
 
     /// The number of decoded packets.
@@ -26,7 +26,7 @@ pub trait Decoding<O: ?Sized> {
 
 /// The last sink in a source's pipeline.
 pub trait SourceSinks<O: ?Sized> {
-    /// The source ends at `at`.
+    /// Ends the source at `at`.
     fn end(&mut self, at: BufferOffset);
 
     /// The output that the sink has collected.
@@ -89,7 +89,7 @@ impl<D, E, S> Source<D, ElementStage<E, S>> {
 }
 
 impl<D, E, C, S> Source<D, ElementStage<E, FlowDriver<C, S>>> {
-    /// A source that is followed by `flow`, whose output goes to `sink`.
+    /// A source whose elements `flow` follows; its output goes to `sink`.
     pub fn with_flow(decoder: D, elements: E, flow: Flow<C>, sink: S) -> Self {
         Self::with_elements(decoder, elements, FlowDriver { flow, sink })
     }

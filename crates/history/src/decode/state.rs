@@ -1,7 +1,7 @@
 //! The state of a source's decoders between two pieces of its stream: saved, compared, restored.
 //!
-//! Equal states decode the same bytes in the same way. A state is text, so that it can be compared
-//! without knowing the protocol, and be restored in another thread or on another machine.
+//! Equal states decode the same bytes to the same output. A state is text, so that it can be
+//! compared without knowing the protocol, and be restored in another thread or on another machine.
 
 use super::source::{Decoding, ElementStage, Source, SourceSinks};
 use armsnap_snapshot::capture::Saved;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// The most bytes of one stage that are saved. Only hostile traces hold back so much.
+/// The most bytes saved per stage. Only hostile traces hold back so much.
 const MOST: usize = 64 << 10;
 
 /// A decoder state cannot be saved, or belongs to other decoders.
@@ -20,7 +20,7 @@ const MOST: usize = 64 << 10;
 #[error("the state of a decoder cannot be saved or restored")]
 pub struct Unsaved;
 
-/// The state of all stages of a source. It is of use to decoders with the same configuration, code
+/// The state of all stages of a source. It is valid for decoders with the same configuration, code
 /// and form of output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStates {
@@ -31,7 +31,7 @@ pub struct StageStates {
 }
 
 impl StageStates {
-    /// Returns the same state for the middle of a trace: callers from before are unknown.
+    /// Returns the same state for the middle of a trace, where callers from before are unknown.
     #[must_use]
     pub fn with_unknown_callers(self) -> Self {
         Self {
@@ -40,9 +40,9 @@ impl StageStates {
         }
     }
 
-    /// Compares this state, in which all is known, with that of decoders that may not know the oldest
-    /// callers. If both continue in the same way, returns the callers that the other one does not
-    /// know.
+    /// Compares this state, in which everything is known, with that of decoders that may not know
+    /// the oldest callers. If both continue in the same way, returns the callers that the other
+    /// does not know.
     #[must_use]
     pub fn below(&self, other: &Self) -> Option<Option<Below>> {
         if (&self.packets, &self.elements, &self.sink)
@@ -57,7 +57,7 @@ impl StageStates {
         }
     }
 
-    /// Returns the state in which the callers below the known ones are known too.
+    /// Returns the state with the callers below the known ones filled in.
     #[must_use]
     pub fn over(&self, below: Option<&Below>) -> Self {
         let flow = match (&self.flow, below) {
@@ -118,8 +118,7 @@ pub trait Stage {
         Ok(())
     }
 
-    /// Returns whether the target of a return was a caller that is not known here, since the last
-    /// call.
+    /// Returns whether a return has gone to a caller unknown here since the last call.
     fn take_missed(&mut self) -> bool {
         false
     }
@@ -141,11 +140,10 @@ pub trait Resumable<O: ?Sized>: Decoding<O> {
     ///
     /// # Errors
     ///
-    /// If the state was saved by other decoders. Some of the stages may have changed then.
+    /// If the state was saved by other decoders. Some of the stages may then have changed.
     fn resume(&mut self, state: &StageStates) -> Result<(), Unsaved>;
 
-    /// Returns whether the target of a return was a caller that is not known here, since the last
-    /// call.
+    /// Returns whether a return has gone to a caller unknown here since the last call.
     fn take_missed(&mut self) -> bool;
 }
 
@@ -209,7 +207,7 @@ impl<C: CodeImage, S: Stage> Stage for FlowDriver<C, S> {
     }
 }
 
-/// Bytes up to a maximum number.
+/// Bytes up to a maximum count.
 struct Bounded {
     bytes: Vec<u8>,
     most: usize,
@@ -229,7 +227,7 @@ impl Write for Bounded {
     }
 }
 
-/// Returns a value as JSON; `None` if that has more than `most` bytes.
+/// Returns a value as JSON; `None` if the JSON has more than `most` bytes.
 pub(crate) fn bounded_json(value: &impl Serialize, most: usize) -> Option<Vec<u8>> {
     let bytes = Vec::with_capacity(most.min(1 << 10));
     let mut out = Bounded { bytes, most };

@@ -1,13 +1,13 @@
-//! Whether an address means the same memory at two places of the trace.
+//! Whether an address means the same memory at two points of the trace.
 
 use armsnap_arch::quantity::{ExceptionLevel, Security};
 pub use armsnap_snapshot::snapshot::changed::Carrier;
 use armsnap_trace::element::Context;
 
-/// What the trace reports of the address space at a place.
+/// What the trace reports of the address space at a point.
 ///
 /// EL0 and EL1 share a translation regime, EL2 and EL3 have their own (DDI 0487, D8.1.2). Where EL2
-/// shares one with EL0 (FEAT_VHE), two are assumed: then less is recovered than could be.
+/// shares one with EL0 (FEAT_VHE), two are assumed; this recovers less than possible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AddressSpace {
     /// 0 for EL0 and EL1.
@@ -18,7 +18,8 @@ pub(super) struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// By the context of the trace, but for what says which version of changed code ran.
+    /// From the context in the trace, without the field that identifies the version of changed
+    /// code.
     pub fn of(context: Option<&Context>, versions: Option<Carrier>) -> Self {
         let Some(context) = context else {
             return Self::default();
@@ -36,7 +37,7 @@ impl AddressSpace {
         }
     }
 
-    /// Fills in what is not known here from a later place.
+    /// Fills in what is unknown here from a later point.
     pub fn or(self, later: Self) -> Self {
         Self {
             regime: self.regime.or(later.regime),
@@ -46,7 +47,7 @@ impl AddressSpace {
         }
     }
 
-    /// Moves on to a later place; what is not reported there is as before. Returns whether nothing
+    /// Moves on to a later point, keeping what is not reported there. Returns whether nothing
     /// reported has changed.
     pub fn move_to(&mut self, later: Self) -> bool {
         let before = *self;
@@ -74,7 +75,7 @@ mod tests {
         for (next, same) in [
             (context(0, None, Some(7)), true),
             (context(1, None, Some(7)), true),
-            // What is not reported is as before.
+            // What is not reported stays the same.
             (context(1, None, None), true),
             (context(1, None, Some(8)), false),
             (context(0, Some(1), Some(8)), true),
@@ -85,7 +86,7 @@ mod tests {
         ] {
             assert_eq!(space.move_to(next), same, "{next:?}");
         }
-        // Going backward, a place that reports nothing does not hide what later ones report.
+        // Going backward, a point that reports nothing does not hide what later ones report.
         let later = context(0, None, None).or(context(0, None, Some(7)));
         assert!(!context(0, None, Some(8)).move_to(later));
     }

@@ -1,4 +1,4 @@
-//! Positions before all that memory suffices for: what is around them is solved by itself.
+//! Positions before all that memory suffices for: the history around them is solved separately.
 
 use super::final_state::FinalState;
 use super::stack_walk::Noted;
@@ -6,28 +6,28 @@ use super::window::Window;
 use crate::timeline::{Direction, History, Position};
 use armsnap_snapshot::stop::Cancel;
 
-/// Places behind a position that are looked at.
+/// Positions after the requested one that are examined.
 const BEHIND: u64 = 1 << 15;
-/// Places behind it that are enough, if they were looked at before.
+/// Positions after it that suffice if they were already examined.
 const ENOUGH: u32 = 1 << 12;
-/// The most places before the main window that are walked for the stack pointer.
+/// The most positions before the main window that are walked for the stack pointer.
 const MAX_WALKED: u32 = 1 << 26;
-/// Stack pointers in it that are taken from a walk.
+/// Stack pointers in the window that are taken from a walk.
 const HINTS: usize = 1 << 8;
 
-/// What is known of one part of a history, apart from its end.
+/// What is known of one part of a history that is not at its end.
 #[derive(Debug, Default)]
 pub(super) struct Apart {
     /// The window, and where it ends.
     window: Option<(Window, Position)>,
-    /// A position to which the way is too long for a walk of the stack pointer, and no earlier one.
+    /// A position that is, like all earlier ones, too far back for a walk of the stack pointer.
     beyond: Option<Position>,
-    /// How many windows there were.
+    /// How many windows there have been.
     count: u32,
 }
 
 impl Apart {
-    /// The step of a position in the window, if that has it.
+    /// The step of a position in the window, if it is in there.
     pub fn find(&mut self, position: Position) -> Option<(&mut Window, u32)> {
         let (window, _) = self.window.as_mut()?;
         let step = window.course.find(position)?;
@@ -46,7 +46,8 @@ impl Apart {
         (self.count, steps)
     }
 
-    /// Solves what is around a position before a main window, within some bytes. `None` if it was cancelled.
+    /// Solves the history around a position before a main window, within a limit of bytes. `None`
+    /// if it was cancelled.
     pub fn reach(
         &mut self,
         history: &mut History,
@@ -61,7 +62,7 @@ impl Apart {
         {
             let near = match window.course.find(position) {
                 Some(step) => step >= ENOUGH,
-                // One that contradicted itself has no steps, and is not tried again.
+                // A window that contradicted itself has no steps, and is not tried again.
                 None => window.is_near(history, position, most_bytes, cancel)?,
             };
             if near {
@@ -111,7 +112,7 @@ impl Apart {
     }
 }
 
-/// A position some places behind another.
+/// A position somewhat after another.
 fn behind(history: &mut History, position: Position) -> Position {
     let mut places = 0;
     let mut last = position;

@@ -1,11 +1,12 @@
 //! Stores to unknown addresses.
 //!
 //! Accesses are numbered backward in time. A barrier is an access that may have written a class of
-//! cells; what was read before it need not be what is read behind it.
+//! cells; a value read before it may differ from one read after it.
 
 use super::graph::NONE;
 
-/// The barriers of one class of cells: a union of accesses that are none with the next one that is.
+/// The barriers of one class of cells: each access that is not a barrier points towards the next
+/// barrier.
 #[derive(Debug, Default)]
 pub(super) struct Barriers {
     next: Vec<u32>,
@@ -18,7 +19,7 @@ impl Barriers {
         self.next.push(if is_barrier { number } else { number + 1 });
     }
 
-    /// The first barrier from an access on, towards the past.
+    /// The first barrier at or after an access, going towards the past.
     pub fn first(&mut self, from: u32) -> Option<u32> {
         let length = self.next.len() as u32;
         let mut at = from;
@@ -35,7 +36,7 @@ impl Barriers {
         None
     }
 
-    /// An access turned out to be none.
+    /// Records that an access is not a barrier.
     pub fn remove(&mut self, access: u32) {
         self.next[access as usize] = access + 1;
     }
@@ -49,7 +50,7 @@ impl Barriers {
     }
 }
 
-/// By barrier: the events that wait for more to be known of it.
+/// For each barrier, the events that wait for more to be known of it.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     first: Vec<u32>,
@@ -67,14 +68,14 @@ impl Watchers {
         self.all.clear();
     }
 
-    /// Lets an event wait for a barrier.
+    /// Makes an event wait for a barrier.
     pub fn add(&mut self, barrier: u32, event: u32) {
         let first = &mut self.first[barrier as usize];
         self.all.push((event, *first));
         *first = self.all.len() as u32 - 1;
     }
 
-    /// The events that wait for a barrier; none do any more.
+    /// Takes the events that wait for a barrier.
     pub fn take(&mut self, barrier: u32) -> Vec<u32> {
         let mut at = std::mem::replace(&mut self.first[barrier as usize], NONE);
         let mut events = Vec::new();

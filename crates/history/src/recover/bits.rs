@@ -1,4 +1,4 @@
-//! Values that are known in part.
+//! Partly known values.
 
 /// A 64-bit value; the bits in `mask` are known. The others are 0 in `value`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) struct Bits {
     pub value: u64,
 }
 
-/// Two facts on a value that cannot both hold.
+/// Two facts about a value contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conflict;
 
@@ -30,7 +30,7 @@ impl Bits {
         }
     }
 
-    /// The whole value.
+    /// The value, if all its bits are known.
     pub const fn whole(self) -> Option<u64> {
         if self.mask == !0 {
             Some(self.value)
@@ -57,7 +57,7 @@ impl Bits {
         self.value | !self.mask
     }
 
-    /// What is known from both.
+    /// Combines what is known from both.
     pub fn join(self, other: Self) -> Result<Self, Conflict> {
         if (self.value ^ other.value) & self.mask & other.mask != 0 {
             return Err(Conflict);
@@ -68,13 +68,13 @@ impl Bits {
         })
     }
 
-    /// What is known of a value that is one of both.
+    /// What is known of a value that equals one of the two.
     pub const fn either(self, other: Self) -> Self {
         let mask = self.mask & other.mask & !(self.value ^ other.value);
         Self::new(mask, self.value)
     }
 
-    /// Only these bits.
+    /// Only the bits in `mask`.
     pub const fn only(self, mask: u64) -> Self {
         Self::new(self.mask & mask, self.value)
     }
@@ -132,7 +132,7 @@ impl Bits {
             let sum = self.value.wrapping_add(other.value);
             return Self::known(sum.wrapping_add(carry.value & 1));
         }
-        // The largest and the smallest sum tell which carries are certain.
+        // The largest and the smallest sum show which carries are certain.
         let carry_max = (carry.value | !carry.mask) & 1;
         let largest = self.max().wrapping_add(other.max()).wrapping_add(carry_max);
         let smallest = self.min().wrapping_add(other.min());
@@ -143,7 +143,7 @@ impl Bits {
         Self::new(known, smallest)
     }
 
-    /// Number of known bits from bit 0 on.
+    /// The number of consecutive known bits from bit 0.
     pub const fn known_low(self) -> u32 {
         self.mask.trailing_ones()
     }
@@ -155,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What is said of a sum holds for every value with these bits.
+        /// Each result holds for every value with these known bits.
         #[test]
         fn sums_and_logic_hold(a: u64, b: u64, ma: u64, mb: u64, carry in 0..2_u64, kc: bool) {
             let (pa, pb) = (Bits::new(ma, a), Bits::new(mb, b));

@@ -1,7 +1,7 @@
-//! IT blocks of T32 along the course of execution.
+//! IT blocks of T32 among the executed instructions.
 //!
-//! A branch never leads into a block; the return from an exception may. Where it is not known how
-//! execution came to an instruction, the code before it says whether it may be in a block.
+//! A branch never goes into a block; the return from an exception may. If it is not known how
+//! execution reached an instruction, the code before it shows whether it may be in a block.
 
 use super::template::{Template, half};
 use crate::timeline::History;
@@ -10,20 +10,20 @@ use armsnap_arch::semantics::Control;
 use armsnap_arch::semantics::t32::ItState;
 use armsnap_trace::flow::View;
 
-/// The bytes behind an IT instruction that its block takes at most: four instructions.
+/// The most bytes that a block takes after its IT instruction: four instructions.
 const LONGEST: u64 = 16;
 
-/// The state behind the instructions passed.
+/// The state after the instructions passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Blocks {
-    /// The address behind the last instruction, and the state there; `None` if nobody knows.
+    /// The address after the last instruction, and the state there; `None` if unknown.
     last: Option<(u64, Option<ItState>)>,
-    /// The last instruction was a branch.
+    /// Whether the last instruction was a branch.
     branches: bool,
 }
 
 impl Blocks {
-    /// Execution came here in another way: an exception, or a gap.
+    /// Forgets the state: execution came here by an exception or across a gap.
     pub fn lose(&mut self) {
         *self = Self::default();
     }
@@ -37,7 +37,7 @@ impl Blocks {
         }
     }
 
-    /// Passes an instruction, in the state that was found before it.
+    /// Passes an instruction, given the state found before it.
     pub fn pass(&mut self, template: &Template, code: &[u8], state: Option<ItState>) {
         let state = match (template.isa, half(code), state) {
             (Isa::T32, Some(first), Some(state)) => Some(state.next(first)),
@@ -52,7 +52,7 @@ impl Blocks {
     }
 }
 
-/// Whether no IT instruction lies before an address so near that its block may reach it.
+/// Whether no IT instruction is so near before an address that its block may reach it.
 fn is_apart(history: &History, view: View, address: Address) -> bool {
     (2..=LONGEST).step_by(2).all(|back| {
         let code = history.code(view, Address(address.0.wrapping_sub(back)));

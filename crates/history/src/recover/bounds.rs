@@ -1,8 +1,8 @@
 //! Upper bounds of the stack pointer where its value is not known.
 //!
-//! Where a function takes back what it allocated (`mov sp, x29`), or frames are left (longjmp, the
-//! unwinder), the stack pointer was not above its new value before. Stores by the stack pointer of before
-//! then miss what is above.
+//! Where a function frees what it allocated (`mov sp, x29`), or frames are left (by longjmp or the
+//! unwinder), the stack pointer was not above its new value before. Earlier stores through the
+//! stack pointer then miss everything above.
 
 use super::cells::GranuleHasher;
 use super::graph::NONE;
@@ -12,27 +12,28 @@ use std::hash::BuildHasherDefault;
 
 type Mixed = BuildHasherDefault<GranuleHasher>;
 
-/// The most bytes above a bound that are taken to be of the same stack.
+/// The most bytes above a bound that are assumed to belong to the same stack.
 const NEAR: u64 = 1 << 20;
 
-/// Values of the stack pointer, relative to ones that they are not above.
+/// Values of the stack pointer, relative to their upper bounds.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
-    /// By node: the node of the bound, and what is added to that.
+    /// By node: the node of its bound, and the offset that is added to the bound.
     all: HashMap<u32, (u32, u64), Mixed>,
-    /// By store by the stack or frame pointer: what is added to its base at its end.
+    /// By store through the stack or frame pointer: the offset of its end from its base.
     stores: HashMap<u32, u64, Mixed>,
-    /// Stores whose bound the second layer knows, and whose waiting events were connected again.
+    /// Stores whose bound the second layer knows, and whose waiting events it has connected again.
     used: HashSet<u32, Mixed>,
 }
 
 impl Bounds {
-    /// A value is not above another.
+    /// Records that a value is not above another.
     pub fn begin(&mut self, node: u32, bound: u32) {
         self.all.insert(node, (bound, 0));
     }
 
-    /// A store by the stack or frame pointer, with what is added to its base at its end.
+    /// Records a store through the stack or frame pointer, with the offset of its end from its
+    /// base.
     pub fn store(&mut self, access: u32, end: u64) {
         if !self.all.is_empty() {
             self.stores.insert(access, end);
@@ -44,7 +45,7 @@ impl Bounds {
         self.used.clear();
     }
 
-    /// A value is another one and a constant.
+    /// Records that a value is the sum of another and a constant.
     pub fn add(&mut self, sum: u32, of: u32, more: u64) {
         if self.all.is_empty() || sum == NONE || of == NONE {
             return;
@@ -59,7 +60,7 @@ impl Bounds {
 }
 
 impl Solver {
-    /// Whether a store by an unknown stack pointer went below a granule.
+    /// Whether a store through an unknown stack pointer went below a granule.
     pub(super) fn is_below(&self, number: u32, granule: u64) -> bool {
         let Some(end) = self.bounds.stores.get(&number) else {
             return false;
@@ -70,7 +71,7 @@ impl Solver {
         (granule << 3).wrapping_sub(bound.wrapping_add(*end)) < NEAR
     }
 
-    /// What the base of a store is not above, if that is known.
+    /// The upper bound of the base of a store, if it is known.
     fn bound(&self, number: u32) -> Option<u64> {
         let relation = self.accesses[number as usize].relation;
         let base = self.graph.relations[relation as usize].nodes[BASE];
@@ -78,8 +79,8 @@ impl Solver {
         Some(self.graph.bits(*bound).whole()?.wrapping_add(*offset))
     }
 
-    /// Connects the events that wait for stores whose bounds became known. Returns whether there are
-    /// such stores.
+    /// Connects the events waiting for stores whose bounds became known. Returns whether there are
+    /// any such stores.
     pub(super) fn use_bounds(&mut self, known: &Known<'_>) -> bool {
         let new = |number: &u32| {
             self.accesses[*number as usize].place == Place::Open

@@ -1,8 +1,8 @@
 //! Steps → nodes, relations and accesses, backward in time.
 //!
-//! The value of a location is a node from the instruction that wrote it to the next one that
-//! writes it. Backward, a node begins at its last reader. Flags, vectors and temporaries that
-//! nobody reads have none. What a copy leaves in two places is one node.
+//! The value of a location is a node from the instruction that wrote it to the next one that writes
+//! it. Going backward, a node begins at its last reader. Flags, vectors and temporaries that are
+//! never read have none. A value that a copy leaves in two locations is one node.
 
 mod signals;
 
@@ -31,8 +31,8 @@ const RESET: u16 = 0;
 const DEBUG_HALT: u16 = 1;
 const CALL: u16 = 2;
 
-/// Who takes what is built. The builder numbers nodes and accesses itself, so they have the same
-/// numbers whoever takes them.
+/// Receives what is built. The builder numbers nodes and accesses itself, so the numbers do not
+/// depend on the sink.
 pub(super) trait Sink {
     /// A new node.
     fn node(&mut self, _node: u32) {}
@@ -42,45 +42,45 @@ pub(super) trait Sink {
     fn relation(&mut self, _op: u32, _nodes: [u32; 4]) {}
     /// A load or store, or a system call.
     fn access(&mut self, _op: u32, _nodes: [u32; 4], _step: u32, _access: u32) {}
-    /// A signal, whose frame may be larger than what is modelled; an access too.
+    /// A signal, whose frame may be larger than modelled; also an access.
     fn signal(&mut self, _step: u32) {}
-    /// A signal whose handler returned: the stack pointers with which it started and returned, and the
-    /// accesses from its return to the signal.
+    /// A signal whose handler returned: the stack pointers with which it started and returned, and
+    /// the accesses from its return back to the signal.
     fn handled(&mut self, _stack_pointers: [u32; 2], _accesses: Range<u32>) {}
-    /// Something that may write any memory; an access too.
+    /// Something that may write any memory; also an access.
     fn barrier(&mut self, _step: u32, _hard: bool) {}
-    /// The node of a location before the step that is built was found.
+    /// The node that a location has before the current step was found.
     fn found(&mut self, _location: usize, _node: u32) {}
-    /// The stack pointer changed: its node from there on, and the access behind it.
+    /// The stack pointer changed: its node from here on, and the next access after the change.
     fn stack_pointer(&mut self, _node: u32, _access: u32) {}
     /// The stack pointer may be set to another stack.
     fn switches_stack(&mut self) {}
     /// A value of the stack pointer is not above another.
     fn below(&mut self, _node: u32, _bound: u32) {}
-    /// An operation left a constant or something unknown in a node.
+    /// An operation left a constant or an unknown value in a node.
     fn left(&mut self, _node: u32, _op: u32) {}
-    /// An operation was left out because nobody reads its result.
+    /// An operation was left out because its result is never read.
     fn dead(&mut self, _location: usize, _op: u32) {}
-    /// What is in a location from here on has nothing to do with what was there before: its node, if
-    /// it has one, ends.
+    /// The contents of a location from here on are unrelated to those before: its node, if it has
+    /// one, ends.
     fn lost(&mut self, _location: usize, _node: u32) {}
 }
 
-/// A return, for the call that it returns from.
+/// A return whose call is not found yet.
 #[derive(Clone, Debug)]
 struct Return {
     to: u64,
-    /// The nodes of what a function preserves, behind the return.
+    /// The nodes of the locations that a function preserves, after the return.
     preserved: [u32; PRESERVED_MOST],
-    /// Whether it leads to a landing pad, once that was of interest.
+    /// Whether it goes to a landing pad; determined on demand.
     lands: OnceCell<bool>,
-    /// It left functions that did not return: longjmp.
+    /// Whether it left functions that did not return, by longjmp.
     long: bool,
 }
 
 const PRESERVED_MOST: usize = 20;
 
-/// What a function preserves (AAPCS64 6.1.1 and 6.1.2; AAPCS32 6.1.1 and 6.1.2).
+/// The locations that a function preserves (AAPCS64 6.1.1 and 6.1.2; AAPCS32 6.1.1 and 6.1.2).
 fn preserved(isa: Isa) -> impl Iterator<Item = Location> {
     let (general, vectors) = match isa {
         Isa::A64 => (19..30, 8..16),
@@ -106,7 +106,7 @@ fn preserved(isa: Isa) -> impl Iterator<Item = Location> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     pub nodes: u32,
-    /// Relations, but for those of the calling convention: only the first walk finds calls.
+    /// Relations, except those of the calling convention: only the first walk finds calls.
     pub relations: u32,
     /// Accesses; the first stands for the final contents of memory.
     pub accesses: u32,
@@ -120,16 +120,16 @@ pub(super) struct Counts {
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
     current: [u32; ALL],
-    /// Registers have 32 bits.
+    /// Whether registers have 32 bits.
     narrow: bool,
-    /// Returns whose calls were not met yet.
+    /// Returns whose calls have not been reached yet.
     returns: Vec<Return>,
-    /// Returns from handlers whose signals were not met yet.
+    /// Returns from handlers whose signals have not been reached yet.
     signals: Vec<SignalReturn>,
     /// Whether returns are followed.
     follows_returns: bool,
     pub counts: Counts,
-    /// The kept locations of which a sink was informed since the last checkpoint, a bit for each.
+    /// The kept locations reported to a sink since the last checkpoint, one bit each.
     settled: u128,
 }
 
@@ -140,23 +140,23 @@ pub(super) struct Checkpoint {
     /// Relations in the graph.
     pub relations: u32,
     current: Box<[u32]>,
-    /// The kept locations that were found, dead or lost in the interval that starts here; all of them as
-    /// long as its end is not built.
+    /// The kept locations that were found, dead or lost in the interval that starts here; all of
+    /// them until its end is built.
     pub settled: u128,
-    /// The step until which a walk from here was seen to come to the same.
+    /// The step up to which a walk from here is known to give the same result.
     pub repeated_until: Cell<u32>,
 }
 
-/// What the walk is through.
+/// What the walk goes through.
 #[derive(Clone, Copy)]
 pub(super) struct Through<'a> {
     pub templates: &'a Templates,
     pub course: &'a Course,
     /// The pc of the halted state, if execution reached it.
     pub halted: Option<u64>,
-    /// A program was traced without its kernel.
+    /// Whether a program was traced without its kernel.
     pub without_kernel: bool,
-    /// Where exceptions of the language continue.
+    /// Where exceptions of the programming language continue.
     pub landing_pads: &'a LandingPads,
 }
 
@@ -207,7 +207,7 @@ impl Builder {
         (checkpoint, std::mem::take(&mut self.settled))
     }
 
-    /// Whether a walk came to the same state as the first one.
+    /// Whether a walk reached the same state as the first one.
     pub fn agrees(&self, counts: Counts, current: &[u32]) -> bool {
         self.counts == counts && self.current() == current
     }
@@ -234,14 +234,14 @@ impl Builder {
 
     /// Builds the next step.
     pub fn step(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
-        // Not with the step after them: the course may have ended there when that was built.
+        // Not built with the step after them: the course may have ended there at that time.
         while let Some(taken) = through.course.taken.get(self.counts.taken)
             && taken.step < step
         {
             self.counts.taken += 1;
             let halts = through.without_kernel || taken.number == DEBUG_HALT;
             if taken.step == 0 && through.halted.is_some() && halts {
-                // The final state is the one in which it was taken.
+                // The final state is the one in which the exception was taken.
                 continue;
             }
             self.exception(through, *taken, sink);
@@ -259,7 +259,8 @@ impl Builder {
         }
     }
 
-    /// From this step back, an address may mean other memory than at the end: accesses are barriers.
+    /// From this step back, an address may mean other memory than at the end, so accesses are
+    /// barriers.
     fn leave_space(&mut self, step: u32, sink: &mut impl Sink) {
         if self.counts.other_space.is_none() {
             self.counts.other_space = Some(step);
@@ -276,7 +277,7 @@ impl Builder {
         self.barrier(step, true, sink);
     }
 
-    /// What was in a location before is not what is there now.
+    /// The contents of a location before here are unrelated to those after.
     fn lose(&mut self, location: usize, sink: &mut impl Sink) {
         self.changes(location, sink);
         let node = std::mem::replace(&mut self.current[location], NONE);
@@ -294,7 +295,7 @@ impl Builder {
         }
     }
 
-    /// A location gets its value here.
+    /// Reports that a location receives its value here.
     fn changes(&self, location: usize, sink: &mut impl Sink) {
         if location == stack_pointer(self.narrow).index() {
             sink.stack_pointer(self.current[location], self.counts.accesses - 1);
@@ -327,7 +328,7 @@ impl Builder {
         sink.access(op, nodes, step, access);
     }
 
-    /// An exception was taken before a step.
+    /// Builds an exception taken before a step.
     fn exception(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
         let untraced = taken.step == 0 && through.halted.is_some();
         match self.signal(through, taken) {
@@ -340,16 +341,16 @@ impl Builder {
             || taken.number == RESET
             || untraced
         {
-            // In AArch32 a signal: the kernel wrote a frame and set up the registers of the handler.
-            // Systems in AArch32 bank registers by mode. A handler after the end of the trace is not
-            // known.
+            // In AArch32 it is a signal: the kernel wrote a frame and set up the registers of the
+            // handler. Systems in AArch32 bank registers by mode. A handler after the end of the
+            // trace is unknown.
             return self.lose_everything(taken.step, sink);
         }
         self.returns.clear();
         self.lose(Location::SP.index(), sink);
     }
 
-    /// The nodes of what a function preserves.
+    /// The nodes of the locations that a function preserves.
     fn preserved(&self, isa: Isa) -> [u32; PRESERVED_MOST] {
         let mut nodes = [NONE; PRESERVED_MOST];
         for (slot, location) in nodes.iter_mut().zip(preserved(isa)) {
@@ -358,7 +359,7 @@ impl Builder {
         nodes
     }
 
-    /// What a function preserves is as it was, by convention.
+    /// Relates the locations that a function preserves: by convention, they are unchanged.
     fn same(&self, behind: &[u32; PRESERVED_MOST], isa: Isa, sink: &mut impl Sink) {
         for (&behind, location) in behind.iter().zip(preserved(isa)) {
             let before = self.current[location.index()];
@@ -440,7 +441,7 @@ impl Builder {
         }
     }
 
-    /// Where execution went behind a step, if nothing came between.
+    /// The address at which execution continued after a step, if nothing came between.
     fn next(&self, through: &Through<'_>, step: u32) -> Option<u64> {
         let behind = step.checked_sub(1)?;
         let taken = &through.course.taken;
@@ -466,7 +467,7 @@ impl Builder {
         }
     }
 
-    /// What the way that execution took behind an instruction says.
+    /// Adds what the direction of execution after an instruction reveals.
     fn control(
         &mut self,
         through: &Through<'_>,
@@ -499,7 +500,7 @@ impl Builder {
                         sink.fact(node, Bits::known(0));
                         return;
                     }
-                    // Going to the instruction behind it says nothing.
+                    // Continuing at the next instruction reveals nothing.
                     if next & !1 == template.end() {
                         return;
                     }
@@ -566,7 +567,7 @@ impl Builder {
         }
         let to = op.destination.index();
         if self.current[to] == NONE {
-            // General registers are shown whether somebody reads them or not.
+            // General registers are shown whether or not they are read.
             if to > Location::SP.index() {
                 if to < Location::KEPT {
                     self.settle(to);
@@ -606,9 +607,9 @@ impl Builder {
         }
     }
 
-    /// Behind a return: notes what the function preserved.
+    /// After a return: notes what the function preserved.
     fn follow_return(&mut self, to: u64, isa: Isa) {
-        /// Returns from code that called deeper are not matched.
+        /// Returns from deeper call nesting than this are not matched.
         const DEEPEST: usize = 1 << 16;
         if self.returns.len() >= DEEPEST {
             return;
@@ -621,21 +622,22 @@ impl Builder {
         });
     }
 
-    /// Before a call: if it returned, or threw an exception that its caller or a cleanup of it caught,
-    /// what the function preserved is as it was.
+    /// Before a call: if it returned, or threw an exception that its caller, or a cleanup there,
+    /// caught, what the function preserved is unchanged.
     fn call(&mut self, through: &Through<'_>, template: &Template, sink: &mut impl Sink) {
-        /// Branches through registers that no call goes with: jumps of linkage tables and others.
+        /// The most branches through registers that belong to no call: jumps of linkage tables and
+        /// others.
         const OTHERS: usize = 64;
         let depth = self.returns.len();
         let recent = depth.saturating_sub(OTHERS);
-        // The frames that a long jump left are behind it.
+        // Returns after a long jump do not belong to the frames that it left.
         let long = self.returns[recent..].iter().rposition(|r| r.long);
         let recent = recent + long.unwrap_or(0);
         let find = |to| self.returns[recent..].iter().rposition(|r| r.to == to);
         let pad = || through.landing_pads.of_call(template.end());
         let Some(found) = find(template.end()).or_else(|| find(pad()?)) else {
-            // It did not return in what was traced: nothing behind it can be a return to before, but for
-            // the landing pads of the calls around it, and for a long jump.
+            // It did not return within the trace, so no later return can go to code from before it,
+            // except to the landing pads of the calls around it, and except for a long jump.
             let pads = through.landing_pads;
             let lands = |r: &Return| *r.lands.get_or_init(|| pads.contains(r.to));
             let thrown = self.returns[recent..].iter().rposition(lands);
@@ -658,7 +660,7 @@ impl Builder {
         let found = recent + found;
         let nodes = self.returns[found].preserved;
         self.same(&nodes, template.isa, sink);
-        // setjmp returns once more where longjmp goes to.
+        // setjmp returns again at the target of longjmp.
         let again = &self.returns[recent];
         let again = (again.long && again.to == self.returns[found].to).then_some(again.preserved);
         self.returns.truncate(found);
@@ -669,8 +671,8 @@ impl Builder {
     }
 }
 
-/// What a branch says of the value that it took its target from. A64 ignores a tag in bits 63:56
-/// where translation is set to (DDI 0487, D8.8: AArch64.BranchAddr).
+/// What a branch reveals of the value that contained its target. A64 ignores a tag in bits 63:56 if
+/// translation is configured to (DDI 0487, D8.8: AArch64.BranchAddr).
 fn target_bits(isa: Isa, next: u64, interworking: bool) -> Bits {
     match (isa, interworking) {
         (Isa::A64, _) => Bits::new(low(56), next),

@@ -15,7 +15,7 @@ pub(super) enum Kind {
     Final,
     Load,
     Store,
-    /// It may have written: its condition is not known.
+    /// It may have written: its condition is unknown.
     MayStore,
     /// Its condition did not hold.
     Nothing,
@@ -38,11 +38,11 @@ pub(super) struct Event {
     pub cell: u32,
     /// The node of its data, if that is not a constant.
     pub node: u32,
-    /// The barrier that it waits for: those before it are known to have missed its cell.
+    /// The barrier that it waits for: the accesses between them are known to have missed its cell.
     pub barrier: u32,
     /// The bytes of the cell that it covers.
     pub bytes: u8,
-    /// Where it begins in the cell; negative if in the cell before.
+    /// Where it begins in the cell; negative if in the previous cell.
     pub shift: i8,
     pub kind: Kind,
     pub link: Link,
@@ -54,17 +54,17 @@ pub(super) type Connection = (u32, Kind, Link);
 /// Eight bytes of memory.
 #[derive(Debug)]
 pub(super) struct Cell {
-    /// Their address divided by 8.
+    /// The address divided by 8.
     pub granule: u64,
-    /// The final contents, as far as known.
+    /// The final contents, where known.
     pub last: Bits,
-    /// It is the same at every time.
+    /// Whether the contents never change.
     pub constant: bool,
-    /// By access.
+    /// Ordered by access.
     pub events: Order,
 }
 
-/// Hashes granules: neighbours go to different places.
+/// Hashes granules, scattering neighbours.
 #[derive(Default)]
 pub(super) struct GranuleHasher(u64);
 
@@ -101,14 +101,14 @@ pub(super) struct Cells {
 
 /// The mask of bits of a mask of bytes.
 pub(super) const fn byte_bits(bytes: u8) -> u64 {
-    // Each bit of the byte to the lowest bit of its own byte, then spread over that.
+    // Moves each bit to the lowest bit of its own byte, then spreads it over the byte.
     let spread = (bytes as u64).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     let low = (spread + 0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101;
     low.wrapping_mul(0xff)
 }
 
-/// The address that an access goes to, for addresses with a tag in their top byte: bit 55 copied
-/// (DDI 0487, D8.8: tagged addresses).
+/// The address to which an access with a tag in its top byte goes: bit 55 copied (DDI 0487, D8.8:
+/// tagged addresses).
 pub(super) const fn untagged(address: u64) -> u64 {
     ((address << 8) as i64 >> 8) as u64
 }
@@ -131,8 +131,8 @@ impl Event {
     }
 }
 
-/// Bits of the data of an access that begins at a byte of a cell, negative if in the cell before, as
-/// bits of the cell.
+/// Bits of the data of an access as bits of a cell. The access begins at byte `shift` of the cell;
+/// negative if in the previous cell.
 pub(super) const fn moved(data: Bits, shift: i8) -> Bits {
     let by = 8 * shift.unsigned_abs() as u32;
     if shift >= 0 {
@@ -151,8 +151,8 @@ const fn shr(word: u64, by: u32) -> u64 {
 }
 
 impl Cells {
-    /// The cell of a granule, as read from the final memory; `None` if that has none there: devices
-    /// and memory that was given back do not keep what is written.
+    /// The cell of a granule, initialised from the final memory; `None` if there is no final
+    /// memory: devices and memory that was released do not keep what is written.
     pub fn at(&mut self, granule: u64, memory: &dyn FinalMemory, is_final: bool) -> Option<u32> {
         if let Some(&cell) = self.granules.get(&granule) {
             return (cell != NONE).then_some(cell);
@@ -217,7 +217,7 @@ impl Cells {
         }
     }
 
-    /// Inserts an event in the order of its cell; returns its place there.
+    /// Inserts an event in the order of its cell; returns its index there.
     pub fn insert(&mut self, event: Event) -> usize {
         let number = self.events.len() as u32;
         let order = &mut self.all[event.cell as usize].events;
@@ -227,7 +227,7 @@ impl Cells {
         at
     }
 
-    /// Forgets all events after the first `count`, but for final contents.
+    /// Forgets all events after the first `count`, except final contents.
     fn truncate(&mut self, count: usize) {
         let mut kept = Vec::new();
         for (number, event) in (count as u32..).zip(&self.events[count..]) {
@@ -252,7 +252,7 @@ impl Cells {
         }
     }
 
-    /// The place of an event in its cell.
+    /// The index of an event in its cell.
     pub fn place(&self, event: u32) -> usize {
         let Event { access, cell, .. } = self.events[event as usize];
         let order = &self.all[cell as usize].events;
@@ -265,7 +265,8 @@ impl Cells {
         self.events.iter().map(connection).collect()
     }
 
-    /// Goes back to earlier events, as they were connected then. Final contents of others are kept.
+    /// Returns to earlier events, connected as they were then. Final contents of other cells are
+    /// kept.
     pub fn restore(&mut self, connections: &[Connection]) {
         self.truncate(connections.len());
         for (event, connection) in self.events.iter_mut().zip(connections) {
@@ -273,7 +274,7 @@ impl Cells {
         }
     }
 
-    /// Approximate size in bytes.
+    /// The approximate size in bytes.
     pub fn bytes(&self) -> usize {
         self.events.capacity() * (size_of::<Event>() + size_of::<(u32, u32)>())
             + self.all.capacity() * (size_of::<Cell>() + 2 * size_of::<(u64, u32)>())
@@ -319,7 +320,7 @@ mod tests {
         assert_eq!(both, data);
     }
 
-    /// All memory holds the same.
+    /// Memory that is zero everywhere.
     struct Zeros;
 
     impl FinalMemory for Zeros {
@@ -349,7 +350,7 @@ mod tests {
         let first = cells.at(8, &Zeros, true).unwrap();
         cells.insert(event(5, first, Kind::MayStore));
         let before = cells.connections();
-        // What is found later: another cell, an access between, a condition, and what is connected.
+        // Found later: another cell, an access between, a condition, and connections.
         let second = cells.at(9, &Zeros, true).unwrap();
         cells.insert(event(3, first, Kind::Load));
         cells.insert(event(4, second, Kind::Store));

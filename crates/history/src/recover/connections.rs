@@ -1,4 +1,4 @@
-//! Facts passed along the accesses of a cell, as far as nothing between them may have written it.
+//! Passes facts along the accesses of a cell where nothing between them may have written it.
 
 use super::bits::{Bits, low};
 use super::cells::{Event, Kind, Link, byte_bits, moved};
@@ -8,15 +8,16 @@ use super::solver::{AccessKind, BASE, DATA, Known, Layer, Solver};
 use armsnap_arch::semantics::Operand;
 use std::ops::Range;
 
-/// Events of a cell that facts are passed across at once.
+/// The most events of a cell across which facts are passed at once.
 const MAX_PASSED: usize = 64;
-/// Stores that are compared with a cell at once.
+/// The most stores that are compared with a cell at once.
 const MAX_MISSED: usize = 256;
-/// Stores below a cell of the stack that are passed at once.
+/// The most stores below a cell of the stack that are passed at once.
 pub(super) const MAX_BELOW: usize = 1024;
 
 impl Solver {
-    /// Connects what is not connected as far as is proved: fewer accesses are in the way.
+    /// Tries again to connect events that proof left unconnected: fewer accesses are in the way
+    /// now.
     pub(super) fn relink_blocked(&mut self, known: &Known<'_>) {
         self.watchers.clear();
         self.pending.clear();
@@ -27,7 +28,7 @@ impl Solver {
                 if event.link == Link::Joined {
                     continue;
                 }
-                // It waits for another one now, or for none.
+                // It now waits for another one, or for none.
                 let from = match std::mem::replace(&mut event.barrier, NONE) {
                     NONE => event.access + 1,
                     barrier => barrier,
@@ -37,7 +38,7 @@ impl Solver {
         }
     }
 
-    /// Lets all events wait for their barriers again.
+    /// Makes all blocked events wait for their barriers again.
     pub(super) fn watch_again(&mut self) {
         self.watchers.clear();
         self.pending.clear();
@@ -48,7 +49,7 @@ impl Solver {
         }
     }
 
-    /// It is known where an access went: what waited for it may be connected now.
+    /// The address of an access became known: what waited for it may be connected now.
     pub(super) fn resolved(&mut self, number: u32, known: &Known<'_>) {
         let proved = self.layer == Some(Layer::Proved);
         let classes = if proved {
@@ -65,7 +66,7 @@ impl Solver {
     /// More is known of an access: what waits for it may be connected now.
     pub(super) fn wake(&mut self, number: u32, known: &Known<'_>) {
         for event in self.watchers.take(number) {
-            // Those between are known to have missed it.
+            // Accesses between them are known to have missed it.
             let waiting = &mut self.cells.events[event as usize];
             if waiting.barrier == number && waiting.link == Link::Blocked {
                 waiting.barrier = NONE;
@@ -74,7 +75,7 @@ impl Solver {
         }
     }
 
-    /// Checks again whether nothing was written between two events of a slot that are connected.
+    /// Checks again that nothing was written between two connected events of a slot.
     fn check_again(&mut self, granule: u64, (number, older): (u32, u32), known: &Known<'_>) {
         if !self.overtaken && !self.is_joined_by_proof(number, older) {
             let from = self.cells.events[number as usize].access + 1;
@@ -84,7 +85,7 @@ impl Solver {
         }
     }
 
-    /// More is known of what a system call fills: slots there may have been taken to stay.
+    /// More is known of what a system call fills: slots there may have been assumed unchanged.
     pub(super) fn filled_by_kernel(&mut self, call: u32, filled: Range<u64>, known: &Known<'_>) {
         if self.lifetimes.is_none() || filled.is_empty() {
             return;
@@ -102,8 +103,8 @@ impl Solver {
         }
     }
 
-    /// A computed address reached a cell. If it was taken for a slot of the stack that none reaches, other
-    /// stores with unknown addresses may have written it, too.
+    /// A computed address reached a cell. If the cell was assumed to be a stack slot that no
+    /// computed address reaches, other stores with unknown addresses may have written it, too.
     pub(super) fn reached_by_computed(&mut self, access: u32, cell: u32, known: &Known<'_>) {
         let cell = cell as usize;
         let granule = self.cells.all[cell].granule;
@@ -116,7 +117,7 @@ impl Solver {
         let Some(lifetime) = lifetimes.reach(granule, access) else {
             return;
         };
-        // What is connected with the first one of that time, too.
+        // Includes the event connected with the first one of that lifetime.
         let first = self.cells.all[cell].events.place(lifetime.start);
         for at in first.saturating_sub(1)..self.cells.all[cell].events.len() {
             let order = &self.cells.all[cell].events;
@@ -138,13 +139,13 @@ impl Solver {
         }
     }
 
-    /// Whether the first layer had joined two neighbours.
+    /// Whether the first layer joined two neighbours.
     fn is_joined_by_proof(&self, number: u32, older: u32) -> bool {
         let both = (number.max(older) as usize) < self.proved_events;
         both && self.proved_connections[number as usize].2 == Link::Joined
     }
 
-    /// Connects an event with both neighbours, and passes on what they know.
+    /// Connects an event with both neighbours, and passes on what is known of each.
     pub(super) fn reconnect(&mut self, event: u32, known: &Known<'_>) {
         let at = self.cells.place(event);
         let cell = self.cells.events[event as usize].cell as usize;
@@ -157,7 +158,8 @@ impl Solver {
         self.relink(event, known);
     }
 
-    /// Connects an event with the one before it in time, if nothing between them may have written.
+    /// Connects an event with the one before it in time, if nothing between them may have written
+    /// the cell.
     pub(super) fn relink(&mut self, number: u32, known: &Known<'_>) {
         let event = &self.cells.events[number as usize];
         let from = match event.barrier {
@@ -167,7 +169,7 @@ impl Solver {
         self.relink_from(number, from, known);
     }
 
-    /// As [`Self::relink`], where accesses before one are known to have missed the cell.
+    /// As [`Self::relink`], where accesses before `from` are known to have missed the cell.
     fn relink_from(&mut self, number: u32, from: u32, known: &Known<'_>) {
         let event = self.cells.events[number as usize];
         let at = self.cells.place(number);
@@ -220,9 +222,9 @@ impl Solver {
         self.spread_newer(cell, at, older, known);
     }
 
-    /// Whether a store did not write a cell with an address that may be known in part: the cell would hold other
-    /// bytes after it, or its address is known to be another. Inferred: stores are aligned, unless the instruction
-    /// was seen to do others.
+    /// Whether a store, whose address may be partly known, did not write a cell: either the cell
+    /// would hold other bytes after it, or the address is known to differ. Inferred: stores are
+    /// aligned, unless the instruction has been seen to make unaligned ones.
     pub(super) fn misses(
         &self,
         number: u32,
@@ -260,7 +262,7 @@ impl Solver {
         })
     }
 
-    /// What an event says of its cell.
+    /// What an event tells of its cell.
     fn data(&self, event: &Event, known: &Known<'_>) -> Bits {
         if event.kind == Kind::Final {
             return self.cells.all[event.cell as usize].last;
@@ -286,7 +288,7 @@ impl Solver {
         }
     }
 
-    /// What was known of the cell at the end of a link, from its newer side.
+    /// What was known of the cell at the end of a link, collected from the newer side.
     fn collect_newer(&self, cell: usize, from: usize, known: &Known<'_>) -> Bits {
         let mut open = !0_u64;
         let mut found = Bits::UNKNOWN;
@@ -338,7 +340,7 @@ impl Solver {
         found
     }
 
-    /// Passes on what an event says of its cell.
+    /// Passes on what an event tells of its cell.
     pub(super) fn spread(&mut self, number: u32, known: &Known<'_>) {
         let event = self.cells.events[number as usize];
         if !matches!(event.kind, Kind::Load | Kind::Store) {
@@ -383,7 +385,7 @@ impl Solver {
         }
     }
 
-    /// More is known of the cell of an event that waits: what it waits for may have missed it.
+    /// More is known of the cell of a waiting event: what it waits for may have missed the cell.
     fn try_later(&mut self, event: u32) {
         if self.cells.events[event as usize].barrier != NONE && self.pending.last() != Some(&event)
         {

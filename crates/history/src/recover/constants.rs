@@ -1,19 +1,19 @@
-//! What programs say of memory that keeps its contents.
+//! Memory that keeps its contents, according to programs.
 
 use armsnap_snapshot::program::elf::{Elf, Machine};
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionKind, SymbolKind};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// The memory of programs by how their files describe it.
+/// The memory of programs, as their files describe it.
 #[derive(Debug, Default)]
 pub struct Constants {
-    /// Nobody writes it. By address, apart from each other.
+    /// Memory that is never written, by address, without overlaps.
     constant: Vec<Range<u64>>,
-    /// Code and read-only data that is loaded together with what is written, each with the number of its
-    /// program. By address, apart from each other.
+    /// Code and read-only data that is loaded together with writable data, each with the number of
+    /// its program. By address, without overlaps.
     kept: Vec<(Range<u64>, usize)>,
-    /// Writable sections without code, by address, apart from each other.
+    /// Writable sections without code, by address, without overlaps.
     data: Vec<Range<u64>>,
     programs: Vec<Elf>,
 }
@@ -70,7 +70,7 @@ impl Constants {
             written.push(range);
         }
         let has_sections = !read_only.is_empty() || !written.is_empty();
-        // Sections may lie in a segment that is writable as a whole: bare-metal images.
+        // Sections may lie in a segment that is writable as a whole, as in bare-metal images.
         for segment in &elf.segments {
             let range = segment.address..segment.end();
             if segment.writable {
@@ -92,7 +92,7 @@ impl Constants {
         if mixed.is_empty() {
             return;
         }
-        // Bit 0 of a function's address says T32.
+        // Bit 0 of a function's address indicates T32.
         let even = match elf.machine {
             Machine::Arm => !1,
             Machine::AArch64 | Machine::Other => !0,
@@ -107,19 +107,20 @@ impl Constants {
         }
     }
 
-    /// Adds memory that nobody writes.
+    /// Adds memory that is never written.
     pub fn add_constant(&mut self, range: Range<u64>) {
         self.constant.push(range);
         self.constant = joined(std::mem::take(&mut self.constant));
     }
 
-    /// The bytes from an address on that nobody writes.
+    /// The number of bytes from an address on that are never written.
     pub fn length_at(&self, address: u64) -> u64 {
         find(&self.constant, address).map_or(0, |range| range.end - address)
     }
 
-    /// The byte of a program's file at an address, if it is in a function or a read-only section that is
-    /// loaded together with what is written: as good as constant if memory holds the same at the end.
+    /// The byte of a program's file at an address, if it is in a function or a read-only section
+    /// that is loaded together with writable data: as good as constant if memory holds the same at
+    /// the end.
     pub fn kept(&self, address: u64) -> Option<u8> {
         let next = self
             .kept
@@ -135,13 +136,13 @@ impl Constants {
     }
 }
 
-/// The range that an address is in.
+/// The range that contains an address.
 fn find(ranges: &[Range<u64>], address: u64) -> Option<&Range<u64>> {
     let next = ranges.partition_point(|range| range.start <= address);
     ranges[..next].last().filter(|range| address < range.end)
 }
 
-/// Ranges by address, those that overlap or touch as one.
+/// Sorts ranges by address, and merges those that overlap or touch.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     ranges.dedup_by(|next, range| {

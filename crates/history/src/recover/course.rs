@@ -1,6 +1,6 @@
-//! The course of execution before the end, as far as it was looked at.
+//! The course of execution before the end, as far as it was explored.
 //!
-//! Steps count places backward: step 0 is the halted state, step 1 the last instruction.
+//! Steps count positions backward: step 0 is the halted state, step 1 the last instruction.
 
 use super::address_space::AddressSpace;
 use super::blocks::Blocks;
@@ -12,7 +12,7 @@ use armsnap_trace::element::Mark;
 use armsnap_trace::flow::{InstructionKind, LastInstruction};
 use std::ops::Range;
 
-/// The halted state, and a gap, among the instructions.
+/// What stands for the halted state, and for a gap, among the instructions.
 const HALTED: u32 = u32::MAX;
 const GAP: u32 = u32::MAX - 1;
 
@@ -28,7 +28,7 @@ pub(super) enum Step {
 /// An exception between a step and the one before it in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// The place behind it.
+    /// The step after it.
     pub step: u32,
     /// Its number in the trace protocol.
     pub number: u16,
@@ -36,10 +36,10 @@ pub(super) struct Taken {
     pub return_to: Option<u64>,
 }
 
-/// Places with consecutive positions.
+/// Consecutive positions.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// The first place in time, with its step.
+    /// The first position in time, with its step.
     first: Position,
     step: u32,
     places: u32,
@@ -53,26 +53,30 @@ pub(super) struct Course {
     pieces: Vec<Piece>,
     /// By step.
     pub taken: Vec<Taken>,
-    /// The latest step that ran in another address space than the end, as the trace reports it.
+    /// The latest step that ran in an address space other than the final one, by the trace's
+    /// report.
     pub other_space: Option<u32>,
-    /// The address space of the earliest place; what is not reported there, as first reported later.
+    /// The address space at the earliest position; what is not reported there is taken from the
+    /// first later report.
     space: AddressSpace,
-    /// The earliest place.
+    /// The earliest position.
     begin: Option<Position>,
-    /// The earliest place is the first of the history.
+    /// Whether the earliest position is the first of the history.
     complete: bool,
 }
 
-/// Places of one look backward, forward in time.
+/// The positions of one step of exploration, forward in time.
 #[derive(Default)]
 struct Stretch {
     places: Vec<u32>,
     positions: Vec<(Position, u32)>,
-    /// The number of the place after it, that of the exception, and where it returns to.
+    /// The number of the position after each exception, the exception's number, and where it
+    /// returns to.
     taken: Vec<(u32, u16, Option<u64>)>,
-    /// The address space of the first place; what is not reported there, as first reported later.
+    /// The address space at the first position; what is not reported there is taken from the first
+    /// later report.
     space: AddressSpace,
-    /// The number of the first place after the last change of the address space.
+    /// The number of the first position after the last change of the address space.
     space_changed: Option<u32>,
 }
 
@@ -104,7 +108,7 @@ impl Course {
         }
     }
 
-    /// The step of a position; `None` of one that is earlier than what was looked at.
+    /// The step of a position; `None` if it is earlier than the explored ones.
     pub fn find(&self, position: Position) -> Option<u32> {
         let index = self.pieces.partition_point(|piece| piece.first > position);
         let piece = self.pieces.get(index)?;
@@ -114,15 +118,15 @@ impl Course {
 
     /// The position of a step.
     pub fn position(&self, step: u32) -> Option<Position> {
-        // Of each piece, `step` is the largest.
+        // The `step` of a piece is its largest.
         let index = self.pieces.partition_point(|piece| piece.step < step);
         let piece = self.pieces.get(index)?;
         let behind = piece.step - step;
-        // Steps between pieces have none.
+        // Steps between pieces have no position.
         (behind < piece.places).then(|| piece.first.after(behind.into()))
     }
 
-    /// The earliest place looked at; `end` before all.
+    /// The earliest explored position; initially, the end of the history.
     pub fn begin(&mut self, history: &mut History) -> Position {
         if let Some(begin) = self.begin {
             return begin;
@@ -133,7 +137,7 @@ impl Course {
         end
     }
 
-    /// Begins at a place in the middle, as if execution were halted there.
+    /// Begins at a position in the middle, as if execution were halted there.
     pub fn begin_at(&mut self, history: &mut History, position: Position) {
         let end = history.end();
         let (mut space, last) = (space_at(history, position), space_at(history, end));
@@ -154,7 +158,7 @@ impl Course {
         self.begin = Some(halted);
     }
 
-    /// Forgets all, for good: nothing is looked at any more.
+    /// Forgets everything for good: nothing more is explored.
     pub fn forget(&mut self) {
         *self = Self {
             begin: self.begin,
@@ -163,7 +167,7 @@ impl Course {
         };
     }
 
-    /// Adds a step before all others, one without position.
+    /// Adds a step before all others, without a position.
     pub fn push(&mut self, step: Step) {
         self.steps.push(match step {
             Step::Halted => HALTED,
@@ -172,7 +176,7 @@ impl Course {
         });
     }
 
-    /// Gives steps that were put in by hand consecutive positions.
+    /// Gives consecutive positions to steps that were added manually.
     #[cfg(test)]
     pub fn number(&mut self) {
         self.pieces = vec![Piece {
@@ -182,8 +186,8 @@ impl Course {
         }];
     }
 
-    /// How many places there are from a position to those looked at, if they are at most `most`; else
-    /// an earlier place that is too far away. `None` if it was cancelled.
+    /// Counts the positions from a position to the explored ones. If there are more than `most`,
+    /// returns a position between them that is too far away. `None` if it was cancelled.
     pub fn distance(
         &mut self,
         history: &mut History,
@@ -211,7 +215,7 @@ impl Course {
         Some(Ok(places as u32))
     }
 
-    /// Looks at `count` more places before those looked at, or a few more. `None` if it was
+    /// Explores `count` more positions before the explored ones, or a few more. `None` if it was
     /// cancelled; then nothing was added.
     pub fn extend(
         &mut self,
@@ -248,7 +252,7 @@ impl Course {
 
     fn add(&mut self, stretch: Stretch) {
         let count = stretch.places.len() as u32;
-        // The step of a place by its number in the stretch.
+        // The step of a position, by its number in the stretch.
         let before = self.len();
         let step = |number: u32| before + (count - 1 - number.min(count - 1));
         let mut end = count;
@@ -285,7 +289,8 @@ impl Course {
         }
         self.space = stretch.space;
         if let Some(changed) = stretch.space_changed {
-            // The place before the change: the last one of the next stretch if this one has none.
+            // The position before the change: the last one of the next stretch if this one has
+            // none.
             self.other_space.get_or_insert(before + (count - changed));
         }
         self.steps.extend(stretch.places.iter().rev());
@@ -293,7 +298,7 @@ impl Course {
 }
 
 impl Stretch {
-    /// The places of a range; `later` is the address space after it.
+    /// The positions of a range; `later` is the address space after it.
     fn of(
         history: &mut History,
         templates: &mut Templates,
@@ -301,7 +306,7 @@ impl Stretch {
         later: AddressSpace,
         cancel: &Cancel,
     ) -> Option<Self> {
-        /// Events after which a request to end is looked for.
+        /// Events between two checks for a request to cancel.
         const OFTEN: usize = 1 << 12;
         let mut stretch = Self::default();
         let context = history.place(start).and_then(|place| place.context);
@@ -310,7 +315,7 @@ impl Stretch {
         let mut space = AddressSpace::of(context.as_ref(), versions);
         stretch.space = space;
         let events = history.entries(start, Direction::Forward);
-        // The history cannot be asked for code while it gives entries.
+        // The history cannot provide code while it iterates over entries.
         let mut batch = Vec::with_capacity(OFTEN);
         let mut events = events.take_while(|event| {
             event.position < end || event.entry.places() == 0 && event.position == end
@@ -385,7 +390,7 @@ impl Stretch {
         Some(stretch)
     }
 
-    /// Notes the position of a place, unless it follows from the last one noted.
+    /// Records a position, unless it follows from the last recorded one.
     fn at(&mut self, position: Position, number: u32) {
         if let Some((last, at)) = self.positions.last()
             && position.distance(*last) == Some(u64::from(number - at))
@@ -401,8 +406,8 @@ fn space_at(history: &mut History, position: Position) -> AddressSpace {
     AddressSpace::of(context.as_ref(), history.code_versions())
 }
 
-/// Whether a run ends with an indirect branch that was not taken: its atom is N. Without an atom it
-/// would not be there.
+/// Whether a run ends with an indirect branch that was not taken: its atom is N. Without an atom,
+/// the run would not end there.
 fn is_untaken(last: &LastInstruction) -> bool {
     last.kind == InstructionKind::Indirect && last.conditional && !last.taken
 }

@@ -13,25 +13,25 @@ use armsnap_trace::flow::View;
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-/// Entries before and after a position that are looked at.
+/// Entries before and after a position that are examined.
 const ENTRIES: usize = 4096;
 
-/// Code, and where a straight line of it was executed.
+/// A straight line of code, and a position at which it was executed.
 type Line = (RangeInclusive<u64>, Position);
 
 /// The code around a position.
 #[derive(Debug, Default)]
 pub(super) struct Executed {
     at: Option<Position>,
-    /// The straight line that the position is in.
+    /// The straight line that contains the position.
     here: Option<RangeInclusive<u64>>,
-    /// What was executed before and after it, each line where it is nearest.
+    /// The lines executed before and after it, each where it is nearest.
     before: Vec<Line>,
     after: Vec<Line>,
 }
 
 impl Executed {
-    /// Looks at what is around a position.
+    /// Examines what was executed around a position.
     fn look(&mut self, history: &mut History, position: Position) {
         if self.at == Some(position) {
             return;
@@ -44,7 +44,7 @@ impl Executed {
         let mut lines = |direction| {
             let mut seen = HashSet::new();
             let entries = history.entries(position, direction);
-            // The first is the one that the position is in.
+            // The first is the line that contains the position.
             let lines = entries.take(ENTRIES).skip(1).filter_map(|event| {
                 let Entry::Run { range, .. } = event.entry else {
                     return None;
@@ -63,7 +63,7 @@ impl Executed {
     }
 }
 
-/// The addresses of the bytes of a straight line: one up to the last address ends at 0.
+/// The addresses of the bytes of a straight line. The end of a line up to the last address is 0.
 fn bytes(start: Address, end: Address) -> RangeInclusive<u64> {
     start.0..=end.0.wrapping_sub(1).max(start.0)
 }
@@ -85,8 +85,8 @@ enum Between {
 }
 
 impl Window {
-    /// What happened to a byte between two steps: from before the instruction at the one, to that at the
-    /// other.
+    /// What happened to a byte between two steps: from before the instruction at the one to before
+    /// that at the other.
     fn between(&mut self, facts: &FinalState, address: u64, (one, other): (u32, u32)) -> Between {
         let granule = address >> 3;
         let (later, earlier) = (one.min(other), one.max(other));
@@ -110,7 +110,7 @@ impl Window {
         }
     }
 
-    /// Whether an access among some is known to have written a byte, or to do so on a condition.
+    /// Whether any of some accesses is known to have written a byte, or to do so on a condition.
     fn writes(&self, address: u64, accesses: RangeInclusive<u32>) -> bool {
         let Some(cell) = self.solver.cells.find(address >> 3) else {
             return false;
@@ -131,8 +131,8 @@ impl Window {
 }
 
 impl Recovery {
-    /// Adds code to the memory before the instruction at a position: what was executed nearby and was not
-    /// written in between, and the functions of programs.
+    /// Adds code to the memory before the instruction at a position: code that was executed nearby
+    /// and not written in between, and functions of programs.
     pub fn code(
         &mut self,
         history: &mut History,
@@ -163,7 +163,7 @@ impl Recovery {
         Some(())
     }
 
-    /// A byte of code before the instruction at a position, with the view of memory there.
+    /// A byte of code before the instruction at a position, where memory is seen through a view.
     fn code_byte(
         &mut self,
         history: &mut History,
@@ -201,7 +201,8 @@ impl Recovery {
             match between {
                 Some(Between::Kept(Status::Proved)) => return known(value, Status::Proved),
                 Some(Between::Kept(Status::Inferred)) => is_inferred = true,
-                // What is not known to change after it ran stays; before it ran it may not be there yet.
+                // Code not known to change after it ran stays; before it ran, it may not be there
+                // yet.
                 None => is_inferred |= is_before && !is_written,
                 Some(Between::Unknown(class)) => {
                     is_inferred |= is_before && !is_written && class != Class::Stack;
@@ -216,7 +217,7 @@ impl Recovery {
         }))
     }
 
-    /// What happened to a byte between two positions. `None` inside where that is not looked at.
+    /// What happened to a byte between two positions. The inner `None` if that is not explored.
     fn between(
         &mut self,
         history: &mut History,
@@ -234,7 +235,7 @@ impl Recovery {
         Some(other.map(|other| window.between(facts, address, (step, other))))
     }
 
-    /// Whether an access is known to have written a byte at any time that was looked at.
+    /// Whether an access is known to have written a byte at any explored time.
     fn is_ever_written(&self, address: u64) -> bool {
         self.windows()
             .any(|window| window.writes(address, 1..=u32::MAX))

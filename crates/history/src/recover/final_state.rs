@@ -17,25 +17,26 @@ use std::sync::Arc;
 
 /// The memory of the final state.
 pub trait FinalMemory: Send {
-    /// Fills `out` from an address; returns how many bytes are known before the first that is not.
+    /// Fills `out` from an address; returns the number of known bytes before the first unknown one.
     fn read(&self, address: u64, out: &mut [u8]) -> usize;
 
-    /// An address after `address` before which no more memory is known, if more is known at all.
+    /// An address after `address` with no known memory in between; `None` if no more memory is
+    /// known.
     fn next(&self, _address: u64) -> Option<u64> {
         None
     }
 
-    /// Whether a byte is the same at every time: read-only sections of programs.
+    /// Whether a byte never changes, as in read-only sections of programs.
     fn is_constant(&self, address: u64) -> bool;
 
-    /// The byte that a program's file has at an address, if it is in a function or a read-only section that
-    /// is loaded together with what is written.
+    /// The byte in a program's file for an address, if it is in a function or a read-only section
+    /// that is loaded together with writable data.
     fn kept(&self, _address: u64) -> Option<u8> {
         None
     }
 
-    /// Whether a program says that it writes what is at an address, or the recording that other code ran
-    /// there: that it was executed says little about later.
+    /// Whether a program declares that it writes at an address, or other code ran there according
+    /// to the recording: that code was executed there then says little about later.
     fn is_written(&self, _address: u64) -> bool {
         false
     }
@@ -86,7 +87,7 @@ impl SnapshotMemory {
     }
 }
 
-/// The writable segments of a program, with what is cleared at load time.
+/// The writable segments of a program, including memory that is cleared at load time.
 fn writable(elf: &Elf) -> Vec<Range<u64>> {
     let Ok(file) = object::File::parse(elf.bytes()) else {
         return Vec::new();
@@ -107,7 +108,7 @@ fn writable(elf: &Elf) -> Vec<Range<u64>> {
 
 impl FinalMemory for SnapshotMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
-        // A page may be written at another address too: what tables map proves nothing.
+        // A page may be written at another address too, so memory mapped by tables proves nothing.
         match self.is_unique() {
             false => 0,
             true => self.memory.read(Address(address), self.space, out),
@@ -140,7 +141,7 @@ impl FinalMemory for SnapshotMemory {
     }
 }
 
-/// The addresses of a core's loads and stores, as they were recorded beside the trace.
+/// The addresses of a core's loads and stores, as recorded beside the trace.
 pub trait RecordedAddresses: Send {
     /// The number of instructions that the core executed.
     fn instructions(&self) -> u64;
@@ -169,15 +170,16 @@ pub enum Others {
     /// There are none.
     #[default]
     None,
-    /// All of them had ended at this time: after it by the timestamps in the core's trace, they wrote
-    /// nothing. (The kernel may still have cleared the word by which others learn of a thread's end.)
+    /// All of them had ended at this time: by the timestamps in the core's trace, they wrote
+    /// nothing after it. (The kernel may still have cleared the word by which others learn of a
+    /// thread's end.)
     EndedBy(u64),
     /// They may write at any time.
     Always,
 }
 
 impl Others {
-    /// What else writes the memory of a core of a snapshot.
+    /// The other writers of the memory of a core of a snapshot.
     #[must_use]
     pub fn of(snapshot: &Snapshot, core: &str) -> Self {
         let recording = Recording::of(snapshot);
@@ -191,7 +193,7 @@ impl Others {
     }
 }
 
-/// Everything that is known beside the trace and the code.
+/// Everything known besides the trace and the code.
 pub struct FinalState {
     /// The architecture of the core.
     pub architecture: Architecture,
@@ -203,7 +205,7 @@ pub struct FinalState {
     pub memory: Box<dyn FinalMemory>,
     /// What else writes the same memory.
     pub others: Others,
-    /// A program was traced without its kernel.
+    /// Whether a program was traced without its kernel.
     pub without_kernel: bool,
     /// Recorded addresses of loads and stores.
     pub addresses: Option<Box<dyn RecordedAddresses>>,
@@ -226,13 +228,13 @@ impl FinalState {
         self.registers[29].filter(|_| is_convention)
     }
 
-    /// Whether the halted core is to execute T32: bit T of CPSR (DDI 0487, G1.9.1).
+    /// Whether the halted core would execute T32: bit T of CPSR (DDI 0487, G1.9.1).
     pub(super) fn is_thumb(&self) -> bool {
         self.has(5)
     }
 
-    /// Whether nothing is known of the core's instructions: of AArch32 only programs traced without
-    /// their kernel are followed, with little-endian data (bit E of CPSR).
+    /// Whether the core's instructions are not modelled: for AArch32, only programs traced without
+    /// their kernel, with little-endian data (bit E of CPSR), are.
     pub(super) fn has_no_model(&self) -> bool {
         self.architecture != Architecture::AArch64 && (!self.without_kernel || self.has(9))
     }
@@ -309,7 +311,7 @@ mod tests {
         let bytes = small_elf(&[1; 4], &[2; 8]);
         let elf = Elf::read("program".into(), bytes.into()).unwrap();
         let found = [elf.clone(), elf.moved(0x5_0000)].map(|elf| writable(&elf));
-        // With the 16 bytes that are cleared.
+        // Includes the 16 bytes that are cleared.
         assert_eq!(found.concat(), [0x2000..0x2018, 0x5_2000..0x5_2018]);
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes (values of locations over a stretch of time) and the relations between them.
+//! Nodes (values of locations over an interval of time) and the relations between them.
 
 use super::bits::{Bits, Conflict};
 
@@ -8,14 +8,14 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Index of the result among the nodes of a relation; its operands follow.
 pub(super) const RESULT: usize = 0;
 
-/// An instance of an operation of an instruction: its result and operands. Of constants, and of
-/// what is not used, the node is [`NONE`].
+/// An instance of an operation of an instruction: its result and operands. The node of a constant
+/// or of an unused operand is [`NONE`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relation {
     /// Index of the operation.
     pub op: u32,
     pub nodes: [u32; 4],
-    /// By node: the next place of that node, as `4 * relation + index`.
+    /// By node: the next occurrence of that node, as `4 * relation + index`.
     next: [u32; 4],
 }
 
@@ -23,13 +23,13 @@ pub(super) struct Relation {
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     bits: Vec<Bits>,
-    /// By node: the first of its places in relations.
+    /// By node: its first occurrence in relations.
     first: Vec<u32>,
     pub relations: Vec<Relation>,
-    /// Relations that may say more now.
+    /// Relations that may reveal more now.
     queue: Vec<u32>,
     queued: Vec<u64>,
-    /// A fact contradicted another.
+    /// The nodes at which facts contradicted each other.
     pub conflicts: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Graph {
         number
     }
 
-    /// The relations in which a node is, with its index among their nodes, earliest first.
+    /// The relations that contain a node, with its index among their nodes, earliest first.
     pub fn places(&self, node: u32) -> impl Iterator<Item = (u32, usize)> + '_ {
         let mut at = self.first[node as usize];
         std::iter::from_fn(move || {
@@ -84,7 +84,7 @@ impl Graph {
         self.bits.get(node as usize).copied().unwrap_or_default()
     }
 
-    /// A number kept with a relation, in the place of a node that it has not.
+    /// A number stored with a relation, in the slot of an unused node.
     pub fn tag(&self, relation: u32, place: usize) -> u32 {
         self.relations[relation as usize].next[place]
     }
@@ -101,7 +101,7 @@ impl Graph {
         }
     }
 
-    /// Whether a relation may say more.
+    /// Whether a relation may reveal more.
     pub fn has_work(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -112,7 +112,7 @@ impl Graph {
         Some(relation)
     }
 
-    /// Adds known bits to a node, and queues what depends on it but for one relation.
+    /// Adds known bits to a node, and queues the relations that depend on it, except one.
     pub fn learn(&mut self, node: u32, bits: Bits, but: u32) {
         let old = self.bits[node as usize];
         if bits.mask & !old.mask == 0 && (bits.value ^ old.value) & bits.mask == 0 {
@@ -143,7 +143,7 @@ impl Graph {
         self.bits.iter().map(|bits| bits.mask).collect()
     }
 
-    /// Forgets all bits but those of earlier masks. Nodes added since know nothing.
+    /// Forgets all bits except those of earlier masks. Nodes added since become unknown.
     pub fn restore(&mut self, masks: &[u64]) {
         for (index, bits) in self.bits.iter_mut().enumerate() {
             *bits = bits.only(masks.get(index).copied().unwrap_or(0));

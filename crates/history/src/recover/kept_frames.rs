@@ -1,10 +1,10 @@
-//! Frames of signals whose address is not known: what the handler did not write in one is the same after its
-//! return as before the signal.
+//! Signal frames at unknown addresses: what the handler did not write in a frame is the same after
+//! its return as before the signal.
 //!
-//! The kernel stores the registers at the stack pointer with which the handler starts, and loads them from
-//! the one with which it returns. Where instructions in between only add constants to it, both are the
-//! same, and stores relative to it are known to be below the frame. Any other store is known to have missed
-//! a word that holds other bytes than it stored.
+//! The kernel stores the registers at the stack pointer with which the handler starts, and loads
+//! them from the one with which it returns. If the instructions in between only add constants to
+//! it, both are the same, and stores relative to it are known to be below the frame. Any other
+//! store is known to have missed a word that holds bytes other than those it stored.
 
 use super::bits::{Bits, low};
 use super::cells::moved;
@@ -15,12 +15,12 @@ use super::solver::{AccessKind, BASE, DATA, Known, Place, Solver};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Stores to unknown places that each word of a frame is compared with.
+/// The most stores to unknown addresses that each word of a frame is compared with.
 const MAX_STORES: usize = 1 << 12;
-/// The farthest from the stack pointer that an access goes relative to it, in bytes.
+/// The largest offset of an access relative to the stack pointer, in bytes.
 const FAR: i64 = 1 << 40;
 
-/// How many bytes of two nodes are the same, after a signal and before it.
+/// A number of equal bytes, a node after a signal, and one before it.
 type Same = (u8, u32, u32);
 
 /// A signal whose handler returned.
@@ -29,16 +29,16 @@ pub(super) struct Handled {
     /// The stack pointers with which the handler started, and with which it returned.
     pub started: u32,
     pub returned: u32,
-    /// From the loads of its return to the stores of the signal.
+    /// The accesses from the loads of its return to the stores of the signal.
     pub accesses: Range<u32>,
-    /// Relations from the same place to the same.
+    /// The relations in the same interval.
     pub relations: Range<u32>,
 }
 
 /// Values before signals that are the same after them.
 #[derive(Debug, Default)]
 pub(super) struct KeptFrames {
-    /// Signals that were not looked at yet, towards the past.
+    /// Signals that were not examined yet, towards the past.
     open: Vec<Handled>,
     same: Vec<Same>,
 }
@@ -50,8 +50,8 @@ impl KeptFrames {
 }
 
 impl Solver {
-    /// Looks at the frames of signals once nothing else is left to prove, each when the stack pointer after it
-    /// is known. Returns whether more may be proved since.
+    /// Examines the frames of signals once nothing else is left to prove, each when the stack
+    /// pointer after it is known. Returns whether more may be proved now.
     pub(super) fn find_kept_frames(&mut self, known: &Known<'_>) -> bool {
         let open = std::mem::take(&mut self.kept_frames.open);
         let mut found = Vec::new();
@@ -65,7 +65,7 @@ impl Solver {
         self.pass_kept_frames()
     }
 
-    /// Passes on what is known of values that are the same. Returns whether something follows.
+    /// Passes on what is known of equal values. Returns whether something follows from it.
     pub(super) fn pass_kept_frames(&mut self) -> bool {
         for at in 0..self.kept_frames.same.len() {
             let (size, after, before) = self.kept_frames.same[at];
@@ -76,7 +76,8 @@ impl Solver {
         self.graph.has_work()
     }
 
-    /// The nodes that the frame of a signal kept; `None` as long as the stack pointer after it is not known.
+    /// The nodes that the frame of a signal kept; `None` while the stack pointer after it is
+    /// unknown.
     fn kept_in(&self, handled: &Handled, known: &Known<'_>) -> Option<Vec<Same>> {
         let offsets = self.offsets(handled, known);
         if offsets.get(&handled.started) != Some(&0)
@@ -86,7 +87,8 @@ impl Solver {
         }
         let delivery = &known.templates.delivery;
         let delivery = delivery.first..delivery.first + u32::from(delivery.count);
-        // What the return loads; what the handler wrote, there and where it is not known.
+        // What the return loads, and what the handler wrote, both in the frame and at unknown
+        // addresses.
         let mut loads = HashMap::new();
         let mut written: Vec<Range<i64>> = Vec::new();
         let mut others = Vec::new();
@@ -147,7 +149,7 @@ impl Solver {
         )
     }
 
-    /// What is added to the stack pointer with which a handler returns, by node.
+    /// By node: its offset from the stack pointer with which a handler returns.
     fn offsets(&self, handled: &Handled, known: &Known<'_>) -> HashMap<u32, i64> {
         let mut offsets = HashMap::from([(handled.returned, 0_i64)]);
         for number in handled.relations.clone() {

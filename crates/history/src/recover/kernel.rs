@@ -10,11 +10,11 @@ use super::system_calls::{self, Arguments, Change, Effect};
 use super::template::ARGUMENTS;
 use std::ops::Range;
 
-/// The maximum number of shared mappings that are told apart.
+/// The most shared mappings that are distinguished.
 const MAX_SHARED: usize = 16;
 
 impl Solver {
-    /// A system call whose number may be known now.
+    /// Resolves a system call whose number may be known now.
     pub(super) fn system_call(&mut self, relation: u32, known: &Known<'_>) {
         let number = self.graph.tag(relation, free_place(AccessKind::SystemCall));
         if self.accesses[number as usize].place != Place::Open {
@@ -40,14 +40,14 @@ impl Solver {
                 }
                 self.resolved(number, known);
             }
-            // More is known of which memory it is.
+            // More is known of the memory that it affects.
             Effect::Layout(_) | Effect::Fills(_) => self.wake(number, known),
             Effect::Unknown => {}
         }
     }
 
-    /// Whether mappings were found that may be at several addresses: all is solved once more with what is
-    /// there apart.
+    /// Whether mappings were found that may be at several addresses: then everything is solved
+    /// again, with these set apart.
     pub(super) fn separates_shared_mappings(&mut self) -> bool {
         let found = std::mem::take(&mut self.found_shared);
         let is_new = !found.is_empty();
@@ -68,7 +68,7 @@ impl Solver {
     pub(super) fn arguments(&self, relation: u32, class: Class) -> Arguments {
         let bits = |node: u32| self.value_in(node, class);
         let [result, _, second, _] = self.graph.relations[relation as usize].nodes;
-        // Built just before.
+        // The relation built just before.
         let before = relation.checked_sub(1);
         let before = before.map(|before| self.graph.relations[before as usize]);
         let [_, first, third, fourth] = match before.filter(|before| before.op == ARGUMENTS) {
@@ -84,7 +84,8 @@ impl Solver {
         }
     }
 
-    /// A signal: its frame is where memory still holds it, on the same stack or another (sigaltstack).
+    /// Resolves a signal: its frame is where memory still holds it, on the same stack or another
+    /// (sigaltstack).
     pub(super) fn signal_frame(&mut self, relation: u32, known: &Known<'_>) {
         // More is known of where the kernel wrote.
         let signal = self.graph.tag(relation, free_place(AccessKind::Signal));
@@ -107,13 +108,13 @@ impl Solver {
         }
     }
 
-    /// Whether a granule is outside of the frame of a signal, as far as its address is known.
+    /// Whether a granule is known to be outside the frame of a signal.
     pub(super) fn is_outside_frame(&self, relation: u32, (class, granule): (Class, u64)) -> bool {
         let [handler, before, ..] = self.graph.relations[relation as usize].nodes;
         let Some(frame) = self.address_in(handler, class) else {
             return false;
         };
-        // One on the same stack ends where the program's begins.
+        // A frame on the same stack ends where the program's part begins.
         let end = frame.saturating_add(signals::MAX_SIZE);
         let before = self.address_in(before, class);
         let end = before
@@ -133,8 +134,9 @@ impl Solver {
         known.then(|| untagged(bits.value))
     }
 
-    /// What the kernel passes to a handler, if the frame still describes a signal. It may be an earlier
-    /// one: a handler without SA_SIGINFO gets no description, and does not read it either.
+    /// Adds what the kernel passes to a handler, if the frame still describes a signal. This may be
+    /// an earlier one: a handler without SA_SIGINFO receives no description, and does not read it
+    /// either.
     pub(super) fn signal_arguments(&mut self, relation: u32, known: &Known<'_>) {
         let [registers @ .., handler] = self.graph.relations[relation as usize].nodes;
         let is_base = |&(relation, index): &(u32, usize)| {

@@ -1,8 +1,8 @@
-//! The times at which a word of the stack belonged to a frame.
+//! The intervals during which a word of the stack belonged to a frame.
 //!
-//! While it does, and only the stack and frame pointers and a constant reach it, it is a slot that no
-//! other store writes. When the stack pointer was above it, its frame was left: at another time it may be
-//! part of an array, whose accesses need not be known.
+//! While it does, and is reached only by the stack and frame pointers plus a constant, it is a slot
+//! that no other store writes. When the stack pointer was above it, its frame had been left: at
+//! another time it may be part of an array, whose accesses need not be known.
 
 use super::barriers::Barriers;
 use super::cells::Cells;
@@ -13,18 +13,19 @@ use std::ops::Range;
 /// Accesses by computed addresses: granule, and number.
 pub(super) type Reached = BTreeSet<(u64, u32)>;
 
-/// The values that the stack pointer had, backward in time; 0 where they are not known.
+/// The values of the stack pointer, backward in time; 0 where unknown.
 #[derive(Debug, Default)]
 pub(super) struct Lifetimes {
-    /// By value: the earliest access that was executed while the stack pointer had it.
+    /// By value: the earliest access executed while the stack pointer had it.
     accesses: Vec<u32>,
     values: Tree,
-    /// An access in each lifetime that has one.
+    /// An access by a computed address in each lifetime that has one.
     pub reached: Reached,
 }
 
 impl Lifetimes {
-    /// Takes what is known of the stack pointer now: of its nodes, each with the access behind it.
+    /// Takes what is known of the stack pointer now, from its nodes, each with the next access
+    /// after it.
     pub fn find(graph: &Graph, nodes: &[(u32, u32)]) -> Self {
         let value = |node| graph.bits(node).whole().unwrap_or(0);
         Self {
@@ -34,7 +35,7 @@ impl Lifetimes {
         }
     }
 
-    /// Notes during which values there are barriers. Must be called again when barriers are added.
+    /// Notes for which values there are barriers. Must be called again when barriers are added.
     pub fn find_barred(&mut self, barriers: &mut Barriers) {
         let mut from = 0;
         let mut next = barriers.first(from).unwrap_or(u32::MAX);
@@ -48,7 +49,7 @@ impl Lifetimes {
         }));
     }
 
-    /// Takes the computed addresses that are known now.
+    /// Takes the computed addresses known now.
     pub fn find_reached(
         &mut self,
         cells: &Cells,
@@ -70,8 +71,8 @@ impl Lifetimes {
         }
     }
 
-    /// Notes an access by a computed address. Returns the accesses of its lifetime, if it is the first one
-    /// of these.
+    /// Notes an access by a computed address. Returns the accesses of its lifetime if it is the
+    /// first such access there.
     pub fn reach(&mut self, granule: u64, access: u32) -> Option<Range<u32>> {
         let lifetime = self.of(granule, access);
         if self.is_reached(granule, &lifetime) {
@@ -87,8 +88,9 @@ impl Lifetimes {
         self.reached.range(range).next().is_some()
     }
 
-    /// The stretch of accesses around one during which the stack pointer never was above a granule. It includes
-    /// the stretch before, with the stack pointer above: the stores of a push are there.
+    /// The interval of accesses around one during which the stack pointer was never above a
+    /// granule. It includes the interval before, with the stack pointer above: the stores of a push
+    /// are in there.
     pub fn of(&self, granule: u64, access: u32) -> Range<u32> {
         let bound = granule << 3;
         let here = self.accesses.partition_point(|&behind| behind < access);
@@ -98,10 +100,10 @@ impl Lifetimes {
         start..older.map_or(u32::MAX, |at| self.accesses[at] + 1)
     }
 
-    /// If a granule is known not to have been part of the stack at a barrier: the next access, towards the
-    /// past, from which on it may have been at another one.
+    /// If a granule is known not to have been part of the stack at a barrier: the next access,
+    /// towards the past, from which on it may have been part of it at a barrier.
     pub fn outside(&self, granule: u64, barrier: u32) -> Option<u32> {
-        // A part of it may have been: in AArch32 the stack is aligned to four bytes.
+        // A part of the granule may have been: in AArch32 the stack is aligned to four bytes.
         let bound = (granule << 3) + 7;
         let here = self.accesses.partition_point(|&behind| behind < barrier);
         let next = self.values.first_marked_up_to(bound, here)?;
@@ -119,13 +121,13 @@ impl Lifetimes {
 #[derive(Debug, Default)]
 struct Tree {
     highest: Vec<u64>,
-    /// Of those that are marked.
+    /// Only of marked values.
     lowest: Vec<u64>,
 }
 
 impl Tree {
     fn new(values: impl ExactSizeIterator<Item = u64>) -> Self {
-        // One place is left, so that there is one behind all values.
+        // One leaf is left over, so that one follows all values.
         let leaves = (values.len() + 1).next_power_of_two();
         let mut highest = vec![0; leaves];
         highest.extend(values);
@@ -137,7 +139,7 @@ impl Tree {
         Self { highest, lowest }
     }
 
-    /// Marks some values, and all that are behind the last one.
+    /// Marks some values, and all leaves after the last one.
     fn mark(&mut self, marks: impl Iterator<Item = bool>) {
         let leaves = self.leaves();
         self.lowest = vec![0; 2 * leaves];
@@ -156,18 +158,18 @@ impl Tree {
         self.highest.len() / 2
     }
 
-    /// The first value above a bound, from one on.
+    /// The first value above a bound, at or after one.
     fn first_above(&self, bound: u64, from: usize) -> Option<usize> {
         self.first(from, |at| self.highest[at] > bound)
     }
 
-    /// The first marked value that is not above a bound, from one on; the one behind all values is 0.
+    /// The first marked value not above a bound, at or after one; the leaf after all values is 0.
     fn first_marked_up_to(&self, bound: u64, from: usize) -> Option<usize> {
         self.first(from, |at| self.lowest[at] <= bound)
     }
 
-    /// The first value, from one on, for which something holds that holds for a subtree if it does for one
-    /// of its values.
+    /// The first value, at or after one, that satisfies a condition, which holds for a subtree if
+    /// it holds for one of its values.
     fn first(&self, from: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
         let mut at = self.leaves() + from;
         while at != 0 {

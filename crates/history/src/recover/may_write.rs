@@ -14,14 +14,14 @@ use std::ops::Range;
 pub(super) struct Search {
     class: Class,
     granule: u64,
-    /// The class that it has, by stretch: each with the access at which the stretch ends.
+    /// The class of the granule, by interval: each with the access at which the interval ends.
     parts: [(Class, u32); 3],
     /// The access at which the search ends.
     end: u32,
     narrow: bool,
-    /// Stores below it that were passed.
+    /// The stores below the granule that were passed.
     below: usize,
-    /// What is known to have written elsewhere, and was passed.
+    /// The number of accesses known to have written elsewhere that were passed.
     spared: usize,
 }
 
@@ -29,8 +29,8 @@ pub(super) struct Search {
 const MAX_SPARED: usize = 4096;
 
 impl Solver {
-    /// Looks when words of the stack were part of it, once nothing else is left to pass on. Returns whether
-    /// more may be passed on since.
+    /// Finds when words of the stack were part of it, once nothing else is left to pass on. Returns
+    /// whether more may be passed on now.
     pub(super) fn find_lifetimes(&mut self, known: &Known<'_>) -> bool {
         if self.lifetimes.is_some() {
             return false;
@@ -51,7 +51,7 @@ impl Solver {
         true
     }
 
-    /// Looks at which times there are barriers of the stack.
+    /// Finds the times at which there are barriers of the stack.
     pub(super) fn find_barred(&mut self) {
         if let Some(lifetimes) = &mut self.lifetimes {
             lifetimes.find_barred(&mut self.barriers[Class::Stack as usize]);
@@ -66,8 +66,9 @@ impl Solver {
         }
     }
 
-    /// Whether others may have written a granule of a class between a step and the end, or it may have been
-    /// written at another address. That others ended is not proof: the kernel may write for them afterwards.
+    /// Whether others may have written a granule of a class between a step and the end, or it may
+    /// have been written at another address. That the others have ended is not proof: the kernel
+    /// may write for them afterwards.
     pub(super) fn is_shared(
         &self,
         (class, granule): (Class, u64),
@@ -82,7 +83,7 @@ impl Solver {
         aliased || !private && (self.memory_contradicts || others && !alone)
     }
 
-    /// Whether accesses from one up to another may have written a class of cells.
+    /// Whether accesses in a range may have written a granule of a class.
     pub(super) fn is_barred(
         &mut self,
         (class, granule): (Class, u64),
@@ -93,7 +94,7 @@ impl Solver {
             .is_some()
     }
 
-    /// The first access among some, towards the past, that may have written a granule of a class.
+    /// The first access in a range, towards the past, that may have written a granule of a class.
     pub(super) fn first_barrier(
         &mut self,
         (class, granule): (Class, u64),
@@ -104,7 +105,7 @@ impl Solver {
         self.next_barrier(&mut search, accesses.start)
     }
 
-    /// Starts to look for what may have written a granule of a class, among some accesses.
+    /// Starts a search for what may have written a granule of a class, within a range of accesses.
     pub(super) fn search(
         &self,
         (class, granule): (Class, u64),
@@ -122,7 +123,7 @@ impl Solver {
         }
     }
 
-    /// The class that a granule has, by stretch.
+    /// The class of a granule, by interval.
     fn parts(&self, (class, granule): (Class, u64), accesses: &Range<u32>) -> [(Class, u32); 3] {
         let Some(lifetimes) = self.lifetimes.as_ref().filter(|_| class == Class::Stack) else {
             return [(class, u32::MAX); 3];
@@ -160,8 +161,8 @@ impl Solver {
             && !lifetimes.is_reached(granule, lifetime)
     }
 
-    /// The next access from one on, towards the past, that may have written what is looked for, whatever
-    /// it stored.
+    /// The next access at or after one, towards the past, that may have written the granule,
+    /// whatever it stored.
     pub(super) fn next_barrier(&mut self, search: &mut Search, from: u32) -> Option<u32> {
         let mut from = from;
         loop {
@@ -186,7 +187,7 @@ impl Solver {
         }
     }
 
-    /// All accesses among some that may write memory which is not known.
+    /// All accesses in a range that may write unknown memory.
     pub(super) fn unresolved_writes(&mut self, accesses: Range<u32>) -> Vec<u32> {
         let mut found = Vec::new();
         let mut from = accesses.start;
@@ -210,7 +211,7 @@ impl Solver {
         None
     }
 
-    /// If what is looked for was no part of the stack at a barrier: the next access at which it may have
+    /// If the granule was not part of the stack at a barrier: the next access at which it may have
     /// been, or that may write any slot.
     fn next_in_stack(&mut self, search: &Search, barrier: u32) -> Option<u32> {
         let lifetimes = self
@@ -221,7 +222,7 @@ impl Solver {
             return None;
         }
         let next = lifetimes.outside(search.granule, barrier)?;
-        // The kernel writes no more of it than the program.
+        // The kernel writes no more of the stack than the program does.
         let kind = self.accesses[barrier as usize].kind;
         let of_kernel = matches!(kind, AccessKind::SystemCall | AccessKind::ClearBlock);
         let slots = &mut self.barriers[Class::Protected as usize];
@@ -230,7 +231,8 @@ impl Solver {
         (any > barrier).then_some(next.min(any))
     }
 
-    /// Whether a barrier that is no store is passed: a slot is only written by what is known to.
+    /// Whether a barrier that is not a store is passed: only what is known to write a slot writes
+    /// it.
     fn spared(&self, search: &Search, barrier: u32, class: Class) -> bool {
         let granule = search.granule;
         match self.accesses[barrier as usize].kind {
@@ -241,8 +243,8 @@ impl Solver {
         }
     }
 
-    /// Whether a system call or an instruction that clears a block writes a granule, as far as its arguments
-    /// are known: what they do not reach is taken to stay.
+    /// Whether a system call, or an instruction that clears a block, writes a granule, as far as
+    /// its arguments are known: what they do not reach is assumed to stay.
     fn is_known_to_write(&self, number: u32, granule: u64, narrow: bool) -> bool {
         let Access { kind, relation, .. } = self.accesses[number as usize];
         let spares = self.spares(number, (Class::Stack, granule), narrow);
@@ -281,9 +283,9 @@ impl Solver {
             .filter(|_| !only_proved || is_proved())
     }
 
-    /// Whether a system call, or an instruction that clears a block, kept the contents of a granule. That a
-    /// call which changes which memory there is did is also inferred as long as its arguments are not known,
-    /// because few calls take away what is used again.
+    /// Whether a system call, or an instruction that clears a block, kept the contents of a
+    /// granule. For a call that changes the memory layout, this is also inferred while its
+    /// arguments are unknown, because few calls remove memory that is used again.
     pub(super) fn spares(&self, number: u32, (class, granule): (Class, u64), narrow: bool) -> bool {
         let Access { kind, relation, .. } = self.accesses[number as usize];
         match kind {
@@ -305,7 +307,7 @@ impl Solver {
         }
     }
 
-    /// Whether a granule is in no block that an instruction may have cleared.
+    /// Whether a granule is outside all blocks that an instruction may have cleared.
     fn is_outside_block(&self, relation: u32, (class, granule): (Class, u64)) -> bool {
         /// The largest block (DDI 0487, DCZID_EL0), in granules.
         const LARGEST: u64 = 2048 / 8;

@@ -1,8 +1,8 @@
-//! Past registers and memory, computed from the final state and the course of execution.
+//! Past registers and memory, computed from the final state and the executed instructions.
 //!
 //! Every value has a [`Status`]: *proved* (follows from checked facts), *inferred* (also from the
-//! calling convention and from rules on where stores go), or unknown. A value that is not known is
-//! not there. `docs/recovery.md` says what is proved, and what ends proof. Knows no debugger.
+//! calling convention and from rules on where stores go), or unknown. Unknown values are absent.
+//! `docs/recovery.md` describes what is proved, and what ends proof. Independent of any debugger.
 
 mod address_space;
 mod apart;

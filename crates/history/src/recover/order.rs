@@ -1,11 +1,11 @@
 //! A sequence of numbers with a gap where the last one was inserted.
 //!
-//! Addresses become known one access after the other, from an older one to newer ones or back, so the
-//! next insertion is mostly beside the last one, and moves few numbers however many there are.
+//! Addresses become known one access after another, from an older one to newer ones or back, so the
+//! next insertion is usually next to the last one, and moves few numbers, however many there are.
 
 use std::ops::Index;
 
-/// A number, and what it is ordered by: kept here, so that a search reads nothing else.
+/// A number and its key, stored here so that a search reads nothing else.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u32,
@@ -26,7 +26,7 @@ impl Order {
         self.before.len() + self.after.len()
     }
 
-    /// The numbers from a place on.
+    /// The numbers from an index on.
     pub fn from(&self, at: usize) -> impl Iterator<Item = u32> {
         let before = self.before.get(at..).unwrap_or(&[]);
         let passed = at.saturating_sub(self.before.len());
@@ -37,7 +37,7 @@ impl Order {
             .map(|entry| entry.number)
     }
 
-    /// The numbers before a place, the last one first.
+    /// The numbers before an index, the last one first.
     pub fn back_from(&self, at: usize) -> impl Iterator<Item = u32> {
         let before = &self.before[..at.min(self.before.len())];
         let passed = at.saturating_sub(self.before.len());
@@ -52,10 +52,10 @@ impl Order {
         (at < self.len()).then(|| self[at])
     }
 
-    /// The place of the first number whose key is not below this one.
+    /// The index of the first number whose key is not below this one.
     pub fn place(&self, key: u32) -> usize {
         match self.before.last() {
-            // Mostly what was inserted last is looked for.
+            // Usually, the number inserted last is searched for.
             Some(last) if last.key >= key => match self.before.iter().nth_back(1) {
                 Some(second) if second.key < key => self.before.len() - 1,
                 _ => self.before.partition_point(|entry| entry.key < key),
@@ -67,7 +67,7 @@ impl Order {
         }
     }
 
-    /// Inserts a number at the place of its key.
+    /// Inserts a number at the index of its key.
     pub fn insert(&mut self, at: usize, key: u32, number: u32) {
         let entry = Entry { key, number };
         if let Some(more) = self.before.len().checked_sub(at) {

@@ -1,4 +1,4 @@
-//! Hands parts to threads, and their pages to the one that joins them, in order and bounded.
+//! Hands parts to threads, and their pages, in order and in bounded number, to the joining thread.
 
 use super::layout::next_end;
 use super::state::{Page, Part, PartState};
@@ -6,29 +6,29 @@ use armsnap_snapshot::capture::CaptureBuffer;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of output for each byte of trace, before any were seen.
+/// The assumed bytes of output per byte of trace, before any are seen.
 const ASSUMED_OUTPUT: u64 = 64;
 
 /// The sizes of pieces and parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// The most bytes of trace that are decoded at once.
+    /// The most bytes of trace decoded at once.
     pub piece: usize,
     /// The most bytes of trace in a part.
     pub part: u64,
-    /// The most bytes of output that wait to be joined.
+    /// The most bytes of output waiting to be joined.
     pub output: usize,
-    /// Bytes of a lead-in; `None` to try what the trace needs.
+    /// Bytes of a lead-in; `None` to find what the trace needs by trial.
     pub lead_in: Option<u64>,
 }
 
-/// What the joining thread gets.
+/// What the joining thread receives.
 pub(super) enum Event<T> {
     /// A part starts here.
     Begin(u64),
     /// Its next page.
     Page(Box<Page<T>>),
-    /// It ends; `None` if it had no page.
+    /// The part ends; the state is `None` if it had no page.
     End(Option<Box<PartState>>, u64),
     /// No more parts.
     Closed,
@@ -103,12 +103,12 @@ impl<'a, T> Board<'a, T> {
         woken.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of output that may wait in each part.
+    /// Bytes of output that may wait per part.
     fn waiting(&self) -> usize {
         self.sizes.output / (self.workers + 1)
     }
 
-    /// The size of the next part: while one is written, another one of the same size can be decoded
+    /// The size of the next part: while one part is joined, another of the same size can be decoded
     /// without waiting.
     fn part_size(&self, inner: &Inner<T>) -> u64 {
         let (trace, output) = inner.seen;
@@ -151,7 +151,7 @@ impl<'a, T> Board<'a, T> {
         Some((number, part))
     }
 
-    /// Hands in a page with `size` bytes of output; returns whether more are wanted.
+    /// Hands in a page with `size` bytes of output; returns whether more pages are wanted.
     pub fn push(&self, number: u64, page: Page<T>, size: usize) -> bool {
         let mut inner = self.lock();
         loop {
@@ -176,7 +176,7 @@ impl<'a, T> Board<'a, T> {
         true
     }
 
-    /// The part is decoded.
+    /// Marks the part as decoded.
     pub fn finish(&self, number: u64, exit: Option<PartState>) {
         let mut inner = self.lock();
         if let Some(slot) = slot(&mut inner, number) {
@@ -186,7 +186,7 @@ impl<'a, T> Board<'a, T> {
         self.changed.notify_all();
     }
 
-    /// A thread ends.
+    /// Records that a thread ends.
     pub fn leave(&self, panicked: bool) {
         let mut inner = self.lock();
         inner.workers -= 1;
@@ -194,7 +194,7 @@ impl<'a, T> Board<'a, T> {
         self.changed.notify_all();
     }
 
-    /// No more parts are wanted, not even those in progress.
+    /// Stops all work: no more parts are wanted, not even those in progress.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
@@ -234,7 +234,7 @@ impl<'a, T> Board<'a, T> {
         }
     }
 
-    /// Parts need a longer lead-in than they had, up to half a part.
+    /// Doubles the lead-in of the next parts, up to half a part.
     pub fn lengthen(&self) {
         let mut inner = self.lock();
         inner.lead = (inner.lead * 2).min((self.sizes.part / 2).max(inner.lead));

@@ -1,4 +1,4 @@
-//! Decodes one part after the other, without the parts before them.
+//! Decodes parts one after another, each without the parts before it.
 
 use super::layout::{next_end, piece_end};
 use super::runner::{Decoders, Runner};
@@ -11,8 +11,8 @@ use std::ops::Range;
 /// Bytes of the shortest lead-in.
 pub(super) const SHORTEST_LEAD: u64 = 8 << 10;
 
-/// Decodes parts of a buffer. It keeps the code that it has seen, so parts are best decoded one
-/// after the other by the same.
+/// Decodes parts of a buffer. It caches the code that it has seen, so one decoder should decode
+/// successive parts.
 pub struct PartDecoder<'a, 'f, O: ?Sized, T> {
     runner: Runner<'a, O>,
     piece: usize,
@@ -20,7 +20,7 @@ pub struct PartDecoder<'a, 'f, O: ?Sized, T> {
 }
 
 impl<'a, 'f, O: ?Sized, T> PartDecoder<'a, 'f, O, T> {
-    /// Creates a decoder of parts; the parameters are those of [`Joiner::new`].
+    /// Creates a decoder of parts; its parameters are those of [`Joiner::new`].
     ///
     /// # Errors
     ///
@@ -40,8 +40,8 @@ impl<'a, 'f, O: ?Sized, T> PartDecoder<'a, 'f, O, T> {
         })
     }
 
-    /// Decodes a part. `each` gets its pages and returns whether to continue. Returns the state at
-    /// their end, which is before the end of the part if it cannot be saved there.
+    /// Decodes a part. `each` receives its pages and returns whether to continue. Returns the state
+    /// after the last page; this is before the end of the part if the state cannot be saved there.
     ///
     /// # Errors
     ///
@@ -128,9 +128,9 @@ impl<'a, 'f, O: ?Sized, T> PartDecoder<'a, 'f, O, T> {
         Ok(None)
     }
 
-    /// Returns a place at `at`, or up to a piece after it, where a part can start: its lead-in, which
-    /// has at most `longest` bytes, and its first byte. `None` if the decoders find no
-    /// synchronisation there.
+    /// Returns a location at `at`, or up to a piece after it, where a part can start: the start of
+    /// its lead-in, which has at most `longest` bytes, and its first byte. `None` if the decoders
+    /// do not synchronise there.
     ///
     /// # Errors
     ///

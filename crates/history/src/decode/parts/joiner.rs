@@ -1,5 +1,5 @@
-//! Puts the pages of parts together: each is taken where its part's decoders are in the state of
-//! those that decoded everything before, and decoded again where they are not.
+//! Joins the pages of parts. A page is taken if the decoders of its part are in the same state as
+//! decoders that decoded everything before it; otherwise, it is decoded again.
 
 use super::Receiver;
 use super::layout::{piece_end, release};
@@ -12,24 +12,24 @@ use armsnap_snapshot::stop;
 use armsnap_trace::flow::Below;
 use armsnap_trace::formatter::Deformatter;
 
-/// Bytes of a buffer after which their mapped memory is released.
+/// Mapped memory of a buffer is released each time this many bytes are joined.
 const RELEASED: u64 = 4 << 20;
 
-/// What is known of a source where the output ends.
+/// What is known of the state of a source at the end of the output.
 enum Truth {
     /// The joiner's own decoders are in this state.
     Own,
-    /// The state.
+    /// The source is in this state.
     State(Box<SourceState>),
 }
 
 /// A source of a part whose decoders continue like those that decoded everything before it, with
-/// the callers that it does not know.
+/// the callers that the part does not know.
 struct Followed(Option<Below>);
 
-/// Puts the pages of parts together.
+/// Joins the pages of parts.
 ///
-/// Pages are handed in in order. Those that are missing are decoded.
+/// Pages are handed in in order. Missing ones are decoded.
 pub struct Joiner<'a, 'f, O: ?Sized, T> {
     runner: Runner<'a, O>,
     piece: usize,
@@ -51,7 +51,7 @@ pub struct Joiner<'a, 'f, O: ?Sized, T> {
 
 impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
     /// Starts at the start of a buffer, which is decoded in pieces of up to `piece` bytes. `take`
-    /// takes the output of a source and gets its number of packets.
+    /// takes the output of a source; its second argument is the number of packets.
     ///
     /// # Errors
     ///
@@ -99,11 +99,11 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         self.totals
     }
 
-    /// A part starts at `start`. Everything before it is decoded, if it is missing.
+    /// Starts a part at `start`. Everything before it that is missing is decoded.
     ///
     /// # Errors
     ///
-    /// If the part before it has not ended, or that of the receiver.
+    /// If the part before it has not ended, or if the receiver fails.
     pub fn begin<X: From<PartError>>(
         &mut self,
         start: u64,
@@ -116,11 +116,11 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         Ok(())
     }
 
-    /// Takes the next page of the part, as far as the receiver accepts it.
+    /// Takes the next page of the part, where the receiver accepts it.
     ///
     /// # Errors
     ///
-    /// If it is not the next page of this buffer, or that of the receiver.
+    /// If it is not the next page of this buffer, or if the receiver fails.
     pub fn page<X: From<PartError>>(
         &mut self,
         page: Page<T>,
@@ -159,7 +159,7 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
                         self.truths[index] = Truth::State(Box::new(state));
                     }
                     *again = true;
-                    // Nothing happens to a source in a piece without bytes of it.
+                    // A source does not change in a piece without bytes of it.
                     needed |= !(empty && page.quiet && !last && self.frames_followed);
                 }
             }
@@ -178,11 +178,11 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         self.give(outputs, receiver)
     }
 
-    /// The part is at its end, in the state `exit`.
+    /// Ends the part, in the state `exit`.
     ///
     /// # Errors
     ///
-    /// If the state is not one of this buffer's.
+    /// If the state does not belong to this buffer.
     pub fn end(&mut self, exit: &PartState) -> Result<(), PartError> {
         if exit.sources.len() != self.truths.len() {
             return Err(PartError::Misplaced);
@@ -203,7 +203,7 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
     ///
     /// # Errors
     ///
-    /// If a part has not ended, or that of the receiver.
+    /// If a part has not ended, or if the receiver fails.
     pub fn decode<X: From<PartError>>(
         &mut self,
         end: u64,
@@ -223,7 +223,7 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         Ok(())
     }
 
-    /// Decodes up to `end` with some of the sources; `outputs` has what is known of the others.
+    /// Decodes up to `end` with the chosen sources; `outputs` has the output of the others.
     fn again<X: From<PartError>, R: Receiver<T, X>>(
         &mut self,
         end: u64,
@@ -252,7 +252,7 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         receiver.receive(outputs, self.at)
     }
 
-    /// Finds the sources that are in the same state in the part as here.
+    /// Finds the sources whose state in the part is the true one.
     fn compare(&mut self, entry: &PartState) {
         if self.frames_followed {
             self.frames.clone_from(&entry.frames);
@@ -278,7 +278,7 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         }
     }
 
-    /// Same as [`Self::again`], at once.
+    /// Same as [`Self::again`], without cutting the piece.
     fn run(&mut self, end: u64, chosen: &[bool], outputs: &mut [T]) -> Result<(), PartError> {
         for index in (0..chosen.len()).filter(|&index| chosen[index]) {
             if let Truth::State(state) = &self.truths[index] {

@@ -1,4 +1,4 @@
-//! Where the pieces of a buffer are: each file is decoded in pieces of the same size.
+//! Locates the pieces of a buffer: each file is divided into pieces of the same size.
 
 use armsnap_snapshot::capture::CaptureBuffer;
 use std::ops::Range;
@@ -18,7 +18,7 @@ pub(super) fn piece_end(buffer: &CaptureBuffer, at: u64, piece: usize) -> u64 {
     begin
 }
 
-/// Returns the first end of a piece that is at `at` or after it.
+/// Returns the first end of a piece at or after `at`.
 pub(super) fn next_end(buffer: &CaptureBuffer, at: u64, piece: usize) -> u64 {
     match at.checked_sub(1) {
         None => 0,

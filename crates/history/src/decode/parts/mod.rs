@@ -1,12 +1,12 @@
-//! One buffer on all processor cores: parts of it are decoded on their own, and joined.
+//! Decodes one buffer on all processor cores: its parts are decoded separately, then joined.
 //!
-//! A part starts at any piece. Its decoders start a little earlier, knowing nothing, and synchronise
-//! in this lead-in ([`PartDecoder`]). With each page, which is what a piece decodes to, comes the
-//! state of the decoders before it. The [`Joiner`], which knows the true state where the output ends,
-//! takes a page of a source if both states are equal: equal states decode equal bytes to the same
-//! output. If they are not, or a return in the page goes to a caller from before the part, or the
-//! [`Receiver`] refuses the page, the joiner decodes the piece itself, and compares again at the next
-//! one. So a wrong guess costs time, and never changes the output.
+//! A part starts at the start of any piece. Its decoders start a little earlier, without any state,
+//! and synchronise in this lead-in ([`PartDecoder`]). Each page, the output of one piece, carries
+//! the state of the decoders before it. The [`Joiner`], which knows the true state at the end of
+//! the output, takes a page of a source if both states are equal: from equal states, equal bytes
+//! decode to the same output. If they differ, or a return in the page goes to a caller from before
+//! the part, or the [`Receiver`] refuses the page, the joiner decodes the piece itself, and
+//! compares again at the next one. A wrong guess costs time, but never changes the output.
 //!
 //! Parts, pages and states can be serialised: a part can be decoded on another machine.
 
@@ -31,9 +31,9 @@ use decoder::SHORTEST_LEAD;
 use std::iter;
 use std::thread;
 
-/// The most files of a buffer that is decoded in parts.
+/// The most files that a buffer decoded in parts may have.
 const MAX_FILES: usize = 64;
-/// Parts of which none was of use, after which no more are tried.
+/// After this many parts, none of them useful, no more are tried.
 const MAX_FAILED: u64 = 4;
 
 /// The output of a source for a piece.
@@ -42,23 +42,23 @@ pub trait Output: Default + Send {
     fn bytes(&self) -> usize;
 }
 
-/// Gets what is decoded, in order.
+/// Receives what is decoded, in order.
 pub trait Receiver<T, X> {
-    /// How many pieces one is cut into where the joiner decodes it.
+    /// Into how many pieces the joiner cuts a piece that it decodes itself.
     const CUTS: usize = 1;
 
-    /// Returns whether the output of a source for the next piece can be taken as it was decoded in its
+    /// Returns whether the output of a source for the next piece can be used as decoded in its
     /// part. If not, the joiner's decoder decodes the piece.
     fn accepts(&mut self, source: usize, output: &T) -> bool {
         let _ = (source, output);
         true
     }
 
-    /// Gets the output of all sources for the next piece, and the offset after it.
+    /// Receives the output of all sources for the next piece, and the offset after it.
     ///
     /// # Errors
     ///
-    /// If it cannot go on.
+    /// If it cannot continue.
     fn receive(&mut self, outputs: Vec<T>, at: u64) -> Result<(), X>;
 }
 
@@ -68,16 +68,16 @@ impl<T, X, F: FnMut(Vec<T>, u64) -> Result<(), X>> Receiver<T, X> for F {
     }
 }
 
-/// Whose decoders are made.
+/// What decoders are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Those of a thread that decodes parts.
+    /// For a thread that decodes parts.
     Part,
-    /// Those of the joiner.
+    /// For the joiner.
     Joiner,
 }
 
-/// Ends the work of the threads, whatever happens to the one that joins.
+/// Ends the work of the threads, whatever happens to the joining thread.
 struct Close<'b, 'a, T>(&'b Board<'a, T>);
 
 impl<T> Drop for Close<'_, '_, T> {
@@ -98,9 +98,9 @@ impl<T> Drop for Leave<'_, '_, T> {
 /// Decodes a buffer in parts on `jobs` threads. `make` makes the decoders of its sources, and `take`
 /// takes the output of one of them after a piece, with its number of packets.
 ///
-/// The output is that of [`decode_buffer`](super::decode_buffer) with pieces of the same size. Returns
-/// the number of bytes of each trace ID, or `None` without any output if parts are not worth while:
-/// the buffer is short, or has few places where decoding can start.
+/// The output equals that of [`decode_buffer`](super::decode_buffer) with pieces of the same size.
+/// Returns the number of bytes of each trace ID, or `None` without any output if parts are not
+/// worthwhile: the buffer is short, or decoding can start at few points in it.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ fn work<'a, O: ?Sized, T: Output, X>(
     make: &(impl Fn(Role) -> Result<Decoders<'a, O>, X> + Sync),
     take: &(impl Fn(&mut O, u64) -> T + Sync),
 ) {
-    // The joiner made the same decoders: if these fail, it goes on alone.
+    // The joiner made the same decoders; if this fails, it continues alone.
     let Ok(decoders) = make(Role::Part) else {
         return;
     };
@@ -202,7 +202,7 @@ fn work<'a, O: ?Sized, T: Output, X>(
     }
 }
 
-/// Joins parts until there are no more, or they are of no use.
+/// Joins parts until there are no more, or until they turn out useless.
 fn join<O: ?Sized, T: Output, X: From<PartError>>(
     board: &Board<'_, T>,
     joiner: &mut Joiner<'_, '_, O, T>,
@@ -238,8 +238,8 @@ fn join<O: ?Sized, T: Output, X: From<PartError>>(
     }
 }
 
-/// Finds a lead-in in which the decoders synchronise at most places of the buffer; `None` if they
-/// hardly synchronise.
+/// Finds a lead-in with which the decoders synchronise at most offsets of the buffer; `None` if
+/// they hardly ever synchronise.
 fn lead_in<'a, O: ?Sized, T: Output>(
     buffer: &'a CaptureBuffer,
     sizes: Sizes,

@@ -1,4 +1,4 @@
-//! The decoders of a buffer, started, stopped and continued at any piece.
+//! The decoders of a buffer, which can start, stop and continue at any piece.
 
 use super::layout::slices;
 use super::state::{PartState, SourceState};
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// used.
 pub type Decoders<'a, O> = Vec<(TraceId, Box<dyn Resumable<O> + 'a>)>;
 
-/// Bytes before a place that are searched for the trace ID there.
+/// How many bytes before an offset are searched for the trace ID there.
 const SEARCHED: u64 = 1 << 20;
 
 /// Decodes any range of a buffer.
@@ -23,7 +23,7 @@ pub(super) struct Runner<'a, O: ?Sized> {
     pub deformatter: Option<Deformatter>,
     demux: Demux,
     decoders: Decoders<'a, O>,
-    /// Whether a decoder is the first one with its ID.
+    /// Whether a decoder is the first with its ID.
     used: Vec<bool>,
     /// The states at the start of a trace.
     fresh: Vec<StageStates>,
@@ -32,7 +32,7 @@ pub(super) struct Runner<'a, O: ?Sized> {
 }
 
 impl<'a, O: ?Sized> Runner<'a, O> {
-    /// At the start of the buffer.
+    /// Starts at the start of the buffer.
     pub fn new(buffer: &'a CaptureBuffer, decoders: Decoders<'a, O>) -> Result<Self, Unsaved> {
         let ids: Vec<TraceId> = decoders.iter().map(|(id, _)| *id).collect();
         let first = |(index, id)| !ids[..index].contains(id);
@@ -64,7 +64,7 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         self.reset()
     }
 
-    /// Starts in the middle of the buffer, knowing nothing of what is before.
+    /// Starts in the middle of the buffer, knowing nothing of what precedes.
     pub fn start_within(&mut self, at: u64) -> Result<(), Unsaved> {
         self.deformatter = self.buffer.frames.map(|kind| {
             let id = match kind {
@@ -85,7 +85,8 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         Ok(())
     }
 
-    /// Assumes unknown callers below the known ones, and clears the record of missed callers. The decoders themselves took their first synchronisation for the start of the trace.
+    /// Assumes unknown callers below the known ones, and clears the record of missed callers. The
+    /// decoders themselves took their first synchronisation for the start of the trace.
     pub fn assume_callers(&mut self) -> Result<(), Unsaved> {
         for (_, decoder) in &mut self.decoders {
             let state = decoder.state()?.with_unknown_callers();
@@ -106,7 +107,7 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         Deformatter::last_id(before).or_else(only)
     }
 
-    /// Returns the offset of a frame at or before `at`, as far as it is known without decoding.
+    /// Returns the offset of a frame at or before `at`, if it is known without decoding.
     pub fn frame_at(&self, at: u64) -> u64 {
         match self.buffer.frames {
             Some(_) => at / FRAME_BYTES as u64 * FRAME_BYTES as u64,
@@ -139,8 +140,7 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         }
     }
 
-    /// Returns what was decoded by a source since the last call: its output, and the number of
-    /// packets.
+    /// Returns what a source decoded since the last call: its output, and the number of packets.
     pub fn output(&mut self, index: usize) -> (&mut O, u64) {
         let decoder = &mut self.decoders[index].1;
         let all = decoder.packets();
@@ -148,7 +148,7 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         (decoder.output(), all - before)
     }
 
-    /// Returns whether a source needed a caller that is not known here, since the last call.
+    /// Returns whether a source has needed an unknown caller since the last call.
     pub fn take_missed(&mut self, index: usize) -> bool {
         self.decoders[index].1.take_missed()
     }

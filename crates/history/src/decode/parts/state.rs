@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Parts cannot be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
-    /// The state of a decoder.
+    /// A state of a decoder cannot be saved or restored.
     #[error(transparent)]
     State(#[from] Unsaved),
     /// A page is not the next one of the buffer.
@@ -22,11 +22,11 @@ pub enum PartError {
 /// A part of a buffer that is decoded on its own. It can be decoded anywhere that has the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// Where decoding starts, knowing nothing. What is decoded up to `start` is dropped.
+    /// Where decoding starts, without any state. The output up to `start` is dropped.
     pub lead_in: u64,
-    /// The offset of the first byte in the buffer.
+    /// The offset of its first byte in the buffer.
     pub start: u64,
-    /// The offset after the last byte.
+    /// The offset after its last byte.
     pub end: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct PartState {
 }
 
 impl PartState {
-    /// Whether the frames continue in the same way.
+    /// Whether both continue their frames in the same way.
     pub(super) fn frames_like(&self, other: Option<&Deformatter>) -> bool {
         match (&self.frames, other) {
             (None, None) => true,
@@ -57,7 +57,8 @@ pub(super) struct SourceState {
 }
 
 impl SourceState {
-    /// Compares this state, in which all is known, with that of a part: see [`StageStates::below`].
+    /// Compares this state, in which everything is known, with that of a part: see
+    /// [`StageStates::below`].
     pub fn below(&self, part: &Self) -> Option<Option<Below>> {
         let below = self.stages.below(&part.stages)?;
         self.stream.continues_like(&part.stream).then_some(below)
@@ -87,14 +88,14 @@ pub struct Page<T> {
     pub outputs: Vec<T>,
     /// For each source, whether it needed a caller from before the part.
     pub(super) missed: Vec<bool>,
-    /// Bytes by trace ID: 128 of them.
+    /// Bytes by trace ID, for all 128 IDs.
     pub(super) totals: Vec<u64>,
-    /// Nothing but frames is in it: no source can have lost bytes.
+    /// Only frames are in it, so no source can have lost bytes.
     pub(super) quiet: bool,
 }
 
 impl<T: Default> Page<T> {
-    /// Drops the outputs that cannot be used: they depend on a caller from before the part.
+    /// Drops the outputs that cannot be used because they depend on a caller from before the part.
     pub fn drop_missed(&mut self) {
         let outputs = self.outputs.iter_mut().zip(&self.missed);
         for (output, _) in outputs.filter(|(_, missed)| **missed) {
@@ -104,7 +105,7 @@ impl<T: Default> Page<T> {
 }
 
 impl<T: Output> Page<T> {
-    /// Returns its approximate size in bytes, with that of the state.
+    /// Returns the approximate size in bytes, including the state.
     pub(super) fn bytes(&self) -> usize {
         let outputs: usize = self.outputs.iter().map(T::bytes).sum();
         let entry = self.entry.sources.iter().map(SourceState::bytes);

@@ -7,29 +7,29 @@ use super::{Builder, CALL, DEBUG_HALT, PRESERVED_MOST, RESET, Sink, Through};
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::Location;
 
-/// What an exception of a program without its kernel was.
+/// The cause of an exception in a program without its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// A signal was delivered where execution was at this address.
+    /// A signal was delivered while execution was at this address.
     Delivered(u64),
-    /// The handler of a signal returned.
+    /// A signal handler returned.
     Returned,
 }
 
-/// A return of the handler of a signal, for the signal.
+/// A return of a signal handler whose signal is not found yet.
 #[derive(Clone, Debug)]
 pub(super) struct SignalReturn {
     to: Option<u64>,
-    /// The nodes of what a function preserves, behind it.
+    /// The nodes of the locations that a function preserves, after the return.
     preserved: [u32; PRESERVED_MOST],
-    /// Returns that were open behind it.
+    /// The number of returns that were open after it.
     returns: usize,
     /// The stack pointer with which the handler returned, and the first access of its return.
     frame: (u32, u32),
 }
 
 impl Builder {
-    /// What an exception was of a program in A64 without its kernel, if it is known.
+    /// The cause of an exception in an A64 program without its kernel, if it is known.
     pub(super) fn signal(&self, through: &Through<'_>, taken: Taken) -> Option<Signal> {
         let passed = self.counts.taken;
         let same = |at: usize| {
@@ -55,7 +55,7 @@ impl Builder {
         }
     }
 
-    /// A signal was delivered before a step: the kernel stored all registers in a frame.
+    /// Builds the delivery of a signal before a step: the kernel stored all registers in a frame.
     pub(super) fn deliver(
         &mut self,
         through: &Through<'_>,
@@ -63,7 +63,7 @@ impl Builder {
         from: u64,
         sink: &mut impl Sink,
     ) {
-        // What it did comes before the state in which the handler starts.
+        // The kernel acted before the state in which the handler starts.
         let step = taken.step + 1;
         let handler = self.node(Location::SP.index(), sink);
         let [number, information, context] = [0, 1, 2].map(|register| self.node(register, sink));
@@ -83,7 +83,7 @@ impl Builder {
         }
         match self.signals.pop() {
             Some(open) if open.to == Some(from) => {
-                // The handler went back to where it came from.
+                // The handler returned to the interrupted code.
                 self.returns.truncate(open.returns);
                 self.same(&open.preserved, Isa::A64, sink);
             }
@@ -94,7 +94,7 @@ impl Builder {
         }
     }
 
-    /// The handler of a signal returns at a step: registers are loaded from the frame.
+    /// Builds the return of a signal handler at a step: registers are loaded from the frame.
     pub(super) fn handler_returns(
         &mut self,
         through: &Through<'_>,
@@ -118,14 +118,14 @@ impl Builder {
         self.frame(handler, behind, sink);
     }
 
-    /// The stack pointers of a handler, and of the program that it interrupts.
+    /// Relates the stack pointers of a handler and of the program that it interrupts.
     fn frame(&mut self, handler: u32, interrupted: u32, sink: &mut impl Sink) {
         sink.switches_stack();
         self.counts.relations += 1;
         sink.relation(SIGNAL_FRAME, [handler, interrupted, NONE, NONE]);
     }
 
-    /// What the kernel does, as a list of operations.
+    /// Builds the actions of the kernel, given as a list of operations.
     fn kernel(
         &mut self,
         through: &Through<'_>,
