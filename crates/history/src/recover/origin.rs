@@ -14,16 +14,16 @@ use armsnap_arch::semantics::{Control, Location, Operation};
 use armsnap_snapshot::stop::Cancel;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// A value that is asked for.
+/// A requested value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// That of a location.
+    /// The value of a location.
     Location(Location),
-    /// That of the byte at an address.
+    /// The byte at an address.
     Byte(u64),
 }
 
-/// How an instruction is part of the way of a value.
+/// How an instruction contributes to the path of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It computed a value from others.
@@ -32,67 +32,67 @@ pub enum Cause {
     Constant,
     /// It loaded the value; the address, if known.
     Loaded(Option<u64>),
-    /// It stored the value.
+    /// It stored the value; the address, if known.
     Stored(Option<u64>),
     /// The kernel returned it.
     SystemCall,
-    /// Nobody knows what it left.
+    /// What it left is unknown.
     Unknown,
 }
 
 impl Cause {
-    /// Whether it only says how an instruction came to what is said of it already.
+    /// Whether it only details how an instruction obtained a result that `other` already describes.
     fn is_within(self, other: Self) -> bool {
         let computed = |cause| matches!(cause, Self::Computed | Self::Constant);
         computed(self) && (computed(other) || matches!(other, Self::Loaded(_)))
     }
 }
 
-/// An instruction on the way of a value.
+/// An instruction on the path of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The instruction.
     pub position: Position,
     /// What it did.
     pub cause: Cause,
-    /// What it left, if that is known.
+    /// The value that it left, if known.
     pub value: Option<Known<u64>>,
 }
 
-/// Why the way of a value is followed no further.
+/// Why the path of a value ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// All of it came from constants, read-only memory or the kernel.
+    /// The whole value came from constants, read-only memory or the kernel.
     Reached,
     /// Something at the position may have written the memory that it was loaded from.
     Overwritten(Position),
-    /// The address that it was loaded from is not known at the position.
+    /// The address that it was loaded from is unknown at the position.
     AddressUnknown(Position),
-    /// What was there before the instruction at the position, which a gap or an exception came
-    /// before or which has no model, has nothing to do with it.
+    /// The contents before the instruction at the position are unrelated to the value: a gap or an
+    /// exception comes before that instruction, or it has no model.
     Lost(Position),
-    /// It is older than what was looked at, or than history.
+    /// It is older than the explored part of the history, or than the history.
     Older,
-    /// The list is long enough.
+    /// The list has reached its maximum length.
     Long,
-    /// It is the stack pointer, which functions moved by constants as far as it was followed.
+    /// It is the stack pointer, which functions only moved by constants as far as it was followed.
     Stack,
 }
 
-/// Where a value came from, or what became of it: instructions from the nearest on.
+/// Where a value came from, or what became of it: instructions, the nearest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The instructions.
     pub links: Vec<Link>,
-    /// Instructions between them that only moved the stack pointer by a constant, or saved a register in a
-    /// frame or loaded it again.
+    /// The number of instructions between them that only moved the stack pointer by a constant,
+    /// saved a register in a frame, or restored it.
     pub frames: usize,
     /// Why there are no more.
     pub end: End,
 }
 
 impl Way {
-    /// Of a value that is out of reach.
+    /// The path of a value that is out of reach.
     pub(super) fn nowhere() -> Self {
         Self {
             links: Vec::new(),
@@ -102,11 +102,11 @@ impl Way {
     }
 }
 
-/// Takes what a step builds, in the order in which it is built: backward.
+/// Collects what a step builds, in the order in which it is built: backward.
 #[derive(Default)]
 struct Built {
     operations: Vec<Operated>,
-    /// Locations that are not connected with what was in them before, and their nodes.
+    /// Locations unrelated to their contents before the step, and their nodes.
     lost: Vec<(usize, u32)>,
     /// The location whose node is wanted and not found yet.
     location: Option<usize>,
@@ -155,20 +155,20 @@ impl Sink for Built {
     }
 }
 
-/// The steps that the stack and frame pointers are followed for by themselves.
+/// The most steps for which only the stack and frame pointers are followed.
 const MOST_OF_STACK: u32 = 1 << 14;
 
-/// A store that a value was loaded from: where to, the node of its data, and its operation.
+/// A store that a value was loaded from: its address, the node of its data, and its operation.
 #[derive(Clone, Copy)]
 struct Stored {
     address: u64,
     node: u32,
     op: u32,
-    /// It saved the register that was loaded.
+    /// Whether it saved the register that was loaded.
     saves: bool,
 }
 
-/// What is searched for on the way back.
+/// What is searched for, going back.
 #[derive(Default)]
 struct Search {
     nodes: HashSet<u32>,
@@ -176,7 +176,7 @@ struct Search {
     stores: BTreeMap<u32, Stored>,
     /// Nodes of the stack and frame pointers that are followed.
     stack: HashSet<u32>,
-    /// Steps since something else was followed.
+    /// Steps since anything else was followed.
     only_stack: u32,
 }
 
@@ -186,7 +186,7 @@ impl Search {
             .extend(nodes.iter().filter(|&&node| node != NONE));
     }
 
-    /// Whether the stack and frame pointers alone were followed for long.
+    /// Whether only the stack and frame pointers have been followed for long.
     fn follows_only_stack(&mut self) -> bool {
         let only = self.nodes.is_subset(&self.stack)
             && self
@@ -199,8 +199,8 @@ impl Search {
 }
 
 impl Window {
-    /// Where a value before a step came from, as at most `most` instructions. `None` if it was
-    /// cancelled.
+    /// Finds where a value before a step came from, in at most `most` instructions. `None` if it
+    /// was cancelled.
     pub fn origin(
         &mut self,
         facts: &FinalState,
@@ -282,7 +282,7 @@ impl Window {
         Some(way)
     }
 
-    /// A value that is followed was left by an operation.
+    /// Follows a value to the operation that left it.
     fn operated(
         &mut self,
         facts: &FinalState,
@@ -336,7 +336,7 @@ impl Window {
         if operated.access.is_none() && moves {
             search.stack.extend(operands);
         }
-        // The first one is what was asked for.
+        // The first one is what was requested.
         if moves && !way.links.is_empty() {
             way.frames += 1;
             return;
@@ -344,7 +344,7 @@ impl Window {
         self.link(way, step, cause, value, level);
     }
 
-    /// A value that is followed is not connected with what was before a step.
+    /// Follows a value to a step before which the location is unrelated to it.
     fn lost(&self, way: &mut Way, step: u32, location: usize, level: Level) {
         let template = self.course.template(&self.templates, step);
         if template.is_some_and(|template| template.control == Control::SystemCall) && location == 0
@@ -364,7 +364,7 @@ impl Window {
         level: Level,
     ) {
         if let Some(position) = self.course.position(step) {
-            // What an instruction computes on the way to its result is part of that.
+            // Intermediate results of an instruction belong to its result.
             let last = way.links.last();
             if last.is_some_and(|last| last.position == position && cause.is_within(last.cause)) {
                 return;
@@ -441,8 +441,8 @@ impl Window {
         None
     }
 
-    /// What became of a value before a step: at most `most` instructions that used it, and what
-    /// was computed from it. `None` if it was cancelled.
+    /// Finds what became of a value before a step: at most `most` instructions that used it, or
+    /// what was computed from it. `None` if it was cancelled.
     pub fn uses(
         &mut self,
         facts: &FinalState,
@@ -513,7 +513,7 @@ impl Window {
         Some(way)
     }
 
-    /// Returns the data of the next loads that read what a store wrote, at most `most` of each cell.
+    /// Returns the data of the next loads of what a store wrote, at most `most` for each cell.
     fn loads_of(&self, relation: u32, most: usize) -> Vec<u32> {
         let number = self.solver.graph.tag(relation, RESULT);
         let Place::Cells(first, count) = self.solver.accesses[number as usize].place else {
@@ -544,7 +544,7 @@ impl Window {
         found
     }
 
-    /// The step that a relation was built at.
+    /// The step at which a relation was built.
     fn step_of(&self, facts: &FinalState, relation: u32) -> Option<u32> {
         // Accesses have their step.
         let what = self.solver.graph.relations[relation as usize];

@@ -17,24 +17,24 @@ use armsnap_arch::semantics::{Location, Operand, Operation};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Intervals that are walked through to find what was in a location that nobody reads.
+/// The most intervals walked to find the value of a location that is not read.
 const FARTHEST: u32 = 16;
 
 /// Watches a walk for the nodes of locations.
 struct Again {
-    /// Where the node of a location is wanted and not found yet.
+    /// Whether the node of a location is wanted and not found yet.
     wanted: [bool; Location::KEPT],
     /// How many are wanted.
     left: usize,
-    /// What the last step said of wanted locations.
+    /// What the last step revealed of wanted locations.
     settled: Vec<(usize, Settled)>,
 }
 
-/// Where the value of a location comes from that nobody reads from a place on.
+/// Where the value of a location comes from that is not read from a step on.
 #[derive(Clone, Copy)]
 enum Settled {
     Node(u32),
-    /// An operation whose result nobody reads.
+    /// An operation whose result is not read.
     Dead(u32),
     Lost,
 }
@@ -64,18 +64,18 @@ impl Sink for Again {
     }
 }
 
-/// What the last questions about registers found, for those about places nearby: moves by single
-/// instructions ask at each.
+/// What the last queries of registers found, for queries at nearby positions: stepping by single
+/// instructions queries each of them.
 #[derive(Debug, Default)]
 pub(super) struct Nearby {
-    /// The walk to the step that was asked for last.
+    /// The walk to the step requested last.
     walk: Option<Walk>,
-    /// By location that nobody reads at some steps: these, and its value there.
+    /// By location that is not read at some steps: these steps, and its value there.
     unread: HashMap<usize, (Range<u32>, Option<Known<u64>>)>,
 }
 
 impl Solver {
-    /// What is known of a node, and how.
+    /// What is known of a node, with its status.
     pub fn known(&self, node: u32) -> Option<Known<u64>> {
         let value = self.graph.bits(node).whole()?;
         let proved = self.proved.get(node as usize) == Some(&!0);
@@ -122,7 +122,7 @@ impl Window {
                 }
             }
         }
-        // What nobody reads after this place was written before it, or is lost.
+        // A location that is not read after this step was written before it, or is lost.
         let mut walked = 0;
         while again.left > 0 {
             if walk.next.is_multiple_of(INTERVAL) {
@@ -151,7 +151,7 @@ impl Window {
                 nearby.unread.insert(location, (step..there, value));
             }
         }
-        // From every step of this interval the walk ends there.
+        // From every step of this interval, the walk ends at the same step.
         let interval = step..(step / INTERVAL + 1).saturating_mul(INTERVAL);
         for (location, _) in again
             .wanted
@@ -164,7 +164,7 @@ impl Window {
         out
     }
 
-    /// The first interval, from one on, in which something became of a wanted location.
+    /// The first interval, at or after one, in which a wanted location is settled.
     fn next_to_settle(&self, interval: u32, wanted: &[bool; Location::KEPT]) -> Option<u32> {
         let bits = wanted
             .iter()
@@ -175,12 +175,12 @@ impl Window {
         Some(found)
     }
 
-    /// The result of an operation that was left out, of the instruction at a step that was built
-    /// last: computed forward from what was there before it.
+    /// The result of an operation that was left out, which belongs to the instruction at the step
+    /// built last: computed forward from the values before it.
     fn evaluate(&self, builder: &Builder, step: u32, op: u32) -> Option<Known<u64>> {
         let template = self.course.template(&self.templates, step)?;
         if !(template.first..template.first + u32::from(template.count)).contains(&op) {
-            // It is of the kernel.
+            // It belongs to the kernel.
             return None;
         }
         let mut values = vec![(Bits::UNKNOWN, Status::Proved); 256];
@@ -223,7 +223,7 @@ impl Window {
     ) {
         let other = self.builder.as_ref().and_then(|b| b.counts.other_space);
         if other.is_some_and(|latest| step >= latest) {
-            // Not even read-only sections are: another program may be there.
+            // Not even read-only sections are known: another program may be there.
             return out.fill(None);
         }
         let access = self.access_before(step);
@@ -256,7 +256,7 @@ impl Window {
         }
     }
 
-    /// The first access before a step in time: accesses of the step and behind it have smaller
+    /// The first access before a step in time: accesses of the step and after it have smaller
     /// numbers.
     pub fn access_before(&self, step: u32) -> u32 {
         let accesses = &self.solver.accesses;
@@ -286,7 +286,7 @@ impl Window {
         let newer: Vec<u32> = order.back_from(older).take(MAX_EVENTS).collect();
         let older: Vec<u32> = order.from(older).take(MAX_EVENTS).collect();
         let joined = |event: u32| solver.cells.events[event as usize].link == Link::Joined;
-        // The link that the place is in, and those on the way from it to each event.
+        // The link that contains this point, and the links from it to each event.
         let here = newer.first().is_some_and(|&event| joined(event));
         let ways = |events: &[u32], links: &mut dyn Iterator<Item = u32>| -> Vec<(u32, bool)> {
             let mut clear = here;
@@ -297,7 +297,7 @@ impl Window {
             };
             events.iter().map(&mut way).collect()
         };
-        // A link leads to the next older event: the nearest newer one's is the place's own.
+        // A link goes to the next older event: that of the nearest newer event contains this point.
         let newer = ways(&newer, &mut newer.iter().skip(1).copied());
         let older = ways(&older, &mut older.iter().copied());
         let mut best: Option<Known<u8>> = None;
@@ -350,10 +350,10 @@ impl Window {
     }
 }
 
-/// Size of the pieces in which final memory is read.
+/// The size of the pieces in which final memory is read.
 const PAGE: usize = 4096;
 
-/// The final memory, a page at a time: each read may have to ask for the size of a file.
+/// The final memory, read a page at a time: each read may have to query the size of a file.
 struct FinalBytes<'m> {
     memory: &'m dyn FinalMemory,
     start: u64,
@@ -385,12 +385,12 @@ impl<'m> FinalBytes<'m> {
     }
 }
 
-/// Events of a cell that are looked at on each side.
+/// The most events of a cell that are examined on each side.
 const MAX_EVENTS: usize = 64;
 
 impl Solver {
-    /// Whether what is in a class of cells at one access is there at another.
-    /// The earlier one is at or after a step.
+    /// Whether the contents of a granule of a class are the same at two accesses. The earlier one
+    /// is at or after a step.
     pub(super) fn reaches(
         &mut self,
         facts: &FinalState,
@@ -404,7 +404,7 @@ impl Solver {
             && !self.is_barred((class, granule), narrow, from..to)
     }
 
-    /// How it is known that nothing wrote a granule that no access is known to have reached.
+    /// With what status nothing wrote a granule that no access is known to have reached.
     fn unwritten(
         &mut self,
         facts: &FinalState,
@@ -455,7 +455,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Knows two ranges; counts how often it is read.
+    /// Knows two ranges, and counts how often it is read.
     struct Holed(Cell<u32>);
 
     impl FinalMemory for Holed {

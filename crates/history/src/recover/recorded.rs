@@ -5,16 +5,16 @@ use super::final_state::RecordedAddresses;
 use super::template::{Template, Templates};
 use armsnap_trace::data_addresses::Accessed;
 
-/// The recorded accesses around the step that is built.
+/// The recorded accesses around the step being built.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     /// Accesses of some instructions, in order.
     accesses: Vec<Accessed>,
-    /// The steps that they are of.
+    /// The steps that they belong to.
     steps: std::ops::Range<u32>,
-    /// Behind this step they cannot be counted.
+    /// Before this step in time, they cannot be counted.
     lost: Option<u32>,
-    /// Why none of them is to be believed.
+    /// Why none of them can be trusted.
     pub fault: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl Recorded {
         self.steps = steps;
     }
 
-    /// The accesses of a step; `None` where a fault was found: they could not be read, or were
+    /// The accesses of a step; `None` if a fault was found: they could not be read, or were
     /// recorded for another instruction.
     pub fn of<'a>(
         &'a mut self,
@@ -42,7 +42,7 @@ impl Recorded {
             return None;
         }
         if course.step(step) == Step::Gap {
-            // How many instructions a gap stands for is not known.
+            // The number of instructions in a gap is unknown.
             self.lost.get_or_insert(step);
         }
         let number = log.instructions().checked_sub(step.into());
@@ -73,8 +73,8 @@ impl Recorded {
     }
 }
 
-/// The address of the access of an operation, by the accesses recorded for its instruction: its
-/// operations access what was recorded, one behind the other.
+/// The address of the access of an operation, from the accesses recorded for its instruction: its
+/// operations access the recorded bytes one after another.
 pub(super) fn address(
     template: &Template,
     templates: &Templates,

@@ -12,15 +12,15 @@ use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
 use std::ops::Range;
 
-/// The memory for what is before all that the rest suffices for: a part of the whole, but at least these
-/// bytes, which one window takes.
+/// The memory for what precedes all that the rest suffices for: a fraction of the whole, but at
+/// least these bytes, which one window needs.
 const APART: usize = 8;
 const APART_BYTES: usize = 24 << 20;
 
 /// Bounds of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The most memory that it takes, in bytes; before what fits nothing is known.
+    /// The most memory that it uses, in bytes; nothing is known before what fits.
     pub most_bytes: usize,
     /// Which values are shown.
     pub level: Level,
@@ -45,17 +45,17 @@ impl Default for Options {
 
 /// Past registers and memory of one core.
 ///
-/// Each question is answered from as much history before the end as it needs, decoded and solved
-/// the first time. Where the work is cancelled, the answer is `None`, and what was done until then is
-/// kept.
+/// Each query is answered from as much history before the end as it needs, which is decoded and
+/// solved the first time. If the work is cancelled, the answer is `None`, and what was done so far
+/// is kept.
 #[derive(Debug)]
 pub struct Recovery {
     facts: FinalState,
     options: Options,
     window: Window,
-    /// What was asked for before all that memory suffices for.
+    /// What was requested before all that memory suffices for.
     apart: Apart,
-    /// The code around the position that was asked for last.
+    /// The code around the position requested last.
     pub(super) executed: Executed,
 }
 
@@ -72,12 +72,12 @@ impl Recovery {
         }
     }
 
-    /// What all rests on.
+    /// The facts on which everything rests.
     pub(super) fn facts(&self) -> &FinalState {
         &self.facts
     }
 
-    /// What was looked at.
+    /// The explored windows.
     pub(super) fn windows(&self) -> impl Iterator<Item = &Window> {
         [&self.window].into_iter().chain(self.apart.window())
     }
@@ -88,19 +88,19 @@ impl Recovery {
         self.options.level
     }
 
-    /// Changes the level; nothing is computed again for it.
+    /// Changes the level, without computing anything again.
     pub fn set_level(&mut self, level: Level) {
         self.options.level = level;
     }
 
-    /// Returns a number for what was looked at: where it is another one, more may be known.
+    /// Returns a version of the explored range; when it changes, more may be known.
     #[must_use]
     pub fn looked_at(&self) -> (u32, u32, u32) {
         let (count, steps) = self.apart.steps();
         (self.window.course.len(), count, steps)
     }
 
-    /// The step of a position; `None` inside where it is not reached or nothing is to be shown.
+    /// The step of a position; the inner `None` if it is not reached, or nothing is to be shown.
     fn reach(
         &mut self,
         history: &mut History,
@@ -115,8 +115,8 @@ impl Recovery {
             .reach(history, &self.facts, position, most, cancel)
     }
 
-    /// The window that has a position, the main one or the one apart, with what it rests on and the step.
-    /// `None` inside where nothing is to be shown.
+    /// The window that contains a position, the main one or the separate one, with the facts that
+    /// it rests on and the step. The inner `None` if there is none, or nothing is to be shown.
     pub(super) fn find(
         &mut self,
         history: &mut History,
@@ -133,8 +133,9 @@ impl Recovery {
         })
     }
 
-    /// Looks at what is around a position that memory does not suffice to reach from the end. Of such
-    /// positions nothing is known otherwise; this keeps what was found around the last one.
+    /// Explores the history around a position that memory does not suffice to reach from the end.
+    /// Nothing is known of such positions otherwise; only what was found around the last one is
+    /// kept.
     pub fn look_around(
         &mut self,
         history: &mut History,
@@ -142,7 +143,7 @@ impl Recovery {
         cancel: &Cancel,
     ) -> Option<()> {
         let is_found = self.reach(history, position, cancel)?.is_some();
-        // What contradicts itself has no values nearby either.
+        // If the main window contradicts itself, there are no values nearby either.
         let is_beyond = self.options.level != Level::Off && self.window.is_beyond(position);
         if is_found || !is_beyond {
             return Some(());
@@ -192,10 +193,11 @@ impl Recovery {
         Some(())
     }
 
-    /// The next load or store of a range of addresses, from the first position up to the second:
-    /// backward before the instruction at the first, forward from that instruction on and before the
-    /// one at the second. Looks at more history as long as nothing is found there and memory is left.
-    /// Forward from a position that memory does not suffice for, the first accesses may be missed.
+    /// The next load or store of a range of addresses, from the first position towards the second:
+    /// backward, before the instruction at the first; forward, from that instruction on and before
+    /// the one at the second. Explores more history while nothing is found there and memory is
+    /// left. Forward from a position that memory does not suffice for, the first accesses may be
+    /// missed.
     pub fn accesses(
         &mut self,
         history: &mut History,
@@ -304,7 +306,7 @@ impl Recovery {
         self.window.uses(&self.facts, step, location, shown, cancel)
     }
 
-    /// Looks at more history; returns whether there was more.
+    /// Explores more history; returns whether there was more.
     fn grow(&mut self, history: &mut History, cancel: &Cancel) -> Option<bool> {
         let most = self.options.most_bytes;
         let more = self.window.grow(history, most, cancel)?;
@@ -312,7 +314,7 @@ impl Recovery {
         Some(more)
     }
 
-    /// Why no accessed addresses are known in the whole history, if so.
+    /// Why no accessed addresses are known in the whole history, if that is so.
     #[must_use]
     pub fn blind(&self) -> Option<Limit> {
         if self.facts.has_no_model() {
@@ -324,7 +326,7 @@ impl Recovery {
         }
     }
 
-    /// What ends proof, as far as history was looked at.
+    /// What ends proof in the explored history.
     pub fn limits(&mut self, history: &mut History) -> Vec<Limit> {
         let mut out = Vec::new();
         self.window.start(history, &self.facts);

@@ -1,4 +1,4 @@
-//! What a relation says of its result and operands: known bits passed both ways.
+//! What a relation reveals of its result and operands: known bits passed both ways.
 
 use super::bits::{Bits, Conflict, low};
 use armsnap_arch::semantics::{LaneOperation, Lanes, Operation, Width};
@@ -106,7 +106,7 @@ pub(super) fn refine(operation: Operation, v: &mut Values) -> Result<(), Conflic
         Operation::OverflowOfDifference(w) => overflow_of(v, width(w), v.b.not(), ONE),
         Operation::And => {
             v.result(v.a.and(v.b))?;
-            // A one needs two ones; a zero beside a one is a zero.
+            // A one needs two ones; a zero is a zero of one operand if the other has a one.
             v.a(Bits::new(v.d.ones() | v.d.zeros() & v.b.ones(), v.d.value))?;
             v.b(Bits::new(v.d.ones() | v.d.zeros() & v.a.ones(), v.d.value))
         }
@@ -317,7 +317,7 @@ fn carry_of(v: &mut Values, bits: u32, b: Bits, c: Bits) -> Result<(), Conflict>
 fn overflow_of(v: &mut Values, bits: u32, b: Bits, c: Bits) -> Result<(), Conflict> {
     v.result(flag(v.d))?;
     let sum = v.a.only(low(bits)).add(b.only(low(bits)), flag(c));
-    // Operands of one sign, and a sum of the other.
+    // Operands of the same sign, and a sum of the other sign.
     let sign = 1 << (bits - 1);
     let overflow = sum.xor(v.a).and(sum.xor(b)).only(sign);
     if overflow.mask & sign != 0 {
@@ -414,7 +414,7 @@ fn multiply(v: &mut Values, bits: u32) -> Result<(), Conflict> {
     v.result(Bits::new(low(count), product))?;
     let trailing = (zeros(v.a) + zeros(v.b)).min(bits);
     v.result(Bits::new(low(trailing), 0))?;
-    // A known factor is divided out, but for what its powers of two pushed out.
+    // A known factor is divided out, except for what its powers of two shifted out.
     let divided = |d: Bits, by: Bits| {
         let factor = by.whole().map_or(by.value & low(bits), |by| by & low(bits));
         let known = by.only(low(bits)).mask | !low(bits) == !0;

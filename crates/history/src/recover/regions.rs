@@ -1,6 +1,6 @@
 //! Where stores with unknown addresses may have gone, by the rules of the second layer.
 //!
-//! A store does not go to stack slots that are only reached by the stack or frame pointer and a
+//! A store does not go to stack slots that are only reached by the stack or frame pointer plus a
 //! constant, unless it uses these itself.
 
 use super::cells::Cells;
@@ -25,7 +25,7 @@ pub(super) enum Class {
     Program,
     /// Writable segments of its libraries.
     Libraries,
-    /// All other memory: what was allocated.
+    /// All other memory, which was allocated.
     Other,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Class {
 pub(super) const CLASSES: usize = 6;
 
 impl Class {
-    /// Whether it is of the stack.
+    /// Whether it belongs to the stack.
     pub fn is_stack(self) -> bool {
         matches!(self, Self::Protected | Self::Stack)
     }
@@ -46,19 +46,19 @@ impl Class {
         Self::Libraries,
         Self::Other,
     ];
-    /// Classes whose addresses are known early: where an instruction stores to others, and never to
-    /// one of these as far as is known, it does not.
+    /// Classes whose addresses are known early: if an instruction stores to others, and never to
+    /// one of these as far as is known, it is inferred not to.
     pub const EARLY: [Self; 3] = [Self::Stack, Self::Program, Self::Libraries];
 }
 
-/// Frames beyond those that were reached, in granules.
+/// The extent of frames beyond those that were reached, in granules.
 const BEYOND: u64 = 1 << 13;
 
-/// What was seen so far.
+/// What has been seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    /// Granules from the lowest to the highest that the stack pointer reached, of each stack: the handler
-    /// of a signal may have one of its own.
+    /// The granules from the lowest to the highest that the stack pointer reached, for each stack:
+    /// the handler of a signal may have its own.
     stacks: Vec<(u64, u64)>,
     /// Granules of the frame records of the calls that are open at the end.
     records: HashSet<u64>,
@@ -75,8 +75,8 @@ impl Regions {
         });
     }
 
-    /// Finds the stack: what accesses by the stack pointer reached, what is below the stack pointers of
-    /// some nodes, whose accesses are not known yet, and where it was at the end.
+    /// Finds the stack: what accesses through the stack pointer reached, what is below the stack
+    /// pointers of some nodes, whose accesses are not known yet, and where it was at the end.
     pub fn find_stack(
         &mut self,
         accesses: &[Access],
@@ -84,9 +84,9 @@ impl Regions {
         templates: &Templates,
         (hinted, last): (&[(u32, u64)], Option<u64>),
     ) {
-        /// Stacks are this far apart, in granules.
+        /// Stacks are at least this far apart, in granules.
         const APART: u64 = 1 << 17;
-        /// The most stacks that are distinguished; what is beyond is treated as other memory.
+        /// The most stacks that are distinguished; further ones are treated as other memory.
         const MOST: usize = 64;
         let near = |(low, high): (u64, u64), granule: u64| {
             (low.saturating_sub(APART)..=high.saturating_add(APART)).contains(&granule)
@@ -129,16 +129,16 @@ impl Regions {
                 _ => self.stacks.push((low, high)),
             }
         }
-        // What is beyond the stack of a handler may be anything.
+        // Memory beyond the stack of a handler may be anything.
         if let [only] = &mut self.stacks[..] {
             only.1 = only.1.saturating_add(BEYOND);
         }
     }
 
-    /// Finds the frame records of A64 (AAPCS64 6.4.6) from the last one on: what they hold is written
-    /// when a function is entered, and not through pointers. The stack reaches up to them.
+    /// Finds the frame records of A64 (AAPCS64 6.4.6) from the last one on: their contents are
+    /// written when a function is entered, and not through pointers. The stack extends up to them.
     pub fn find_records(&mut self, last: u64, memory: &dyn FinalMemory) {
-        /// Records that are followed.
+        /// The most records that are followed.
         const MOST: usize = 1 << 12;
         self.records.clear();
         let mut record = last;
@@ -157,7 +157,8 @@ impl Regions {
         }
     }
 
-    /// Extends a stack up to a frame record, if it is not far above it. Returns whether it is of a stack then.
+    /// Extends a stack up to a frame record that is not far above it. Returns whether the record
+    /// then belongs to a stack.
     fn reach(&mut self, granule: u64) -> bool {
         let mut stacks = self.stacks.iter_mut().rev();
         let below =
@@ -169,14 +170,14 @@ impl Regions {
         false
     }
 
-    /// Whether a granule is of a stack.
+    /// Whether a granule belongs to a stack.
     pub fn is_stack(&self, granule: u64) -> bool {
         let mut stacks = self.stacks.iter();
         stacks.any(|(low, high)| (low..=high).contains(&&granule))
     }
 
-    /// Whether there is one stack only, so that what is at or above the stack pointer is in use, and what is
-    /// below is not.
+    /// Whether there is only one stack, so that memory at or above the stack pointer is in use, and
+    /// memory below it is not.
     pub fn has_one_stack(&self) -> bool {
         self.stacks.len() == 1
     }
@@ -207,15 +208,15 @@ impl Regions {
             .find_map(|(ranges, class)| is_in(ranges).then_some(class))
     }
 
-    /// Whether an access with unknown address may have written a class of cells. That an instruction
-    /// was seen to store to one class says little: copies of memory store to all.
+    /// Whether an access with unknown address may have written a class of cells. That an
+    /// instruction was seen to store to one class says little: copies of memory store to all.
     pub fn may_write(access: &Access, direct: bool, class: Class) -> bool {
         match access.kind {
             // The frame is below the stack pointer.
             AccessKind::Load | AccessKind::Signal => false,
             AccessKind::Lost => true,
             AccessKind::Store if direct => true,
-            // Where it is known to write is looked at each time.
+            // Where it is known to write is examined each time.
             AccessKind::ClearBlock | AccessKind::SystemCall => true,
             AccessKind::Store | AccessKind::Unmodelled => class != Class::Protected,
         }

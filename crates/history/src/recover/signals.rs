@@ -1,8 +1,8 @@
-//! Signals of Linux in A64: what the kernel writes when it delivers one, and reads when the handler
+//! Linux signals in A64: what the kernel writes when it delivers one, and reads when the handler
 //! returns (arch/arm64/kernel/signal.c: `struct rt_sigframe_user_layout`; uapi/asm/sigcontext.h,
 //! uapi/asm/ucontext.h).
 //!
-//! Both are lists of relations, as instructions are. The handler starts with SP at the frame, where
+//! Both are lists of relations, like instructions. The handler starts with SP at the frame, where
 //! all registers were stored; its return loads them from there.
 
 use super::final_state::FinalMemory;
@@ -27,7 +27,7 @@ const VECTORS: u64 = FLOATING + 16;
 /// The code of `mov x8, #139`, the number of `rt_sigreturn`.
 pub(super) const MOV_X8_SIGRETURN: u32 = 0xd280_1168;
 
-/// What is in a location of the frame, in words.
+/// The location that is saved at an offset in the frame.
 fn saved(offset: u64) -> Option<Location> {
     let number = |from: u64, count: u64| {
         let number = offset.checked_sub(from)? / 8;
@@ -40,7 +40,7 @@ fn saved(offset: u64) -> Option<Location> {
         .or_else(|| number(SIZE, 2).map(|number| Location::general(29 + number)))
 }
 
-/// Relations that are put together.
+/// Relations being assembled.
 #[derive(Default)]
 struct List(Vec<Relation>);
 
@@ -64,7 +64,7 @@ impl List {
         self.push(Operation::Unknown, destination, [Operand::ZERO; 3]);
     }
 
-    /// The address of a place in the frame.
+    /// Computes the address of an offset in the frame.
     fn address(&mut self, destination: Location, offset: u64) {
         let operands = [
             Operand::Location(Location::SP),
@@ -108,8 +108,8 @@ impl List {
     }
 }
 
-/// A signal is delivered. Its frame may be anywhere, and may be larger: what is beyond is not part of
-/// this.
+/// The delivery of a signal. Its frame may be anywhere, and may be larger: what is beyond is not
+/// included.
 pub(super) fn delivery() -> Semantics {
     let [stack_pointer, value] = [1, 2].map(Location::temporary);
     let mut list = List::default();
@@ -131,7 +131,7 @@ pub(super) fn delivery() -> Semantics {
             list.store(value, offset, 8);
         }
     }
-    // The number, with SA_SIGINFO also addresses in the frame; and where the handler returns to.
+    // The number, with SA_SIGINFO also addresses in the frame, and the handler's return address.
     for number in [0, 1, 2, 30] {
         list.unknown(Location::general(number));
     }
@@ -139,7 +139,7 @@ pub(super) fn delivery() -> Semantics {
     list.semantics()
 }
 
-/// The handler of a signal returns.
+/// The return of a signal's handler.
 pub(super) fn sigreturn() -> Semantics {
     let status = Location::temporary(1);
     let mut list = List::default();
@@ -170,8 +170,8 @@ fn word(address: Option<u64>, memory: &dyn FinalMemory) -> Option<u64> {
     (read == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-/// Where the frame of a signal is that was delivered on the same stack with this stack pointer, if
-/// memory still holds it.
+/// The address of the frame of a signal that was delivered on the same stack with this stack
+/// pointer, if memory still holds it.
 pub(super) fn frame_below(stack_pointer: u64, memory: &dyn FinalMemory) -> Option<u64> {
     let frame = (stack_pointer & !15).checked_sub(SIZE + 16)?;
     let word = |offset| word(frame.checked_add(offset), memory);
@@ -179,14 +179,15 @@ pub(super) fn frame_below(stack_pointer: u64, memory: &dyn FinalMemory) -> Optio
     agrees.then_some(frame)
 }
 
-/// The frames of signals that memory holds, by the stack pointer in them; `None` where there are several.
+/// The signal frames in memory, by the stack pointer in them; `None` if there are several.
 #[derive(Debug, Default)]
 pub(super) struct Frames(HashMap<u64, Option<u64>>);
 
 impl Frames {
     /// Searches memory for frames.
     pub fn find(memory: &dyn FinalMemory) -> Self {
-        /// Bytes that are searched, and read at once; frames that are kept.
+        /// The most bytes that are searched, the bytes read at once, and the most frames that are
+        /// kept.
         const MAX_SEARCHED: usize = 64 << 20;
         const PIECE: usize = 64 << 10;
         const MAX_FRAMES: usize = 1 << 16;
@@ -195,7 +196,7 @@ impl Frames {
         let mut next = memory.next(0);
         let mut searched = 0;
         while searched < MAX_SEARCHED
-            // Frames are aligned to 16 bytes, and so is the place of this head in them.
+            // Frames are aligned to 16 bytes, and so is the offset of this head in them.
             && let Some(at) = next.and_then(|at| at.checked_next_multiple_of(16))
         {
             let read = memory.read(at, &mut piece);
@@ -220,22 +221,22 @@ impl Frames {
         Self(found)
     }
 
-    /// The only frame with a stack pointer.
+    /// The only frame that contains a stack pointer.
     pub fn with(&self, stack_pointer: u64) -> Option<u64> {
         self.0.get(&stack_pointer).copied().flatten()
     }
 }
 
-/// The first three arguments of a handler, if the frame describes a signal (`siginfo_t`): its number,
-/// that description, and the context. A handler without SA_SIGINFO gets only the number, and the kernel
-/// describes nothing.
+/// The first three arguments of a handler, if the frame describes a signal (`siginfo_t`): its
+/// number, that description, and the context. A handler without SA_SIGINFO receives only the
+/// number, and the kernel writes no description.
 pub(super) fn arguments(frame: u64, memory: &dyn FinalMemory) -> Option<[u64; 3]> {
     /// Where `ucontext` is in the frame, after `siginfo_t`.
     const CONTEXT: u64 = 128;
     let first = word(Some(frame), memory)?;
     let second = word(frame.checked_add(8), memory)?;
     let (number, error) = (first as u32, first >> 32);
-    // Negative codes are of signals that processes send; the kernel's own have few values.
+    // Negative codes belong to signals sent by processes; the kernel's own have few values.
     let (code, padding) = (second as i32, second >> 32);
     let is_signal = (1..=64).contains(&number) && error == 0;
     let is_sent = (-64..=128).contains(&code) && padding == 0;
@@ -278,9 +279,9 @@ mod tests {
         }
     }
 
-    /// Memory with frames at these addresses, with stack pointers.
+    /// Memory with frames at these addresses, containing these stack pointers.
     fn memory(frames: &[(u64, u64)]) -> Regions {
-        // The first ends inside of what is aligned.
+        // The first ends within an aligned block.
         let mut regions = [(0x1_0008, vec![0; 3]), (0x2_0000, vec![0; 0x4000])];
         for (frame, stack_pointer) in frames {
             let words = &mut regions[1].1;
@@ -323,7 +324,7 @@ mod tests {
             memory.words[1].1[..2].copy_from_slice(&[first, second]);
             arguments(0x2_0000, &memory)
         };
-        // SIGSEGV of the kernel (SEGV_MAPERR), SIGUSR1 of tgkill (SI_TKILL).
+        // SIGSEGV from the kernel (SEGV_MAPERR), SIGUSR1 from tgkill (SI_TKILL).
         let all = |number| Some([number, 0x2_0000, 0x2_0080]);
         assert_eq!(described(11, 1), all(11));
         assert_eq!(described(10, u64::from((-6_i32).cast_unsigned())), all(10));

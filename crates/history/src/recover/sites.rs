@@ -1,43 +1,44 @@
-//! Where the instructions that store were seen to store: what the second layer infers of stores whose
-//! addresses are not known.
+//! Where the instructions that store have been seen to store: what the second layer infers of
+//! stores with unknown addresses.
 //!
-//! The addresses of the stack and of static data follow from SP and from constants, and are known early;
-//! those of allocated memory come from memory. So a store whose address is not known is taken to miss
-//! the stack and static data, and it is looked what follows: if then a store of the same instruction went
-//! there, or none became known, all is inferred again without that. The opposite is not inferred.
+//! The addresses of the stack and of static data follow from SP and from constants, and are known
+//! early; those of allocated memory come from memory. So a store with an unknown address is assumed
+//! to miss the stack and static data. If it then turns out that a store of the same instruction
+//! went there, or if none became known, everything is inferred again without this assumption. The
+//! opposite is not inferred.
 
 use super::regions::Class;
 use super::solver::{Access, AccessKind, Known, Place, Solver};
 
-/// Times that an instruction must have been seen.
+/// How often an instruction must have been seen.
 const ENOUGH: u32 = 1;
 
 /// Where an instruction was seen to store.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     times: u32,
-    /// By class.
+    /// A bit for each class.
     classes: u8,
 }
 
 /// What is inferred from the stores of instructions; sets of classes, by operation.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
-    /// What its stores with unknown addresses were taken to miss.
+    /// The classes that its stores with unknown addresses were assumed to miss.
     missed: Vec<u8>,
-    /// What they may hit.
+    /// The classes that they may hit.
     hit: Vec<u8>,
-    /// Those that were not seen often enough, with what is known now.
+    /// Whether it was not seen often enough, with what is known now.
     rare: Vec<bool>,
 }
 
 impl Sites {
-    /// Forgets what was inferred, but for what it refuted.
+    /// Forgets what was inferred, but not what was refuted.
     pub fn forget_inferred(&mut self) {
         self.missed.clear();
     }
 
-    /// Forgets what was not seen often enough, as more is known.
+    /// Forgets which were not seen often enough, because more is known now.
     pub fn forget_rare(&mut self) {
         self.missed.clear();
         self.rare.clear();
@@ -45,8 +46,8 @@ impl Sites {
 }
 
 impl Solver {
-    /// Infers which classes of memory the stores with unknown addresses miss. Returns whether there are
-    /// more such stores than before: then facts are to be passed on.
+    /// Infers which classes of memory the stores with unknown addresses miss. Returns whether there
+    /// are more such stores than before, in which case facts must be passed on.
     pub fn infer_sites(&mut self, known: &Known<'_>) -> bool {
         let seen = self.seen(known);
         self.sites.missed.resize(seen.len(), 0);
@@ -81,15 +82,16 @@ impl Solver {
             self.settle();
             self.find_barred();
         }
-        // Not before all barriers are removed: what waits would go from each to the next.
+        // Only after all barriers are removed: otherwise, what waits would go from each to the
+        // next.
         for &number in &spared {
             self.wake(number, known);
         }
         !spared.is_empty()
     }
 
-    /// Whether an instruction was seen to store to what it was taken to miss, or not often enough: then
-    /// all is to be inferred again.
+    /// Whether an instruction was seen to store to what it was assumed to miss, or was not seen
+    /// often enough: then everything must be inferred again.
     pub fn sites_are_refuted(&mut self, known: &Known<'_>) -> bool {
         let seen = self.seen(known);
         let mut refuted = false;
@@ -113,7 +115,7 @@ impl Solver {
             let seen = &mut all[op as usize];
             match self.accesses[number as usize].place {
                 Place::Open => {}
-                // What is there may be anything.
+                // That memory may be anything.
                 Place::Elsewhere => seen.classes = !0,
                 Place::Cells(event, _) => {
                     let cell = self.cells.events[event as usize].cell;

@@ -1,8 +1,8 @@
 //! Facts passed between nodes and memory until nothing changes.
 //!
-//! Two layers. First only what is proved: an access whose address is not known may have gone
-//! anywhere. Then, on top, what follows with the rules of the calling convention and of
-//! [`super::regions`]. What the second layer finds never reaches the first.
+//! There are two layers. The first contains only what is proved: an access with an unknown address
+//! may have gone anywhere. The second adds what follows by the rules of the calling convention and
+//! of [`super::regions`]. What the second layer finds never reaches the first.
 
 use super::barriers::{Barriers, Watchers};
 use super::bits::{Bits, low};
@@ -26,7 +26,8 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
-/// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
+/// The base of the address, and the data of a store or the number of a system call, among the nodes
+/// of accesses.
 pub(super) const BASE: usize = 1;
 pub(super) const DATA: usize = 2;
 const PREDICATE: usize = 3;
@@ -36,30 +37,30 @@ const PREDICATE: usize = 3;
 pub(super) enum Place {
     /// Nothing yet.
     Open,
-    /// So many events, from the first on.
+    /// This many events, from the first on.
     Cells(u32, u8),
-    /// To memory that the final state does not have.
+    /// Memory that the final state does not have.
     Elsewhere,
 }
 
-/// What an access is.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccessKind {
     Load,
     Store,
-    /// Of a block of memory around an address.
+    /// Clears a block of memory around an address.
     ClearBlock,
     SystemCall,
-    /// What the kernel writes of a signal beside what is modelled.
+    /// What the kernel writes for a signal beyond what is modelled.
     Signal,
     /// An instruction without a model.
     Unmodelled,
-    /// What was before is not connected with what is behind.
+    /// What was before is unrelated to what is after.
     Lost,
 }
 
 impl AccessKind {
-    /// That of an operation, if it is an access.
+    /// The kind of an operation, if it is an access.
     pub fn of(number: u32, op: &Op) -> Option<Self> {
         match number {
             SYSTEM_CALL => Some(Self::SystemCall),
@@ -79,7 +80,7 @@ pub(super) struct Access {
     pub place: Place,
 }
 
-/// Which rules are in use.
+/// The rules in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Proved,
@@ -90,9 +91,9 @@ pub(super) enum Layer {
 pub(super) struct Known<'a> {
     pub templates: &'a Templates,
     pub memory: &'a dyn FinalMemory,
-    /// The memory is that at the end of the trace.
+    /// Whether the memory is that at the end of the trace.
     pub is_final: bool,
-    /// Others may write memory, before the latest steps.
+    /// Whether others may write memory before the latest steps.
     pub others: bool,
     /// The frame pointer at the end, if it is one by the calling convention.
     pub frame: Option<u64>,
@@ -122,51 +123,52 @@ pub(super) struct Solver {
     /// Events that may be connected now: more is known of their cells.
     pub pending: Vec<u32>,
     pub kept_frames: KeptFrames,
-    /// Stores that were seen to go to addresses that are no multiples of their sizes, by operation.
+    /// Operations of stores that were seen at addresses that are not multiples of their sizes.
     pub unaligned: HashSet<u32, BuildHasherDefault<GranuleHasher>>,
     pub regions: Regions,
-    /// Of the final memory, once one is searched for.
+    /// The signal frames in the final memory, once one is searched for.
     pub frames: Option<Frames>,
     pub sites: Sites,
     pub bounds: Bounds,
-    /// Nodes of the stack pointer, each with the access behind the instruction that left it.
+    /// Nodes of the stack pointer, each with the next access after the instruction that left it.
     pub stack_pointers: Vec<(u32, u32)>,
-    /// Once the stack pointer is known as far as the second layer knows it without memory.
+    /// Set once the stack pointer is known as far as the second layer knows it without memory.
     pub lifetimes: Option<Lifetimes>,
-    /// Computed addresses known from earlier tries.
+    /// Computed addresses known from earlier attempts.
     pub reached: Reached,
-    /// A link was found to lead across a store that may have written its cell.
+    /// Whether a link was found to cross a store that may have written its cell.
     pub overtaken: bool,
-    /// No word of the stack is taken for a slot: tries led to contradictions.
+    /// Whether no word of the stack is assumed to be a slot, after attempts ended in
+    /// contradictions.
     pub without_slots: bool,
-    /// The stack pointer is set to more than what a function allocates and frees.
+    /// Whether the stack pointer is set in other ways than to allocate and free in a function.
     pub switches_stack: bool,
     pub layer: Option<Layer>,
-    /// By node: what was known when everything proved was.
+    /// By node: the bits known when everything proved was known.
     pub proved: Vec<u64>,
     pub proved_events: usize,
     /// How these events were connected then.
     pub proved_connections: Vec<Connection>,
-    /// Accesses that only the second layer took out of memory.
+    /// Accesses that only the second layer found to be outside memory.
     pub elsewhere: Vec<u32>,
-    /// The second layer before it was inferred where instructions store.
+    /// The state of the second layer before inferring where instructions store.
     pub settled: Option<Settled>,
-    /// Memory was also written by others: what was computed in two ways differed.
+    /// Whether memory was also written by others: values computed in two ways differed.
     pub memory_contradicts: bool,
-    /// What the program maps so that it may be at several addresses, empty where that is not known: nothing
-    /// in memory is proved, and nothing there is inferred.
+    /// Mappings of the program that may be at several addresses, empty if the address is unknown:
+    /// nothing in memory is proved, and nothing in them is inferred.
     pub shared_mappings: Vec<Range<u64>>,
-    /// Others that were found.
+    /// Further ones that were found.
     pub found_shared: Vec<Range<u64>>,
-    /// The earliest step from which on nobody else writes memory, if others do before it.
+    /// The earliest step from which on nobody else writes memory, if others do before.
     pub alone_from: u32,
     /// Nodes that the second layer leaves open, because it contradicted itself there.
     pub cut: Vec<u32>,
     /// Recorded addresses, by access.
     pub recorded: Vec<(u32, u64)>,
-    /// Nodes of the stack pointer with values that are inferred otherwise.
+    /// Nodes of the stack pointer with values that are inferred in another way.
     pub hinted: Vec<(u32, u64)>,
-    /// Nodes whose bits 63:56 may be a tag as far as is proved: in the second layer they are not.
+    /// Nodes whose bits 63:56 may be a tag as far as is proved; in the second layer they are not.
     pub tagged: Vec<u32>,
 }
 
@@ -196,7 +198,7 @@ impl Solver {
         let relation = match kind {
             AccessKind::Unmodelled | AccessKind::Lost => NONE,
             AccessKind::Signal => {
-                // Built just before.
+                // The relation built just before.
                 let relation = self.graph.relations.len() as u32 - 1;
                 let number = self.accesses.len() as u32;
                 self.graph.set_tag(relation, free_place(kind), number);
@@ -224,7 +226,7 @@ impl Solver {
         self.watchers.grow(self.accesses.len());
     }
 
-    /// Starts a layer: what was found in the second one is forgotten.
+    /// Starts a layer, and forgets what was found in the second one.
     pub fn begin(&mut self, layer: Layer, known: &Known<'_>) {
         self.settled = None;
         self.reached = match self.lifetimes.take() {
@@ -275,7 +277,7 @@ impl Solver {
         }
     }
 
-    /// Keeps what the second layer knows, unless earlier knowledge is kept.
+    /// Saves what the second layer knows, unless earlier knowledge is saved.
     pub fn settle(&mut self) {
         self.settled.get_or_insert_with(|| Settled {
             masks: self.graph.masks(),
@@ -285,10 +287,10 @@ impl Solver {
         });
     }
 
-    /// Goes back to what [`Self::settle`] kept. Returns whether there is such knowledge.
+    /// Returns to what [`Self::settle`] saved. Returns whether there is any.
     pub fn go_back_to_settled(&mut self, known: &Known<'_>) -> bool {
         let reached = self.lifetimes.as_ref().map_or(0, |l| l.reached.len());
-        // Otherwise it rests on slots that are none.
+        // Otherwise it rests on assumed slots that are none.
         let Some(settled) = self.settled.take().filter(|s| s.reached == reached) else {
             return false;
         };
@@ -296,12 +298,12 @@ impl Solver {
         self.settled = Some(settled);
         self.class_barriers(known);
         self.find_barred();
-        // Of those that write nothing only the barriers say so.
+        // That a system call writes nothing is recorded only in the barriers.
         self.ask_again(|op| op == SYSTEM_CALL);
         true
     }
 
-    /// All is solved: nothing goes back but to what is proved.
+    /// Everything is solved: from here, only a return to what is proved is possible.
     pub fn forget_settled(&mut self) {
         self.settled = None;
     }
@@ -315,7 +317,7 @@ impl Solver {
         }
     }
 
-    /// Forgets what was found since nodes had these bits and events were connected in this way.
+    /// Forgets what was found since nodes had these bits and events had these connections.
     fn go_back(&mut self, masks: &[u64], connections: &[Connection], elsewhere: usize) {
         self.sites.forget_inferred();
         self.bounds.forget_inferred();
@@ -344,7 +346,7 @@ impl Solver {
         }
     }
 
-    /// The barriers of the second layer: by class of the cells that they may have written.
+    /// Finds the barriers of the second layer, by class of the cells that they may have written.
     fn class_barriers(&mut self, known: &Known<'_>) {
         for class in Class::INFERRED {
             self.barriers[class as usize] = Barriers::default();
@@ -364,8 +366,8 @@ impl Solver {
         }
     }
 
-    /// Passes facts on until nothing changes; `None` if it was cancelled: then the next call goes
-    /// on with the rest.
+    /// Passes facts on until nothing changes; `None` if it was cancelled, in which case the next
+    /// call continues.
     pub fn run(&mut self, known: &Known<'_>, cancel: &Cancel) -> Option<()> {
         let mut count = 0_u32;
         loop {
@@ -398,7 +400,7 @@ impl Solver {
                 return;
             }
             CLEARS_BLOCK => {
-                // More is known of where it is.
+                // More is known of its address.
                 let cleared = self.graph.tag(number, free_place(AccessKind::ClearBlock));
                 return self.wake(cleared, known);
             }
@@ -425,7 +427,7 @@ impl Solver {
             self.graph.conflict(relation.nodes[RESULT]);
             return;
         }
-        // Learning may reach this relation again by another place of the same node.
+        // Learning may reach this relation again through another occurrence of the same node.
         for (node, old, new) in [
             (relation.nodes[0], before.d, values.d),
             (relation.nodes[1], before.a, values.a),
@@ -448,7 +450,7 @@ impl Solver {
         }
     }
 
-    /// An access whose address or data may be known better now.
+    /// Updates an access whose address or data may be better known now.
     fn access(&mut self, relation: u32, op: &Op, known: &Known<'_>) {
         let kind = if op.is_store() {
             AccessKind::Store
@@ -459,7 +461,7 @@ impl Solver {
         if self.accesses[number as usize].place == Place::Open {
             match self.address(relation, op) {
                 Some(address) => self.place(number, address, op, known),
-                // More is known of it: it may have missed what waits for it.
+                // More is known of it: it may have missed the cells that wait for it.
                 None => self.wake(number, known),
             }
             return;
@@ -496,7 +498,7 @@ impl Solver {
         let base = match op.operands[0] {
             Operand::Constant(base) => base,
             Operand::Location(_) => {
-                // Bits 63:56 may be a tag, which is no part of the address.
+                // Bits 63:56 may be a tag, which is not part of the address.
                 let wanted = low(if op.narrow { 64 } else { 56 });
                 let node = self.graph.relations[relation as usize].nodes[BASE];
                 let bits = self.graph.bits(node);
@@ -547,7 +549,7 @@ impl Solver {
                 self.elsewhere.push(number);
             }
         } else if cells.iter().any(Option::is_none) {
-            // Partly in memory: what it did there is left open.
+            // Only part of it is in memory: its effect there is left open.
             return;
         } else {
             let first = self.cells.events.len() as u32;
@@ -590,8 +592,8 @@ impl Solver {
         }
     }
 
-    /// Where facts contradicted each other in the second layer, it says nothing next time. Returns
-    /// whether there is such a node.
+    /// Makes the second layer leave open the nodes where facts contradicted each other in it.
+    /// Returns whether there are new ones.
     pub fn cut_conflicts(&mut self) -> bool {
         let before = self.cut.len();
         let conflicts = self.graph.conflicts.iter().copied();
@@ -602,7 +604,7 @@ impl Solver {
     }
 }
 
-/// The place among the nodes of an access that has none: its number is kept there.
+/// The index of an unused node of an access, where the number of the access is kept.
 pub(super) const fn free_place(kind: AccessKind) -> usize {
     match kind {
         AccessKind::Load | AccessKind::Signal => DATA,

@@ -1,9 +1,10 @@
 //! The stack pointer far back, without solving what lies in between.
 //!
-//! Walks backward over straight lines of instructions and subtracts what each adds to the stack pointer.
-//! A function that returned left it as it was (AAPCS64 6.4.6, AAPCS32 6.2.1.2), whatever it did in between. So
-//! what is found is inferred. Inside a function that takes back what it allocated (`mov sp, x29`) nothing is
-//! known backward, but from its call on forward.
+//! Walks backward over straight lines of instructions and subtracts what each adds to the stack
+//! pointer. A function that returned left it unchanged (AAPCS64 6.4.6, AAPCS32 6.2.1.2), whatever
+//! it did in between; so results are inferred. Inside a function that restores it from the frame
+//! pointer (`mov sp, x29`), it is unknown going backward, but known going forward from the call of
+//! the function.
 
 use super::bits::low;
 use super::blocks::Blocks;
@@ -19,51 +20,52 @@ use armsnap_trace::flow::{InstructionKind, Range, View};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-/// Entries that are taken from the history at once.
+/// The number of entries taken from the history at once.
 const BATCH: usize = 1 << 12;
-/// Places between two that are noted, at least.
+/// The least number of positions between two noted ones.
 const INTERVAL: u64 = 1 << 12;
-/// Returns from code that called deeper are not matched.
+/// Returns from deeper call nesting than this are not matched.
 const MAX_RETURNS: usize = 1 << 16;
-/// Places that are walked beyond what is wanted, until the stack pointer is known again.
+/// The most positions walked beyond the wanted one until the stack pointer is known again.
 const MAX_BEYOND: u64 = 1 << 25;
 /// ETMv4's exception number of the entry to debug state (IHI 0064H, 6.4.8).
 const DEBUG_HALT: u16 = 1;
-/// Branches through registers that no call goes with: jumps of linkage tables and others.
+/// The most branches through registers that belong to no call: jumps of linkage tables and others.
 const MAX_OTHERS: usize = 64;
 
-/// A place with a known stack pointer.
+/// A position with a known stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {
     pub position: Position,
     pub stack_pointer: u64,
-    /// Places from there to where the walk began.
+    /// The number of positions from there to where the walk began.
     places: u64,
-    /// It is known only by a walk forward.
+    /// Whether it is known only by a walk forward.
     pub forward: bool,
 }
 
-/// What a straight line does.
+/// The effect of a straight line.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     /// What it adds to the stack pointer; `None` if that is not a constant.
     adds: Option<u64>,
-    /// The address behind it, where a call returns to.
+    /// The address after it, to which a call returns.
     end: u64,
     ends_with: Ending,
-    /// Where it returns from, SP may be another one than before the call: that of a goroutine.
+    /// Whether SP may differ after its return from SP before the call, because it belongs to
+    /// another goroutine.
     go: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Call,
-    /// A branch to an address that was computed, like that of a return.
+    /// A branch to a computed address, like a return.
     Indirect,
     Other,
 }
 
-/// A return whose call was not met yet.
+/// A return whose call has not been reached yet.
 #[derive(Clone, Copy, Debug)]
 struct Return {
     to: u64,
@@ -73,24 +75,25 @@ struct Return {
 /// A walk towards the past.
 #[derive(Debug)]
 pub(super) struct StackWalk {
-    /// All from here on was walked.
+    /// Everything from here on was walked.
     at: Position,
     places: u64,
     stack_pointer: Option<u64>,
     returns: Vec<Return>,
-    /// Where execution continued behind what is walked next.
+    /// Where execution continued after what is walked next.
     next: Option<u64>,
-    /// Where the stack pointer was known last, if it is not known now or was not for long, and its places.
+    /// The position where the stack pointer was last known, and its count of positions; set if the
+    /// stack pointer is unknown now, or was unknown for long.
     unknown_until: Option<(Position, u64)>,
     view: View,
     /// The bits of an address.
     address: u64,
-    /// The program was traced without its kernel.
+    /// Whether the program was traced without its kernel.
     ignores_exceptions: bool,
     lines: HashMap<(u64, u64), Line, BuildHasherDefault<GranuleHasher>>,
     /// Towards the past.
     noted: Vec<Noted>,
-    /// Nothing is found before.
+    /// Whether nothing more can be found before.
     is_over: bool,
 }
 
@@ -107,7 +110,7 @@ impl StackWalk {
         let final_value = facts.registers[stack.index()]?;
         let context = history.place(at).and_then(|place| place.context);
         let view = history.view(context.as_ref());
-        // What is left of the last straight line was executed too.
+        // The rest of the last straight line was executed too.
         let mut rest = history
             .rest()
             .map_or_else(Vec::new, |range| history.range_instructions(view, &range));
@@ -134,8 +137,8 @@ impl StackWalk {
         Some(walk)
     }
 
-    /// Walks back to a position, and further until the stack pointer is known. `None` if it was cancelled;
-    /// what was walked is kept.
+    /// Walks back to a position, and on until the stack pointer is known. `None` if it was
+    /// cancelled; what was walked is kept.
     pub fn reach(
         &mut self,
         history: &mut History,
@@ -176,8 +179,9 @@ impl StackWalk {
         self.unknown_until.is_some() && self.stack_pointer.is_some()
     }
 
-    /// The nearest noted place that is some places behind a position, or the last one if that is less; `None`
-    /// if it is more than twice as many, or the walk did not reach the position.
+    /// The nearest noted position that is at least `places` positions after another, or the last
+    /// one if there are fewer; `None` if it is more than twice as far, or if the walk did not reach
+    /// the position.
     pub fn behind(&self, position: Position, places: u64) -> Option<Noted> {
         if self.at > position {
             return None;
@@ -193,7 +197,7 @@ impl StackWalk {
         (nearest - found.places <= 2 * places).then_some(*found)
     }
 
-    /// What was found only forward between two positions, towards the past.
+    /// The stack pointers between two positions that were found only forward, towards the past.
     pub fn forward(&self, from: Position, until: Position) -> impl Iterator<Item = Noted> + '_ {
         let later = self.noted.partition_point(|noted| noted.position >= until);
         let noted = self.noted[later..].iter().copied();
@@ -214,16 +218,17 @@ impl StackWalk {
             Entry::Mark(Mark::Context(context)) => {
                 self.is_over |= history.view(Some(&context)) != self.view;
             }
-            // The final state is the one in which it was taken.
+            // The final state is the one in which the exception was taken.
             Entry::Exception(taken)
                 if self.places == 0 && (self.ignores_exceptions || taken.number == DEBUG_HALT) => {}
-            // The stack pointer of a handler is another one, or the kernel's; behind a gap it is unknown.
+            // The stack pointer of a handler is another one, or the kernel's; across a gap it is
+            // unknown.
             Entry::Gap(_) | Entry::Exception(_) => self.is_over = true,
             Entry::Mark(_) | Entry::Halted => {}
         }
     }
 
-    /// Notes the stack pointer at the place that was walked to.
+    /// Records the stack pointer at the position reached.
     fn know(&mut self, stack_pointer: Option<u64>) {
         let Some(stack_pointer) = stack_pointer else {
             self.unknown_until.get_or_insert((self.at, self.places));
@@ -244,8 +249,8 @@ impl StackWalk {
         }
     }
 
-    /// Walks forward over what was not known, from where it is known. `None` if it was cancelled: then it is
-    /// done again.
+    /// Walks forward over the positions where it was unknown, from one where it is known. `None` if
+    /// it was cancelled; then this is repeated.
     fn fill(
         &mut self,
         history: &mut History,
@@ -335,14 +340,14 @@ impl StackWalk {
             .iter()
             .rposition(|r| r.to == return_to);
         let Some(found) = found else {
-            // What it called goes on: nothing behind it returned to before.
+            // The called function did not return: no later return belongs to an earlier call.
             self.returns.clear();
             self.is_over |= self.stack_pointer.is_none();
             return;
         };
         let behind = self.returns[recent + found].stack_pointer;
         self.returns.truncate(recent + found);
-        // Another stack was switched to where these differ.
+        // If these differ, execution switched to another stack.
         let differs = matches!((self.stack_pointer, behind), (Some(a), Some(b)) if a != b);
         self.is_over |= differs;
         self.stack_pointer = behind;
@@ -387,14 +392,14 @@ struct Forward {
     stack_pointer: Option<u64>,
     /// The bits of an address.
     address: u64,
-    /// Calls that did not return yet: where to, and the stack pointer then.
+    /// Calls that have not returned yet: their return addresses, and the stack pointer at the call.
     calls: Vec<Return>,
-    /// The last line ended like a return.
+    /// Whether the last line ended like a return.
     returns: bool,
 }
 
 impl Forward {
-    /// Execution continues at an address.
+    /// Follows execution to an address.
     fn enter(&mut self, to: u64) {
         if !self.returns {
             return;
@@ -439,7 +444,7 @@ fn added_by(
 /// What the operations of an instruction add to the stack pointer; `None` if that is not a constant.
 fn added(ops: &[Op]) -> Option<u64> {
     let stack = ops.first().map_or(Location::SP, Op::stack_pointer);
-    // Locations that hold the stack pointer of before and a constant.
+    // Locations that hold the original stack pointer plus a constant.
     let mut held = vec![(stack, 0_u64)];
     for op in ops {
         let sum = match op.operands[0] {

@@ -1,4 +1,4 @@
-//! How far a value is known.
+//! How well a value is known.
 
 use armsnap_arch::semantics::Location;
 use std::fmt;
@@ -39,7 +39,7 @@ pub struct Known<T> {
 }
 
 impl Known<u8> {
-    /// Returns the pieces of known bytes among those from an address on: the address of each and its
+    /// Returns the runs of known bytes among those from an address on: the address of each and its
     /// bytes.
     #[must_use]
     pub fn pieces(from: u64, bytes: &[Option<Self>]) -> Vec<(u64, Vec<u8>)> {
@@ -88,13 +88,13 @@ impl Level {
 pub struct Registers(pub [Option<Known<u64>>; Location::KEPT]);
 
 impl Registers {
-    /// Nothing is known.
+    /// Registers of which nothing is known.
     #[must_use]
     pub fn unknown() -> Self {
         Self([None; Location::KEPT])
     }
 
-    /// The value of a location; `None` of one that is not known, or is a temporary.
+    /// The value of a location; `None` if it is unknown, or a temporary.
     #[must_use]
     pub fn get(&self, location: Location) -> Option<Known<u64>> {
         self.0.get(location.index()).copied().flatten()
@@ -104,16 +104,17 @@ impl Registers {
 /// What ends proof, or recovery altogether.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// The trace does not end at the registers' pc, or nobody knows: the final state is not used.
+    /// The trace does not end at the registers' pc, or this is unknown: the final state is not
+    /// used.
     EndUnknown,
     /// The core's instructions are not modelled: nothing is known.
     NoModel,
-    /// Translation tables may map several addresses to one place: nothing in memory is known.
+    /// Translation tables may map several addresses to the same memory: nothing in memory is known.
     Translated,
     /// Other cores may write the memory: nothing in memory is proved.
     OtherWriters,
-    /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
-    /// is proved.
+    /// Values computed in two ways differ, so something else wrote memory: nothing in memory is
+    /// proved.
     Contradiction,
     /// The program maps memory so that it may be at several addresses (`MAP_SHARED`): nothing in memory is
     /// proved.

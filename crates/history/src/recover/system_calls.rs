@@ -8,7 +8,7 @@ use std::ops::Range;
 pub(super) enum Effect {
     /// No memory of the program.
     Nothing,
-    /// Which memory there is changes, not what is in the memory that stays.
+    /// Which memory exists changes, but not the contents of the memory that stays.
     Layout(Change),
     /// A buffer of the program.
     Fills(Buffer),
@@ -16,7 +16,7 @@ pub(super) enum Effect {
     Unknown,
 }
 
-/// A system call that changes which memory there is.
+/// A system call that changes which memory exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Break,
@@ -26,7 +26,7 @@ pub(super) enum Change {
     Advise,
 }
 
-/// The buffer that a system call fills, or part of it; none if its address is 0.
+/// The buffer that a system call fills, fully or partly; none if its address is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffer {
     /// The argument with its address.
@@ -49,7 +49,7 @@ enum Size {
     Argument(Argument),
 }
 
-/// Arguments of a system call, and its result, as far as known.
+/// The arguments of a system call, and its result, where known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arguments {
     pub first: Option<u64>,
@@ -60,8 +60,8 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Of mmap: the addresses, if other mappings may have what is written there; empty if they are not known.
-    /// (MAP_SHARED and MAP_SHARED_VALIDATE have bit 0, PROT_WRITE is bit 1.)
+    /// For mmap: the mapped addresses, if other mappings may share their contents; empty if
+    /// unknown. (MAP_SHARED and MAP_SHARED_VALIDATE have bit 0, PROT_WRITE is bit 1.)
     pub fn shared_mapping(self) -> Option<Range<u64>> {
         let has = |argument: Option<u64>, bit: u64| argument.is_some_and(|bits| bits & bit != 0);
         let (start, length) = self.result.zip(self.second).unwrap_or((0, 0));
@@ -92,7 +92,7 @@ impl Effect {
         Self::Fills(Buffer { address, size })
     }
 
-    /// Of a call with a command: nothing, if it is one of these.
+    /// The effect of a call with a command: nothing if the command is harmless.
     fn nothing_if(command: Option<u64>, is_harmless: impl FnOnce(u64) -> bool) -> Self {
         match command.is_some_and(is_harmless) {
             true => Self::Nothing,
@@ -114,7 +114,7 @@ impl Buffer {
         }
     }
 
-    /// Whether it leaves the eight bytes at an address alone; `false` if that is not known.
+    /// Whether it leaves the eight bytes at an address alone; `false` if this is unknown.
     pub fn spares(self, arguments: Arguments, address: u64) -> bool {
         // The kernel may accept tagged addresses (PR_SET_TAGGED_ADDR_CTRL).
         let Some(start) = arguments.get(self.address).map(untagged) else {
@@ -129,7 +129,7 @@ impl Buffer {
 }
 
 impl Change {
-    /// Whether the contents of an address are taken away; `None` if that is not known.
+    /// Whether the contents of an address are lost; `None` if this is unknown.
     pub fn takes(self, arguments: Arguments, address: u64) -> Option<bool> {
         /// The largest page.
         const PAGE: u64 = 1 << 16;
@@ -149,7 +149,7 @@ impl Change {
             Some(address >= page(start) && end.is_none_or(|end| address < page(end)))
         };
         match self {
-            // One that only asks. That it made the heap shorter is not known from one call.
+            // A call that only queries. One call does not show whether it made the heap shorter.
             Self::Break => (first == Some(0)).then_some(false),
             Self::Unmap => within(first, second),
             Self::Move => match (within(first, second), within(result, third)) {
@@ -158,7 +158,7 @@ impl Change {
                 _ => None,
             },
             Self::Map => within(result, second),
-            // Advice that keeps what is there (uapi/asm-generic/mman-common.h): normal to willneed,
+            // Advice that keeps the contents (uapi/asm-generic/mman-common.h): normal to willneed,
             // dontfork to nohugepage, dontdump to dodump, cold, pageout, populate.
             Self::Advise if matches!(third, Some(0..=3 | 10..=17 | 20..=23)) => Some(false),
             Self::Advise => match within(first, second) {
@@ -231,7 +231,7 @@ pub(super) fn of_a64(number: u64, arguments: Arguments) -> Effect {
         81..=83 | 93 | 94 | 96 | 99 => Effect::Nothing,
         // sched_yield; kill, tkill, tgkill; setpriority, getpriority.
         124 | 129..=131 | 140 | 141 => Effect::Nothing,
-        // setregid to setfsgid without getters by address; umask; getpid to gettid.
+        // setregid to setfsgid except getters through pointers; umask; getpid to gettid.
         143..=147 | 149 | 151 | 152 | 154..=157 | 166 | 172..=178 => Effect::Nothing,
         // socket, bind, listen, connect, sendto, setsockopt, shutdown.
         198 | 200 | 201 | 203 | 206 | 208 | 210 => Effect::Nothing,
@@ -256,7 +256,7 @@ pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
         54 => of_ioctl(arguments.second),
         // getcwd, getrandom.
         183 | 384 => Effect::buffer(First, Second),
-        // read, getdents64. (pread64 passes its offset in registers that matter to no buffer.)
+        // read, getdents64. (pread64 passes its offset in registers that do not affect the buffer.)
         3 | 180 | 217 => Effect::buffer(Second, Third),
         // readlink, readlinkat.
         85 => Effect::buffer(Second, Third),
@@ -312,21 +312,21 @@ pub(super) fn of_arm(number: u64, arguments: Arguments) -> Effect {
     }
 }
 
-/// System calls of A64 with pointers in the fifth or sixth argument, or in structures, to what they fill:
-/// readv, preadv, pselect6, splice, prctl, recvfrom, getsockopt, recvmsg, get_mempolicy, recvmmsg,
-/// process_vm_readv, preadv2, statx.
+/// System calls of A64 that fill memory through pointers in the fifth or sixth argument, or in
+/// structures: readv, preadv, pselect6, splice, prctl, recvfrom, getsockopt, recvmsg,
+/// get_mempolicy, recvmmsg, process_vm_readv, preadv2, statx.
 const FILL_FURTHER: [u64; 13] = [65, 69, 72, 76, 167, 207, 209, 212, 236, 243, 270, 286, 291];
 
-/// The same of AArch32, and _newselect.
+/// The same for AArch32, and _newselect.
 const FILL_FURTHER_ARM: [u64; 14] = [
     145, 361, 142, 335, 340, 172, 292, 295, 297, 320, 365, 376, 392, 397,
 ];
 
-/// How large a structure or buffer of the stack may be that a system call fills.
+/// The assumed maximum size of a structure or buffer on the stack that a system call fills.
 const LARGEST: u64 = 1 << 16;
 
-/// The ranges of the stack that a system call may fill, as far as its arguments are known: its buffer, or if
-/// its effect is unknown, what is behind each address.
+/// The ranges of the stack that a system call may fill, where its arguments are known: its buffer
+/// or, if its effect is unknown, the memory after each address.
 pub(super) fn filled(effect: Effect, arguments: Arguments) -> impl Iterator<Item = Range<u64>> {
     let starts = match effect {
         Effect::Fills(buffer) => [arguments.get(buffer.address), None, None, None],
@@ -347,8 +347,8 @@ pub(super) fn filled(effect: Effect, arguments: Arguments) -> impl Iterator<Item
     starts.map(move |start| untagged(start)..untagged(start).saturating_add(size))
 }
 
-/// Whether a system call whose effect is unknown may fill the eight bytes at an address: where one of its
-/// first arguments points close before it, or others may.
+/// Whether a system call whose effect is unknown may fill the eight bytes at an address: if one of
+/// its first arguments points close before it, or further pointers may.
 pub(super) fn may_fill(call: u64, narrow: bool, arguments: Arguments, address: u64) -> bool {
     let further = match narrow {
         true => FILL_FURTHER_ARM.contains(&call),
@@ -401,7 +401,7 @@ mod tests {
                 [0xff8, 0x1000, 0x1010, 0x1018].map(kept),
                 [true, false, false, true]
             );
-            // Its size alone is known, or its address alone.
+            // Only its size is known, or only its address.
             let size = Arguments {
                 second: None,
                 ..read

@@ -1,4 +1,4 @@
-//! Instructions as the solver needs them, each decoded once.
+//! Instructions in the form that the solver needs, each decoded once.
 
 use super::blocks::Blocks;
 use super::signals;
@@ -13,17 +13,18 @@ use armsnap_trace::flow::View;
 use std::collections::{HashMap, HashSet};
 use t32::ItState;
 
-/// The operation of relations that hold by the calling convention: both nodes are the same.
+/// The operation of relations that hold by the calling convention: both nodes are equal.
 pub(super) const SAME_BY_CONVENTION: u32 = 0;
-/// The operation of system calls: number, and the result behind it.
+/// The operation of system calls: the number, and the result afterwards.
 pub(super) const SYSTEM_CALL: u32 = 1;
-/// The operation of signals: the stack pointer of the handler, and that of the program before.
+/// The operation of signals: the stack pointers of the handler, and of the program before.
 pub(super) const SIGNAL_FRAME: u32 = 2;
 
-/// The operation of what the handler of a signal gets: its first three arguments, and its stack pointer.
+/// The operation of what the handler of a signal receives: its first three arguments, and its stack
+/// pointer.
 pub(super) const SIGNAL_ARGUMENTS: u32 = 4;
 
-/// The operation of the first, third and fourth argument of a system call, whose relation comes next.
+/// The operation of the first, third and fourth argument of a system call, whose relation follows.
 pub(super) const ARGUMENTS: u32 = 3;
 
 /// The operation of an instruction that clears the block of memory that its base points into.
@@ -34,18 +35,18 @@ pub(super) const CLEARS_BLOCK: u32 = 5;
 pub(super) struct Op {
     pub operation: Operation,
     pub destination: Location,
-    /// Operands; of an access, the base of the address, the data and the predicate.
+    /// Operands; for an access: the base of the address, the data and the predicate.
     pub operands: [Operand; 3],
-    /// Of an access: added to the base.
+    /// For an access: the offset from the base.
     pub displacement: u64,
-    /// Of an access: the base is the stack or frame pointer.
+    /// For an access: whether the base is the stack or frame pointer.
     pub direct: bool,
-    /// Addresses are of 32 bits.
+    /// Whether addresses have 32 bits.
     pub narrow: bool,
 }
 
 impl Op {
-    /// How many bytes it loads or stores.
+    /// The number of bytes that it loads or stores.
     pub fn access(&self) -> Option<u8> {
         match self.operation {
             Operation::Load { size } | Operation::Store { size } => Some(size),
@@ -58,7 +59,7 @@ impl Op {
         stack_pointer(self.narrow)
     }
 
-    /// Whether it may move the stack pointer up by what is not a constant: a function leaves what it
+    /// Whether it may move the stack pointer up by a variable amount: a function frees what it
     /// allocated, or the frames of functions are left.
     pub fn frees_stack(&self) -> bool {
         self.destination == self.stack_pointer()
@@ -69,14 +70,14 @@ impl Op {
             }
     }
 
-    /// Whether it moves the stack pointer up by a register, as GCC's functions do that go on in another frame
-    /// (`__builtin_eh_return`).
+    /// Whether it moves the stack pointer up by a register, as do functions of GCC that continue in
+    /// another frame (`__builtin_eh_return`).
     fn leaves_frames(&self) -> bool {
         matches!(self.operation, Operation::Add(_)) && self.frees_stack()
     }
 
-    /// Whether it sets the stack pointer to more than what a function allocates and frees: it may be another
-    /// stack.
+    /// Whether it sets the stack pointer in another way than to allocate and free in a function: it
+    /// may be another stack.
     pub fn switches_stack(&self) -> bool {
         let from = self.operands[0];
         let temporary = matches!(from, Operand::Location(location) if !location.is_kept());
@@ -100,14 +101,14 @@ impl Op {
         }
     }
 
-    /// Whether it moves the stack pointer by a constant, or makes a frame pointer of it.
+    /// Whether it moves the stack pointer by a constant, or derives a frame pointer from it.
     pub fn moves_frame(&self) -> bool {
         let stack = Operand::Location(self.stack_pointer());
         let moves = self.destination == self.stack_pointer() && !self.switches_stack();
         self.added().is_some() && (moves || self.is_frame_pointer() && self.operands[0] == stack)
     }
 
-    /// Whether its result is in the frame pointer, if there is one.
+    /// Whether its result goes to the frame pointer, if there is one.
     pub fn is_frame_pointer(&self) -> bool {
         self.destination == Location::general(if self.narrow { 11 } else { 29 })
     }
@@ -142,26 +143,27 @@ pub(super) struct Template {
     /// Its operations are `ops[first..first + count]`.
     pub first: u32,
     pub count: u16,
-    /// It may write any memory.
+    /// Whether it may write any memory.
     pub stores_anywhere: bool,
-    /// It clears the block of memory that this points into.
+    /// Where its pointer into the block of memory is that it clears, if it clears one.
     pub clears_block: Option<Location>,
-    /// After it an address may mean other memory.
+    /// Whether an address may mean other memory after it.
     pub changes_space: bool,
-    /// All locations are unknown behind it.
+    /// Whether all locations are unknown after it.
     pub opaque: bool,
-    /// It leaves the address behind it in the link register.
+    /// Whether it leaves the address after it in the link register.
     pub calls: bool,
-    /// The trace says that this branch was not taken.
+    /// Whether it is a branch that was not taken according to the trace.
     pub untaken: bool,
-    /// A system call behind an instruction that selects the return of a signal's handler.
+    /// Whether it is a system call after an instruction that selects the return of a signal's
+    /// handler.
     pub sigreturn: bool,
-    /// It is of Go, whose functions preserve nothing.
+    /// Whether it is Go code, whose functions preserve nothing.
     pub go: bool,
 }
 
 impl Template {
-    /// The address behind it.
+    /// The address after it.
     pub fn end(&self) -> u64 {
         self.pc.wrapping_add(self.size.into())
     }
@@ -170,17 +172,17 @@ impl Template {
 /// What an instruction is decoded from; the last part is [`Template::untaken`].
 type Key = (u64, Isa, View, Option<ItState>, bool);
 
-/// All instructions met so far, and their operations.
+/// All instructions encountered so far, and their operations.
 #[derive(Debug)]
 pub(super) struct Templates {
     pub all: Vec<Template>,
     pub ops: Vec<Op>,
     known: HashMap<Key, u32>,
-    /// The addresses behind calls.
+    /// The addresses after calls.
     pub return_sites: HashSet<u64>,
-    /// Of the core.
+    /// The architecture of the core.
     pub architecture: Architecture,
-    /// Of the core's instructions nothing is known.
+    /// Whether the core's instructions are not modelled.
     pub without_model: bool,
     /// Code whose functions preserve nothing.
     pub go: GoCode,
@@ -226,7 +228,7 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// The core's registers have 32 bits.
+    /// Whether the core's registers have 32 bits.
     pub fn is_narrow(&self) -> bool {
         self.architecture != Architecture::AArch64
     }
@@ -235,9 +237,9 @@ impl Templates {
         &self.ops[number as usize]
     }
 
-    /// Instructions in a straight line, decoded from the history's code. `blocks` is the state of IT
-    /// blocks before them, and becomes that behind them. `untaken`: the last one is a branch that
-    /// was not taken.
+    /// Instructions in a straight line, decoded from the history's code. `blocks` is the state of
+    /// IT blocks before them, and becomes the state after them. `untaken` is whether the last one
+    /// is a branch that was not taken.
     pub fn instructions(
         &mut self,
         history: &History,
@@ -270,9 +272,10 @@ impl Templates {
         numbers
     }
 
-    /// Looks whether a straight line of A64 is the end of a function of GCC's unwinder, or the instruction
-    /// behind it is, which newer versions branch over: its frame holds registers that the function saved. Through
-    /// pointers, the unwinder writes those of the frame in which it goes on over them.
+    /// Detects the end of a function of GCC's unwinder in a straight line of A64, or in the
+    /// instruction after it, which newer versions branch over. The frame of the function holds
+    /// registers that it saved; through pointers, the unwinder overwrites them with those of the
+    /// frame in which it continues.
     pub fn find_unwinder(&mut self, line: &[u32], next: Option<u32>) {
         // `add sp, sp, xN`.
         let leaves_frames = |word: u32| word & 0xffe0_ffff == 0x8b20_63ff;
@@ -299,7 +302,7 @@ impl Templates {
         }
     }
 
-    /// The instruction at an address, in a state of IT blocks.
+    /// The instruction at an address, given the state of IT blocks.
     fn at(&mut self, history: &History, key: Key) -> u32 {
         if let Some(&number) = self.known.get(&key) {
             return number;
@@ -321,8 +324,8 @@ impl Templates {
         number
     }
 
-    /// What an instruction does; `None` if nothing is known of it. M-profile cores return from
-    /// exceptions by branches, which are not distinguished from others here.
+    /// What an instruction does; `None` if it is unknown. M-profile cores return from exceptions by
+    /// branches, which are not distinguished from others here.
     fn decode(&self, code: &[u8], address: u64, isa: Isa, block: ItState) -> Option<Semantics> {
         let word = || {
             code.first_chunk::<4>()
@@ -335,7 +338,7 @@ impl Templates {
             (Architecture::AArch64, Isa::A64) => Some(a64::decode(word()?, address)),
             (Architecture::AArch32, Isa::A32) => {
                 let word = word()?;
-                // The first Linux interface has the number of a system call in the instruction.
+                // The old Linux ABI encodes the number of a system call in the instruction.
                 let is_old_call = word & 0x0f00_0000 == 0x0f00_0000 && word & 0xff_ffff != 0;
                 (!is_old_call).then(|| a32::decode(word, address))
             }
@@ -380,7 +383,7 @@ impl Templates {
     }
 }
 
-/// Puts the operations of an instruction behind others.
+/// Appends the operations of an instruction to others.
 fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template {
     let narrow = isa != Isa::A64;
     let first = ops.len() as u32;
@@ -432,7 +435,7 @@ pub(super) fn half(code: &[u8]) -> Option<u16> {
         .map(|half| u16::from_le_bytes(*half))
 }
 
-/// Whether a relation leaves the address behind a call in the link register.
+/// Whether a relation leaves the address after a call in the link register.
 fn is_link(relation: &Relation, end: u64, narrow: bool) -> bool {
     let link = Location::general(if narrow { 14 } else { 30 });
     let thumb = u64::from(narrow);
@@ -450,8 +453,8 @@ fn is_direct(base: Operand, narrow: bool) -> bool {
     location == Location::SP || general(if narrow { &[13, 11, 7] } else { &[29] })
 }
 
-/// The base and displacement of an address: what was added to a location that still holds the
-/// same. Read backward through the relations before the access.
+/// The base and displacement of an address: a location that still holds the same value, and what
+/// was added to it. Found backward through the relations before the access.
 fn base(before: &[Relation], address: Operand, narrow: bool) -> (Operand, u64) {
     let fits = |width| narrow || width == Width::W64;
     let (mut base, mut displacement) = (address, 0_u64);
@@ -473,7 +476,7 @@ fn base(before: &[Relation], address: Operand, narrow: bool) -> (Operand, u64) {
             _ => break,
         };
         if let Operand::Location(source) = next {
-            // The source may have been written since: by the relation itself too.
+            // The source may have been written since, even by the relation itself.
             if before[at..].iter().any(|r| r.destination == source) {
                 break;
             }

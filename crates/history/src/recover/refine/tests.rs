@@ -1,4 +1,4 @@
-//! Whatever part of random values is known, what [`refine`] adds is true.
+//! Whichever part of random values is known, what [`refine`] adds is true.
 
 use super::*;
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ fn operations() -> Vec<Operation> {
     all
 }
 
-/// Values as programs have them: small ones, negative ones, and any.
+/// Typical values of programs: small ones, negative ones, and any.
 fn value() -> impl Strategy<Value = u64> {
     prop_oneof![
         0..4_u64,
@@ -82,7 +82,7 @@ fn mask() -> impl Strategy<Value = u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
-    /// Whatever part of the true values is known, what is added is true, and nothing conflicts.
+    /// Whichever part of the true values is known, what is added is true, and nothing conflicts.
     #[test]
     fn what_is_added_is_true(
         number in 0..operations().len(),
@@ -91,7 +91,7 @@ proptest! {
     ) {
         let operation = operations()[number];
         let (a, b, c) = match operation {
-            // Operands as instructions have them.
+            // Operands as in instructions.
             Operation::AddWithCarry(_) | Operation::CarryOf(_) | Operation::OverflowOf(_) => (a, b, c & 1),
             _ => (a, b, c),
         };
