@@ -1,4 +1,4 @@
-//! Small courses of execution by hand.
+//! Small executions, written by hand.
 
 mod faults;
 mod inferred;
@@ -27,7 +27,7 @@ const ADD_X2_X2_8: u32 = 0x9100_2042;
 const MOV_X6_9: u32 = 0xd280_0126;
 const SVC_0: u32 = 0xd400_0001;
 
-/// Memory from 0x1000 on in words.
+/// Words of memory from 0x1000 on.
 struct Words(Vec<u64>);
 
 impl FinalMemory for Words {
@@ -63,7 +63,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
     }
 }
 
-/// Solves what these instructions, in order, left.
+/// Solves the execution of these instructions, in order.
 fn solved(code: &[u32], facts: &FinalState) -> Window {
     solved_with(code, facts, |_| ())
 }
@@ -107,22 +107,22 @@ const fn proved(value: u64) -> Option<Known<u64>> {
 #[test]
 fn a_store_that_may_have_hit_bars_what_was_stored_before() {
     let code = [STR_X1_X2, STR_X3_X4, LDR_X5_X2, MOV_X6_9];
-    // Where x4 points is not known: the 7 that was loaded may be x3.
+    // It is unknown where x4 points: the 7 that was loaded may be x3.
     let open = facts(&[7, 1], &[(2, 0x1000), (5, 7)]);
     let window = solved(&code, &open);
     assert_eq!(before(&window, &open, &code, 0, 1), None);
     assert_eq!(before(&window, &open, &code, 2, 2), proved(0x1000));
-    // Elsewhere, and the 7 was in x1.
+    // x4 points elsewhere, and the 7 was in x1.
     let apart = facts(&[7, 1], &[(2, 0x1000), (4, 0x1008), (5, 7)]);
     let window = solved(&code, &apart);
     assert_eq!(before(&window, &apart, &code, 0, 1), proved(7));
     assert_eq!(before(&window, &apart, &code, 0, 3), proved(1));
-    // At the same place: x3 was loaded, and nothing is left of x1.
+    // Both at the same address: x3 was loaded, and nothing is left of x1.
     let same = facts(&[7, 1], &[(2, 0x1000), (4, 0x1000)]);
     let window = solved(&code, &same);
     assert_eq!(before(&window, &same, &code, 0, 1), None);
     assert_eq!(before(&window, &same, &code, 0, 3), proved(7));
-    // What is overwritten is not known before, what was written is not known to be later.
+    // The value of a register before it is overwritten is unknown.
     assert_eq!(before(&window, &same, &code, 3, 6), None);
 }
 
@@ -133,8 +133,8 @@ fn a_store_of_other_bytes_missed() {
         status: Status::Inferred,
         ..known
     });
-    // Where x4 points is not known. Zero may be in an odd place over the upper bytes of the 7, which
-    // compilers do not do; the 7 itself may be x3.
+    // It is unknown where x4 points. A zero may have been stored at an odd address over the upper
+    // bytes of the 7, which compilers do not do; the 7 itself may be x3.
     for (x3, wanted) in [(0x55_0002_1441, proved(7)), (0, inferred), (7, None)] {
         let all = facts(&[7, 1], &[(2, 0x1000), (3, x3), (5, 7)]);
         let mut window = solved(&code, &all);
@@ -152,7 +152,7 @@ fn frame_records_of_open_calls_are_not_written_by_others() {
     let mut all = facts(&[0, 0, 0x1020, 0x500, 0, 0x600, 7], &[(5, 0), (29, 0x1010)]);
     all.registers[Location::SP.index()] = Some(0x1000);
     let mut window = solved(&code, &all);
-    // x4 is not known. There are records at 0x1010 and 0x1020; behind them is something else.
+    // x4 is unknown. There are records at 0x1010 and 0x1020; after them is something else.
     for (address, wanted) in [
         (0x1010, true),
         (0x1018, true),
@@ -177,7 +177,7 @@ fn memory_has_what_it_had_then() {
         out[0].map(|known: Known<u8>| known.value)
     };
     assert_eq!(byte(3, 0x1000), Some(5));
-    // Before it was stored, nobody knows.
+    // It is unknown before it was stored.
     assert_eq!(byte(2, 0x1008), None);
     assert_eq!(byte(1, 0x1000), Some(5));
     assert_eq!(byte(0, 0x1000), None);
@@ -187,7 +187,7 @@ fn memory_has_what_it_had_then() {
 
 #[test]
 fn a_contradiction_takes_the_proof_from_memory() {
-    // Loaded was 7, and nobody wrote since, but memory has 5.
+    // The load read 7, and nobody wrote since, but memory has 5.
     let code = [LDR_X5_X2, MOV_X6_9];
     let all = facts(&[5], &[(2, 0x1000), (5, 7), (6, 9)]);
     let mut window = solved(&code, &all);
@@ -196,7 +196,7 @@ fn a_contradiction_takes_the_proof_from_memory() {
     window.memory(&all, 2, 0x1000, &mut out);
     assert_eq!(out, [None]);
     assert_eq!(before(&window, &all, &code, 0, 2), proved(0x1000));
-    // A constant that is not what is there at the end: the final state is of another time.
+    // A constant that differs from the final value: the final state belongs to another time.
     let other = facts(&[7], &[(2, 0x1000), (5, 7), (6, 8)]);
     let window = solved(&code, &other);
     assert_eq!(before(&window, &other, &code, 0, 2), None);
@@ -233,7 +233,7 @@ fn memory_that_a_system_call_takes_away_is_not_followed() {
     const MOV_X0_0: u32 = 0xd280_0000;
     const MOV_X0_9: u32 = 0xd280_0120;
     const MOV_X0_20000: u32 = 0xd2a0_0040;
-    // Number, argument, advice, result, and whether what was at 0x1000 before is there behind it.
+    // Number, argument, advice, result, and whether the earlier contents of 0x1000 are kept.
     for (number, argument, advice, result, stays) in [
         // munmap(2) of five bytes, by pages.
         (215, MOV_X0_20000, 0x1000, 0, true),
@@ -241,10 +241,10 @@ fn memory_that_a_system_call_takes_away_is_not_followed() {
         // mmap(2).
         (222, MOV_X0_0, 0x1000, 0x2_0000, true),
         (222, MOV_X0_0, 0x1000, 0, false),
-        // madvise(2): advice that is not known takes away.
+        // madvise(2): unknown advice discards the contents.
         (233, MOV_X0_20000, 0x1000, 0, true),
         (233, MOV_X0_0, 0x1000, 0, false),
-        // brk(2) that asks, and one that may make the heap shorter.
+        // brk(2) that queries, and one that may make the heap shorter.
         (214, MOV_X0_0, 0x1000, 0x2_0000, true),
         (214, MOV_X0_9, 0x1000, 9, false),
     ] {
@@ -255,7 +255,7 @@ fn memory_that_a_system_call_takes_away_is_not_followed() {
         );
         let mut window = solved(&code, &all);
         let access = window.access_before(3);
-        // That brk(2) takes nothing away is inferred.
+        // That brk(2) discards nothing is inferred.
         for (class, stays) in [
             (Class::Anything, stays),
             (Class::Other, stays || number == 214),
@@ -331,7 +331,7 @@ fn memory_of_another_address_space_is_not_joined() {
             same,
             "{word:#x}"
         );
-        // Registers have nothing to do with it.
+        // Registers are not affected.
         let sp = window.registers(&all, 3).get(Location::SP);
         assert_eq!(sp, proved(0x1000), "{word:#x}");
     }
@@ -401,7 +401,7 @@ fn each_word_of_a_watched_range_may_have_been_written() {
 #[test]
 fn memory_that_may_be_at_two_addresses_is_not_proved() {
     const STR_X5_X4: u32 = 0xf900_0085;
-    // mmap(2) elsewhere, writable: MAP_PRIVATE, MAP_SHARED; and MAP_SHARED to be read only.
+    // mmap(2) elsewhere, writable: MAP_PRIVATE, MAP_SHARED; and MAP_SHARED, read-only.
     for (flags, protection, status) in [
         (2, 3, Status::Proved),
         (1, 3, Status::Inferred),
@@ -464,7 +464,7 @@ fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
         [STR_X1_X2, LDR_X5_X2, SVC_0],
         [STR_X1_X2, LDR_X5_X2, MOV_X6_9],
     );
-    // Recorded without its kernel, a program ends where that took a signal or stopped it.
+    // A program recorded without its kernel ends where the kernel took a signal or stopped it.
     assert_eq!(before_last(&call, &all, None), proved(7));
     assert_eq!(before_last(&other, &all, Some(14)), proved(7));
     // A kernel that is not traced may have handled the call or the interrupt, but not the entry to
@@ -478,7 +478,7 @@ fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
 #[test]
 fn a_register_is_found_however_long_ago_it_was_written() {
     const MOV_X7_1: u32 = 0xd280_0027;
-    // Nobody reads x6 before it is written again.
+    // x6 is not read before it is written again.
     let mut code = vec![MOV_X6_9];
     code.extend([ADD_X2_X2_8; 1000]);
     code.extend([MOV_X6_9 + (1 << 5), MOV_X7_1]);

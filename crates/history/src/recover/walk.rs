@@ -1,8 +1,8 @@
-//! Walks again over what was built, to find which node is where at a step.
+//! Walks again over what was built, to find which nodes locations have at a step.
 //!
-//! The first walk keeps its state every [`INTERVAL`] steps. Before a question relies on a walk that
-//! starts from there, it is checked that such a walk comes to the state that the first one had at
-//! the end of the interval: otherwise its nodes would be others, and nothing is known there.
+//! The first walk saves its state every [`INTERVAL`] steps. Before a query relies on a walk from a
+//! saved state, it is checked that such a walk reaches the state that the first one had at the end
+//! of the interval: otherwise its nodes would differ, and nothing is known there.
 
 use super::build::{Builder, Checkpoint, Counts, Sink};
 use super::final_state::FinalState;
@@ -19,14 +19,14 @@ pub(super) struct Walk {
     pub next: u32,
 }
 
-/// Takes nothing.
+/// Ignores what is built.
 struct Nobody;
 
 impl Sink for Nobody {}
 
 impl Window {
-    /// A walk that built a step last, from the checkpoint before it; `sink` takes what is built on
-    /// the way.
+    /// A walk that built a step last, from the checkpoint before it; `sink` receives what is built
+    /// on the way.
     pub fn walk_to(&self, facts: &FinalState, step: u32, sink: &mut impl Sink) -> Option<Walk> {
         let walk = self.walk_from(step / INTERVAL)?;
         self.walk_until(facts, walk, step, sink)
@@ -57,8 +57,8 @@ impl Window {
         })
     }
 
-    /// Builds the next step; `None` at the end of what was built, or if the walk would not be as the
-    /// first one was.
+    /// Builds the next step; `None` at the end of what was built, or if the walk would differ from
+    /// the first one.
     pub fn walk_on(
         &self,
         facts: &FinalState,
@@ -74,7 +74,7 @@ impl Window {
         Some(step)
     }
 
-    /// Whether a walk over an interval comes to the state that the first one had at its end.
+    /// Whether a walk over an interval reaches the state that the first one had at its end.
     fn can_repeat(&self, facts: &FinalState, interval: u32) -> Option<bool> {
         let checkpoint = self.checkpoints.get(interval as usize)?;
         let end = self.built.min((interval + 1) * INTERVAL);
@@ -93,7 +93,7 @@ impl Window {
         Some(agrees)
     }
 
-    /// The state of the first walk before a step where it was kept.
+    /// The state of the first walk before a step, if it was saved.
     fn kept(&self, step: u32) -> Option<(Counts, &[u32])> {
         if step == self.built {
             let builder = self.builder.as_ref()?;

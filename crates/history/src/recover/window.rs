@@ -21,22 +21,22 @@ use armsnap_trace::data_addresses::Accessed;
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Steps looked at first.
+/// The number of steps explored first.
 const FIRST: u32 = 1 << 16;
-/// Steps before a position that are looked at, too: what they compute may be used after it.
+/// Steps before a position that are explored as well: what they compute may be used after it.
 const BEFORE: u32 = 1 << 14;
-/// The most steps that are solved in one go before it is known how much memory they take; those of a
-/// shorter history all are.
+/// The most steps that are solved at once before it is known how much memory they need; a shorter
+/// history is solved as a whole.
 const ESTIMATED: u32 = 1 << 18;
-/// The least memory that a step takes, in bytes.
+/// The least memory that a step needs, in bytes.
 const LEAST_BYTES: usize = 200;
-/// Times that the second layer is tried again without what contradicted itself.
+/// How often the second layer is tried again without what contradicted itself.
 const TRIES: u32 = 8;
 
-/// What is done so far with the steps that were looked at.
+/// How far the explored steps have been processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Steps may be there that were not built.
+    /// There may be steps that were not built.
     Build,
     Prove,
     /// The second layer, for the n-th time.
@@ -53,29 +53,29 @@ pub(super) struct Window {
     pub builder: Option<Builder>,
     /// The state before every step whose number is a multiple of [`INTERVAL`].
     pub checkpoints: Vec<Checkpoint>,
-    /// Steps built.
+    /// The number of steps built.
     pub built: u32,
     stage: Stage,
-    /// Bytes for each step, when all were solved.
+    /// Bytes per step, when all were solved.
     each: usize,
-    /// The trace ends at the final state.
+    /// Whether the trace ends at the final state.
     pub ends: bool,
     started: bool,
-    /// It ends in the middle of history.
+    /// Whether it ends in the middle of the history.
     is_apart: bool,
     /// From here on nobody else writes memory.
     alone_from: Option<Position>,
     pub halted: Option<u64>,
     recorded: Recorded,
-    /// What questions about registers found, until more is built.
+    /// What queries of registers found, until more is built.
     pub nearby: RefCell<Nearby>,
     /// How often what was proved contradicted itself.
     doubts: u32,
-    /// A position that memory does not suffice for, and no earlier one.
+    /// A position that, like all earlier ones, memory does not suffice for.
     beyond: Option<Position>,
     /// The stack pointer before all that is solved.
     pub stack: Option<StackWalk>,
-    /// Places with stack pointers that are inferred without solving, towards the past.
+    /// Positions with stack pointers that are inferred without solving, towards the past.
     hints: Vec<Noted>,
 }
 
@@ -190,7 +190,7 @@ impl Sink for Into<'_> {
 }
 
 impl Into<'_> {
-    /// Takes the address of an access from what was recorded.
+    /// Takes the address of an access from the recorded addresses.
     fn recorded(&mut self, op: u32, base: u32, access: u32) {
         let Some(template) = self.template.filter(|_| !self.recorded.is_empty()) else {
             return;
@@ -214,7 +214,7 @@ impl Into<'_> {
 }
 
 impl Window {
-    /// A window whose history ends at a pc, with steps put in by hand.
+    /// A window whose history ends at a pc, with steps added by hand.
     #[cfg(test)]
     pub fn at_end(pc: u64) -> Self {
         Self {
@@ -225,14 +225,15 @@ impl Window {
         }
     }
 
-    /// Steps were added by hand.
+    /// Must be called after steps were added by hand.
     #[cfg(test)]
     pub fn added(&mut self) {
         self.stage = Stage::Build;
     }
 
-    /// A window that ends in the middle of history, as if execution were halted there: of the registers
-    /// only the stack pointer may be inferred, of memory only what is constant is known.
+    /// A window that ends in the middle of the history, as if execution were halted there: of the
+    /// registers, only the stack pointer may be inferred; of memory, only what is constant is
+    /// known.
     pub fn in_the_middle(
         history: &mut History,
         facts: &FinalState,
@@ -256,7 +257,7 @@ impl Window {
         self.solver.bytes() + self.course.bytes()
     }
 
-    /// Whether the trace is known to end at the final state.
+    /// Determines whether the trace is known to end at the final state.
     pub fn start(&mut self, history: &mut History, facts: &FinalState) {
         if self.started {
             return;
@@ -277,7 +278,7 @@ impl Window {
         self.ends = true;
         self.halted = Some(halted.0 | u64::from(facts.is_thumb()));
         self.stack = StackWalk::new(history, facts, &mut self.templates);
-        // What is left of the last straight line was executed too.
+        // The rest of the last straight line was executed too.
         let end = self.course.begin(history);
         let context = history.place(end).and_then(|place| place.context);
         let view = history.view(context.as_ref());
@@ -292,9 +293,9 @@ impl Window {
         }
     }
 
-    /// The step of a position; all from there to the end, and some steps before it, are built and solved.
-    /// `None` inside where memory does not suffice to reach the position: nothing is solved for it then.
-    /// `None` outside if it was cancelled.
+    /// The step of a position; everything from there to the end, and some steps before it, is built
+    /// and solved. The inner `None` if memory does not suffice to reach the position, in which case
+    /// nothing is solved for it; the outer `None` if it was cancelled.
     pub fn reach(
         &mut self,
         history: &mut History,
@@ -325,7 +326,7 @@ impl Window {
             };
             let count = count.max(self.short_history(history, room, cancel)?);
             if self.each == 0 && count > ESTIMATED {
-                // How much memory a step takes is known then.
+                // It is then known how much memory a step needs.
                 self.grow_by(history, FIRST, most_bytes, cancel)?;
                 self.solve(history, facts, cancel)?;
             } else if !self.grow_by(history, count, most_bytes, cancel)? {
@@ -335,13 +336,13 @@ impl Window {
         }
     }
 
-    /// The number of steps of all history, if it is short and nothing is solved yet: facts of a program's
-    /// start reach far, so all of it is solved together then.
+    /// The number of steps of the whole history, if it is short and nothing is solved yet: facts
+    /// from the start of a program reach far, so all of it is then solved together.
     fn short_history(&mut self, history: &mut History, room: u32, cancel: &Cancel) -> Option<u32> {
         if self.each != 0 || self.is_apart {
             return Some(0);
         }
-        // A step may take four times what is estimated.
+        // A step may need four times the estimate.
         let (begin, most) = (history.begin(), (room / 4).min(ESTIMATED));
         let all = self.course.distance(history, begin, most, cancel)?;
         Some(all.unwrap_or(0))
@@ -360,7 +361,7 @@ impl Window {
         walk.reach(history, &mut self.templates, position, cancel)
     }
 
-    /// Builds and solves what was looked at, with stack pointers that are inferred without.
+    /// Builds and solves what was explored, with stack pointers that are inferred without solving.
     pub fn solve(
         &mut self,
         history: &mut History,
@@ -377,12 +378,12 @@ impl Window {
         self.work(facts, cancel)
     }
 
-    /// Whether memory was seen not to suffice for a position.
+    /// Whether memory was found not to suffice for a position.
     pub fn is_beyond(&self, position: Position) -> bool {
         self.beyond.is_some_and(|beyond| position <= beyond)
     }
 
-    /// Whether a position before those looked at can be reached within some bytes.
+    /// Whether a position before the explored ones can be reached within a limit of bytes.
     pub fn is_near(
         &mut self,
         history: &mut History,
@@ -395,7 +396,7 @@ impl Window {
         Some(found.is_ok())
     }
 
-    /// Looks at more history; returns whether there is more within the limit.
+    /// Explores more history; returns whether there is more within the limit.
     pub fn grow(
         &mut self,
         history: &mut History,
@@ -405,7 +406,7 @@ impl Window {
         self.grow_by(history, 0, most_bytes, cancel)
     }
 
-    /// Looks at `count` more steps, or at as many as there are already.
+    /// Explores `count` more steps, or as many as there are already, whichever is more.
     fn grow_by(
         &mut self,
         history: &mut History,
@@ -427,7 +428,8 @@ impl Window {
         Some(true)
     }
 
-    /// How many more steps there is memory for, by what there is; what was looked at may not be solved yet.
+    /// The number of further steps that memory suffices for, estimated from its current use;
+    /// explored steps may not be solved yet.
     fn room(&self, most_bytes: usize) -> u32 {
         let (bytes, length) = (self.bytes(), self.course.len() as usize);
         let each = (bytes / length.max(1) + 1).max(self.each).max(LEAST_BYTES);
@@ -436,7 +438,7 @@ impl Window {
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
-    /// Builds and solves what was looked at.
+    /// Builds and solves what was explored.
     pub fn work(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
         while self.stage != Stage::Solved {
             let known = Known {
@@ -451,7 +453,7 @@ impl Window {
                 Stage::Build => {
                     self.nearby.take();
                     self.solver.alone_from = self.alone_from.map_or(0, |from| {
-                        // What is not found is earlier than all that was looked at.
+                        // A position that is not found is earlier than all explored ones.
                         self.course.find(from).unwrap_or(u32::MAX)
                     });
                     self.solver.begin(Layer::Proved, &known);
@@ -496,7 +498,8 @@ impl Window {
                         ),
                         false => (overtaken && !self.solver.without_slots, false),
                     };
-                    // The last try is without what contradicted itself most often.
+                    // The last attempt assumes no slots, the most frequent cause of
+                    // contradictions.
                     self.solver.without_slots |= cut && tries + 1 >= TRIES;
                     if cut || refuted && !self.solver.go_back_to_settled(&known) {
                         self.solver.begin(Layer::Inferred, &known);
@@ -521,12 +524,12 @@ impl Window {
         Some(())
     }
 
-    /// What was proved contradicts itself, so some of the facts are not true: all is built once more
-    /// with fewer of them.
+    /// What was proved contradicts itself, so some of the facts are false: everything is built
+    /// again with fewer of them.
     fn doubt(&mut self) {
         self.doubts += 1;
-        // First others may have written memory, and recorded addresses may be of something else;
-        // then the final state may be. At last the trace itself contradicts the code.
+        // First, others are assumed to have written memory, and recorded addresses to belong to
+        // something else; then the final state, too. Finally, the trace itself contradicts the code.
         self.solver.memory_contradicts = true;
         self.start_again();
         if self.doubts > 1 {
@@ -549,13 +552,13 @@ impl Window {
         self.checkpoints.clear();
     }
 
-    /// Why recorded addresses are not used, if so.
+    /// Why recorded addresses are not used, if they are not.
     pub fn addresses_fault(&self) -> Option<&str> {
         self.recorded.fault.as_deref()
     }
 
-    /// Builds the steps that are not built yet. `Some(false)` where recorded addresses turn out to be
-    /// faulty: what was built with them is to be forgotten.
+    /// Builds the steps that are not built yet. `Some(false)` if recorded addresses turn out to be
+    /// faulty: then what was built with them must be forgotten.
     fn build(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<bool> {
         let through = Through {
             templates: &self.templates,
@@ -641,8 +644,8 @@ impl Window {
 /// The first position that is known to be later than a time.
 fn after(history: &mut History, time: u64) -> Option<Position> {
     let timed = history.seek_time(time.checked_add(1)?)?;
-    // A timestamp is that of the last branch before it (IHI 0064H, 5.1): what was executed behind that, up
-    // to the next one, may be earlier.
+    // A timestamp belongs to the last branch before it (IHI 0064H, 5.1): what was executed after
+    // that branch, up to the next one, may be earlier.
     match history.waypoint(timed, Direction::Forward) {
         Found::At(waypoint) => history.step(waypoint, Direction::Forward),
         _ => None,

@@ -1,4 +1,4 @@
-//! Who accessed memory: searches for the loads and stores of an address range.
+//! Searches for the loads and stores of an address range.
 
 use super::cells::{Kind, untagged};
 use super::final_state::FinalState;
@@ -9,7 +9,7 @@ use crate::timeline::{Direction, Position};
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
-/// The maximum number of granules that accesses with unknown addresses are compared with one by one.
+/// The most granules that accesses with unknown addresses are compared with individually.
 const MOST_GRANULES: u64 = 64;
 
 /// Which accesses are searched for.
@@ -30,7 +30,7 @@ pub struct Hit {
     pub address: u64,
     /// Whether it is a store.
     pub store: bool,
-    /// How its address is known.
+    /// The status of its address.
     pub status: Status,
 }
 
@@ -52,15 +52,15 @@ pub struct Accesses {
     pub hit: Option<Hit>,
     /// Accesses on the way that may have hit the range too.
     pub may_have: Option<MayHave>,
-    /// Without a hit: whether everything between the two positions was looked at.
+    /// Without a hit: whether everything between the two positions was explored.
     pub complete: bool,
-    /// Whether the first part of the way was not looked at, in which there may be other accesses.
+    /// Whether the first part of the way was not explored, in which there may be other accesses.
     pub skipped: bool,
 }
 
 impl Window {
-    /// The next access to a range before a step, or at it and behind; up to another step, or as far as
-    /// was looked at.
+    /// The next access to a range: backward, before a step; forward, at it or after it. Ends at
+    /// another step, or where exploration ended.
     pub fn accesses(
         &mut self,
         facts: &FinalState,
@@ -155,8 +155,8 @@ impl Window {
         }
     }
 
-    /// Accesses among some that may have hit granules. Of more than [`MOST_GRANULES`] each access with an
-    /// unknown address may have.
+    /// Accesses among some that may have hit granules. If there are more than [`MOST_GRANULES`],
+    /// each access with an unknown address may have.
     fn may_have(
         &mut self,
         facts: &FinalState,

@@ -11,7 +11,7 @@ pub struct Entries<'a> {
     /// Index of the next entry; going backward, one more than it.
     number: usize,
     direction: Direction,
-    /// The next item is the halted state.
+    /// Whether the next item is the halted state.
     halted: bool,
 }
 

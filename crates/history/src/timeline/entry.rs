@@ -5,7 +5,7 @@ use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 use armsnap_trace::element::{Context, Exception, Mark, NoSyncReason, TraceOnReason};
 use armsnap_trace::flow::{self, QRange, Range};
 
-/// Why execution before and after a place is not connected.
+/// Why execution before a gap cannot be connected with execution after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
     /// The flow could not be followed: code is missing or contradicts the trace.
@@ -21,7 +21,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// Returns the address that execution reached, but where it cannot be followed further.
+    /// Returns the address that execution reached, if it cannot be followed further from there.
     pub fn reached(self) -> Option<Address> {
         match self {
             Self::Flow(
@@ -44,9 +44,9 @@ pub enum Entry {
     },
     /// A gap: one place.
     Gap(Gap),
-    /// An exception was taken. Has no place: it lies before the position of its event.
+    /// An exception was taken. It has no place: it lies before the position of its event.
     Exception(Exception),
-    /// Other information in the trace. Has no place, as for an exception.
+    /// Other information in the trace. It has no place, like an exception.
     Mark(Mark),
     /// The halted state: the last place.
     Halted,
@@ -88,7 +88,7 @@ pub enum PointKind {
         /// Its index in that line.
         number: u32,
     },
-    /// History is not known here.
+    /// The history is unknown here.
     Gap(Gap),
     /// The state in which the core halted: nothing was executed after it.
     Halted,
@@ -182,7 +182,7 @@ impl FromIterator<Address> for AddressSet {
 /// Whether the end of the trace agrees with the halted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndAgrees {
-    /// The trace ends at the halted pc, or in a straight line that leads to it.
+    /// The trace ends at the halted pc, or in a straight line that contains it.
     Yes,
     /// The trace ends elsewhere: the state is from a later time or another trace.
     No {
@@ -191,7 +191,7 @@ pub enum EndAgrees {
         /// The halted pc.
         halted: Address,
     },
-    /// The thread ended: there is no more than its trace.
+    /// The thread ended: nothing was executed after its trace.
     Ended,
     /// The trace does not contain where execution continued, or the halted pc is unknown.
     Unknown,

@@ -21,7 +21,7 @@ const LAST_PLACES: usize = 1000;
 pub(super) struct Session {
     /// Index of the buffer in the snapshot's metadata.
     pub buffer: usize,
-    /// The number of pieces of 64 KiB, including those begun, in the buffers of the sessions before.
+    /// The number of 64 KiB pieces, including incomplete ones, in the buffers of earlier sessions.
     pub pieces_before: u64,
     pub track: Box<dyn Track>,
 }
@@ -37,14 +37,14 @@ pub struct History {
     state: FinalState,
 }
 
-/// What is known of the state behind the trace.
+/// What is known of the state after the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinalState {
     /// The halted pc.
     pub halted: Option<Address>,
-    /// It is of a thread that ended.
+    /// Whether it belongs to a thread that ended.
     pub ended: bool,
-    /// It is of a Linux program that was traced without the kernel.
+    /// Whether it belongs to a Linux program that was traced without the kernel.
     pub linux_program: bool,
 }
 
@@ -102,8 +102,8 @@ impl History {
         &self.source
     }
 
-    /// Returns a 60-bit number with the order of the core's positions. It is unique unless a segment
-    /// has 2^34 places or all buffers together have 4 TiB.
+    /// Returns a 60-bit number that orders the core's positions. It is unique unless a segment has
+    /// 2^34 places or all buffers together have 4 TiB.
     pub fn number(&self, position: Position) -> u64 {
         const INDEX: u32 = 34;
         const PIECE: u32 = 26;
@@ -128,7 +128,7 @@ impl History {
     }
 
     /// Decodes the trace after the last synchronisation point, which determines the last position,
-    /// unless cancelled; returns whether that is done.
+    /// unless cancelled; returns whether this is done.
     pub fn reach_end(&mut self, cancel: &Cancel) -> bool {
         let last = self.sessions.last_mut();
         last.is_none_or(|session| session.track.reach_end(cancel))
@@ -172,7 +172,7 @@ impl History {
         next.or_else(|| Some((ended.returns_to?, None)))
     }
 
-    /// Returns the straight line behind the end of the trace if the halted pc is inside it: what is
+    /// Returns the straight line after the end of the trace if the halted pc is inside it: the code
     /// before that pc was executed too.
     pub fn rest(&mut self) -> Option<Range> {
         let halted = self.state.halted?;
@@ -189,14 +189,15 @@ impl History {
         }
         let agrees = self.sessions[session].track.end().agrees(self.state.halted);
         match agrees {
-            // The program goes on where the signal interrupted it.
+            // The program continues where the signal interrupted it.
             EndAgrees::No { .. } if self.returns_from_signal() == Some(true) => EndAgrees::Yes,
             _ => agrees,
         }
     }
 
-    /// Returns whether the trace ends with the return of the handler of a signal to a Linux program, whose
-    /// kernel was not traced: a fault that is not mended ends the program at the instruction that faulted.
+    /// Returns whether the trace ends with the return of a signal handler to a Linux program whose
+    /// kernel was not traced: if the handler does not resolve a fault, the program ends at the
+    /// instruction that faulted.
     fn returns_from_signal(&mut self) -> Option<bool> {
         if !self.state.linux_program {
             return None;
@@ -601,8 +602,8 @@ impl History {
         self.code.seen(context)
     }
 
-    /// Returns what in a context says which version of changed code ran; `None` if no code is known to have
-    /// changed.
+    /// Returns which field of a context identifies the version of changed code that ran; `None` if
+    /// no code is known to have changed.
     pub(crate) fn code_versions(&self) -> Option<Carrier> {
         let changed = self.code.0.changed();
         (!changed.is_empty()).then(|| changed.carrier())
@@ -614,8 +615,8 @@ impl History {
         self.code.slice(view, address)
     }
 
-    /// Returns the bytes of the instruction at an address, of pieces of changed code too, and how many of
-    /// the four are known.
+    /// Returns the bytes of the instruction at an address, including those of changed code, and how
+    /// many of the four are known.
     pub(crate) fn instruction_code(&self, view: View, address: Address) -> ([u8; 4], usize) {
         fetch(&self.code, view, address)
     }

@@ -23,7 +23,7 @@ const FORMAT: &str = "history 1";
 const AFTER: u64 = 4;
 /// Maximum number of bytes of code in an index.
 const MAX_CODE: u64 = 64 << 20;
-/// Maximum number of them that are not there.
+/// Maximum number of bytes that are absent.
 const MAX_ABSENT: u64 = 1 << 20;
 
 /// Where the index of a track is kept.
@@ -151,13 +151,13 @@ impl Executed {
         Some(Self { ranges, hash })
     }
 
-    /// Returns whether the same code is there now.
+    /// Returns whether the same code is present now.
     pub fn is_in(&self, code: &Code) -> bool {
         is_bounded(&self.ranges) && hash(&self.ranges, code).as_ref() == Some(&self.hash)
     }
 }
 
-/// Returns whether it does not take long to look at all of the ranges.
+/// Returns whether the ranges are short enough to examine all of them.
 fn is_bounded(ranges: &[(u32, u64, u64)]) -> bool {
     let bytes = ranges.iter().try_fold(0_u64, |sum, &(_, from, to)| {
         sum.checked_add(to.checked_sub(from)?)
@@ -167,7 +167,7 @@ fn is_bounded(ranges: &[(u32, u64, u64)]) -> bool {
 
 /// Returns a hash of code, and of where there is none; `None` if too much is absent.
 fn hash(ranges: &[(u32, u64, u64)], code: &Code) -> Option<String> {
-    /// The unit in which absent code is passed.
+    /// The unit in which absent code is skipped.
     const STEP: u64 = 2;
     let (mut fields, mut absent) = (Fields::default(), 0);
     for &(view, from, to) in ranges {

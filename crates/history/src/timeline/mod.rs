@@ -137,8 +137,8 @@ impl Timeline {
         Self::opened(loaded, cores, options, None)
     }
 
-    /// Same as [`Self::with`]. What a long trace without synchronisation points must be decoded for
-    /// is kept in a cache, for the next time. The histories are the same.
+    /// Same as [`Self::with`], but caches, for the next time, what can only be found by decoding a
+    /// long trace without synchronisation points. The histories are the same.
     pub fn cached(
         loaded: &OpenSnapshot,
         cores: &[TracedCore],
@@ -164,7 +164,7 @@ impl Timeline {
         };
         let (capture, notes) = Capture::open(loaded);
         out.notes.extend(notes);
-        // By buffer: a recording may have one for each of many thousand runs of its trace unit.
+        // By buffer: a recording may have one for each of many thousands of runs of its trace unit.
         let chunks: HashMap<usize, Arc<Chunks>> = capture
             .buffers
             .iter()
@@ -218,7 +218,7 @@ impl Timeline {
             return Some(self.history(to)?.end());
         }
         let time = place.time?;
-        // There are many steps between two timestamps.
+        // Many steps may lie between two timestamps.
         if let Some(&(known, position)) = self.at_times.get(&to)
             && known == time
         {

@@ -8,7 +8,7 @@ use armsnap_snapshot::stop::Cancel;
 /// The positions of a core's instructions, numbered from 0 at the start of its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
-    /// The number and the position of the first of some instructions at consecutive positions.
+    /// The number and position of the first of each group of instructions at consecutive positions.
     first: Vec<(u64, Position)>,
     count: u64,
 }
@@ -16,7 +16,7 @@ pub struct Numbers {
 impl Numbers {
     /// Numbers the instructions of a history, which decodes all of it; `None` if it was cancelled.
     pub fn of(history: &mut History, cancel: &Cancel) -> Option<Self> {
-        /// Entries between two checks for a request to end.
+        /// Entries between two checks for a request to cancel.
         const OFTEN: usize = 1 << 12;
         let mut numbers = Self::default();
         let begin = history.begin();
@@ -41,7 +41,7 @@ impl Numbers {
         }
     }
 
-    /// Returns how many instructions there are.
+    /// Returns the number of instructions.
     pub fn count(&self) -> u64 {
         self.count
     }

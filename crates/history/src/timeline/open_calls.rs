@@ -1,8 +1,8 @@
 //! The calls that have not returned at a position.
 //!
 //! A history is examined backward from the position, in stretches of a fixed number of places, as
-//! far as requested. Kept for each stretch are the calls that it left open and its returns to calls
-//! before it; for the last stretches also the changes within. A call is identified by its first
+//! far as requested. For each stretch, the calls that it left open and its returns to earlier calls
+//! are kept; for the last stretches, also the changes within. A call is identified by its first
 //! place, independent of the position that the query starts from.
 
 use super::entry::Entry;
@@ -86,7 +86,8 @@ struct Node {
 }
 
 impl Node {
-    /// Returns where its end leads to: the return address, and the landing pad if there is one.
+    /// Returns where execution continues when the call ends: the return address, and the landing
+    /// pad, if any.
     fn leads_to(&self) -> impl Iterator<Item = Option<Address>> + use<> {
         let lands_at = self.lands_at.map(Some);
         std::iter::once(self.call.returns_to).chain(lands_at)
@@ -128,8 +129,8 @@ impl OpenCalls {
         }
     }
 
-    /// Returns the open calls at a position, innermost first: at most `count` of them, after the first
-    /// `skip`. The search may be cancelled before each new stretch but the first.
+    /// Returns the open calls at a position, innermost first: at most `count` of them, after the
+    /// first `skip`. The search may be cancelled before each new stretch except the first.
     pub fn at(
         &mut self,
         history: &mut History,
@@ -318,7 +319,7 @@ impl Stretch {
     }
 }
 
-/// The open calls of a stretch, walked from the innermost outward as far as they were searched, each
+/// The open calls of a stretch, walked from the innermost outward as far as searched, each only
 /// once.
 struct Chain<'a> {
     stretch: &'a Stretch,
@@ -390,8 +391,8 @@ struct Builder<'p> {
     open: Vec<u32>,
     /// Their depths by where they lead to, outermost first.
     expected: HashMap<Option<Address>, Vec<usize>>,
-    /// The innermost one is the handler of a signal, and has returned to the code that asks the kernel to
-    /// resume the program.
+    /// Whether the innermost one is the handler of a signal, and has returned to the code that asks
+    /// the kernel to resume the program.
     signal_over: bool,
 }
 
@@ -521,8 +522,8 @@ impl Builder<'_> {
     }
 }
 
-/// Whether execution that was interrupted at an address and resumes at another one skipped an instruction or
-/// two: it is in the same call. Elsewhere it may be in another function.
+/// Whether execution that was interrupted at one address and resumed at another skipped one or two
+/// instructions, and is in the same call. Elsewhere, it may be in another function.
 pub fn skips(interrupted: Address, to: Address) -> bool {
     (1..=8).contains(&to.0.wrapping_sub(interrupted.0))
 }
@@ -534,7 +535,7 @@ mod tests {
     use armsnap_trace::element::TraceOnReason;
     use proptest::prelude::*;
 
-    /// What [`Stretch::apply`] does, each return by a walk of its own.
+    /// Does the same as [`Stretch::apply`], with a separate walk for each return.
     fn walked(stretch: &Stretch, at: &mut At, pending: &mut VecDeque<Address>) {
         while let Some(to) = pending.front() {
             let calls = || {
@@ -556,7 +557,7 @@ mod tests {
         }
     }
 
-    /// A function that calls itself is interrupted where such a call returns to.
+    /// A function that calls itself is interrupted at the return address of such a call.
     #[test]
     fn an_untraced_exception_at_a_return_address_ends_no_call() {
         let returns_to = Address(0x2010);
@@ -596,7 +597,8 @@ mod tests {
         }
     }
 
-    /// An exception ends the calls in the function that catches it, however the unwinder goes there.
+    /// An exception ends the calls in the function that catches it, however the unwinder gets
+    /// there.
     #[test]
     fn an_exception_ends_the_calls_in_the_function_of_its_landing_pad() {
         let jumped = How::Jumped {
@@ -632,7 +634,7 @@ mod tests {
         }
     }
 
-    /// The handler of a fault skips the instruction; another one goes on in another function.
+    /// One handler of a fault skips the instruction; another continues in another function.
     #[test]
     fn a_signal_ends_where_its_handler_resumes_the_program() {
         for (to, stays) in [(0x2008, true), (0x7000, false)] {

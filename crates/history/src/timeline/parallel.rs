@@ -9,11 +9,11 @@ use std::thread::Builder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     Continue,
-    /// Those that were started are completed: all before this one, at least.
+    /// Pieces that were started are completed: at least all before this one.
     Stop,
 }
 
-/// Does pieces of work 0 to `count` - 1, on a thread for each worker; the first works on this
+/// Does pieces of work 0 to `count` - 1, with one thread per worker; the first works on the current
 /// thread. Returns their results, `None` for those that were not started.
 pub(super) fn each<W: Send, T: Send>(
     workers: &mut [W],

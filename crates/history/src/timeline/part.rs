@@ -23,7 +23,7 @@ pub(super) struct TraceState {
     /// The exception taken after the last place. A state with one is not stored.
     #[serde(skip)]
     pub exception: Option<Exception>,
-    /// A program is traced without its kernel.
+    /// Whether a program is traced without its kernel.
     pub alone: bool,
 }
 

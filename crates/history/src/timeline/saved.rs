@@ -48,7 +48,7 @@ impl<D: State, E: State> Saved<D, E> {
         }
     }
 
-    /// Returns a state that was stored. The decoders have the settings of those that it was saved of.
+    /// Restores a stored state. The decoders have the settings of those whose state was saved.
     pub fn restored(
         stored: Stored<D::State, E::State>,
         (mut packets, mut elements): (D, E),
@@ -69,7 +69,7 @@ impl<D: State, E: State> Saved<D, E> {
         }
     }
 
-    /// Returns whether decoding continues in the same way from both states, at the same place.
+    /// Returns whether both states are at the same offset and decoding continues identically.
     pub fn agrees(&self, other: &Self) -> bool {
         let frames = match (&self.feed.deformatter, &other.feed.deformatter) {
             (None, None) => true,

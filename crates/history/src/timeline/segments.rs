@@ -72,7 +72,7 @@ struct Layout<D, E> {
 pub(super) struct Segments<D, E> {
     pub(super) trace: Arc<Trace>,
     pub(super) worker: Worker<D, E>,
-    /// Workers of further threads, while a search goes on.
+    /// Workers of further threads, while a search is running.
     pub(super) helpers: Vec<Worker<D, E>>,
     /// Where layouts are kept.
     index: Option<Indexed>,
@@ -189,8 +189,8 @@ where
         &self.layouts[&chunk]
     }
 
-    /// Decodes a segment unless it is known already; returns whether it was decoded to its end,
-    /// not cancelled.
+    /// Decodes a segment unless it is known already; returns whether it was decoded to its end
+    /// without being cancelled.
     fn lays_out(&mut self, chunk: u64, cancel: &Cancel) -> bool {
         // Whether it is long may come from an index, with its layout.
         if self.layouts.contains_key(&chunk)

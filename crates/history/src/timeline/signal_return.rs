@@ -1,9 +1,10 @@
-//! How handlers of signals return to Linux: by a system call, from code that the kernel or the C library gives.
+//! How handlers of signals return to Linux: by a system call, in code that the kernel or the C
+//! library provides.
 
 use armsnap_arch::quantity::Isa;
 
-/// Whether code starts with the instruction that selects `rt_sigreturn` (of AArch32 also `sigreturn`) and the
-/// system call.
+/// Whether code starts with the instruction that selects `rt_sigreturn` (for AArch32 also
+/// `sigreturn`) and the system call.
 pub(super) fn is_call(isa: Isa, code: &[u8]) -> bool {
     let starts_with = |selects: &[u8], calls: &[u8]| {
         code.strip_prefix(selects)

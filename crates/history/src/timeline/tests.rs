@@ -1,4 +1,4 @@
-//! Histories of random programs: decoding in many parts gives the same as decoding in one.
+//! Histories of random programs: decoding in many parts gives the same result as decoding in one.
 
 use super::*;
 use armsnap_arch::quantity::TraceId;
@@ -289,7 +289,8 @@ fn check(loaded: &OpenSnapshot, program: &Program, buffers: usize, options: &Opt
     segments.len()
 }
 
-/// Asked for a stretch at a time, open calls are the same in the end; answers how often that was.
+/// Checks that open calls queried one stretch at a time are the same in the end; returns the number
+/// of queries.
 fn calls_in_stretches(history: &mut History, position: Position) -> usize {
     let all = OpenCalls::default().at(history, position, 0, usize::MAX, &Cancel::default());
     let mut calls = OpenCalls::default();

@@ -61,8 +61,8 @@ pub(super) trait Track: Send {
     fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
     /// Returns the size of the buffer in bytes.
     fn bytes(&self) -> u64;
-    /// Decodes what must be before the last part is known, unless cancelled; returns whether that
-    /// is done.
+    /// Decodes what must be decoded before the last part is known, unless cancelled; returns
+    /// whether this is done.
     fn reach_end(&mut self, cancel: &Cancel) -> bool;
     /// Returns where execution was at the end of the trace.
     fn end(&mut self) -> TraceEnd;
@@ -131,7 +131,7 @@ pub(super) struct OpenTrack {
     pub is_first: bool,
     /// Whether the trace unit was set to count cycles.
     pub counts_cycles: bool,
-    /// A program is traced without its kernel.
+    /// Whether a program is traced without its kernel.
     pub alone: bool,
     pub limits: Limits,
     /// Where its index is kept.

@@ -25,7 +25,7 @@ pub enum How {
     Jumped {
         /// The straight line that contains the branch.
         from: Address,
-        /// Whether the target was in a register: old code also returns in this way.
+        /// Whether the target was in a register: old code also returns like this.
         indirect: bool,
     },
     /// An exception was taken; this is its handler.
@@ -41,8 +41,8 @@ pub enum How {
 }
 
 impl How {
-    /// Returns whether execution continues at `to` after an exception that it had reached `to`
-    /// before: the code that took it, which is not traced, returned. No call ended.
+    /// Returns whether execution continues at `to`, which it had reached before an exception: the
+    /// untraced code that took the exception returned. No call ended.
     pub fn stays_at(&self, to: Address) -> bool {
         matches!(self, Self::Resumed { taken: Some((_, Some(returns_to))), .. } if *returns_to == to)
     }
@@ -105,7 +105,7 @@ impl Transitions {
                 self.exception = Some((exception.name, address));
                 transition
             }
-            // Those of PTM and ETMv3 have no exception level.
+            // Contexts of PTM and ETMv3 have no exception level.
             Entry::Mark(Mark::Context(context)) if context.el.is_some() => {
                 self.program = is_program(&context);
                 None
@@ -120,7 +120,7 @@ impl Transitions {
         }
     }
 
-    /// Returns where the call or exception returns to, if that is what the last event was.
+    /// Returns the return address of the last event, if it is a call or an exception.
     pub fn returns_to(&self) -> Option<Address> {
         let calls = |range: &Range| range.last.taken && range.last.link;
         match self.exception {
@@ -129,12 +129,12 @@ impl Transitions {
         }
     }
 
-    /// Forgets the last straight line: execution went on behind it, or within its function.
+    /// Forgets the last straight line: execution continued after it, or within its function.
     pub fn pass(&mut self) {
         self.pending = None;
     }
 
-    /// The history ends at a place, and execution continues at this address.
+    /// Ends the history at a position; execution continues at this address.
     pub fn ends(&mut self, position: Position, to: Address) -> Option<Transition> {
         match self.exception {
             // The core halted before the handler.
@@ -143,7 +143,7 @@ impl Transitions {
         }
     }
 
-    /// Execution continues at an address.
+    /// Continues execution at an address.
     fn continue_at(&mut self, position: Position, to: Address) -> Option<Transition> {
         let taken = self.exception.take();
         let how = if let Some(gap) = self.gap.take() {

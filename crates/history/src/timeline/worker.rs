@@ -76,7 +76,7 @@ pub(super) struct Seam<D, E> {
     pub saved: Option<Arc<Saved<D, E>>>,
 }
 
-/// Decoding a stretch does not lead to the end that an index has recorded.
+/// Decoding a stretch does not reach the end that an index has recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contradiction;
 
@@ -201,7 +201,7 @@ where
             stretch.first,
             all,
         );
-        // Indexed segments are counted.
+        // No end to contradict is recorded for this stretch: indexed segments are counted already.
         let _ = self.decode(stretch, &mut scan);
         scan.known().cycles.unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Recorded addresses that turn out to be faulty, with work that is cancelled at any time.
+//! Recorded addresses that turn out to be faulty, while work is cancelled at any time.
 
 use super::{ADD_X2_X2_8, LDR_X5_X2, STR_X1_X2, facts};
 use crate::recover::course::Step;
@@ -13,7 +13,8 @@ use std::ops::Range;
 const CODE: [u32; 3] = [STR_X1_X2, LDR_X5_X2, ADD_X2_X2_8];
 const ROUNDS: usize = 40;
 
-/// All accesses go to one address; the first instruction is another than in the course.
+/// All accesses go to one address; the first instructions are at other addresses than in the
+/// course.
 struct OfAnother;
 
 impl RecordedAddresses for OfAnother {

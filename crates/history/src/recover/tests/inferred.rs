@@ -23,7 +23,7 @@ impl FinalMemory for Statics {
     }
 }
 
-/// Solves a course of instructions at these addresses, which ends at a pc.
+/// Solves an execution of instructions at these addresses, which ends at a pc.
 fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
     let mut window = Window::at_end(end);
     window.templates.go = facts.go.clone();
@@ -46,7 +46,7 @@ fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
     window
 }
 
-/// The first byte at an address before everything.
+/// The first byte at an address, before everything.
 fn first(window: &mut Window, facts: &FinalState, address: u64) -> Option<Known<u8>> {
     let mut out = [None];
     let step = window.course.len() - 1;
@@ -67,7 +67,7 @@ fn a_store_goes_where_the_instruction_was_seen_to_store() {
     let found = first(&mut window, &all, 0x1000).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
     assert!(first(&mut window, &all, 0x1020).is_none());
-    // Another instruction was.
+    // Another instruction was seen to.
     let other = [store, known[0], known[1], (0x410, STR_X1_X2), last];
     let mut window = course(&other, 0x410, &all);
     assert!(first(&mut window, &all, 0x1000).is_none());
@@ -91,7 +91,7 @@ fn a_buffer_whose_address_is_inferred_proves_nothing() {
     let code = [
         (0x400, 0xaa13_03e1), // mov x1, x19
         (0x404, SVC_0),       // read(2) of eight bytes
-        (0x408, 0x9400_003e), // bl 0x500, which preserves x19 as far as the convention says
+        (0x408, 0x9400_003e), // bl 0x500, which preserves x19 by the convention
         (0x500, 0xaa09_03f3), // mov x19, x9
         (0x504, 0xd65f_03c0), // ret
         (0x40c, MOV_X6_9),
@@ -161,12 +161,13 @@ fn a_store_below_what_a_function_allocated_misses_its_frame() {
     let mut window = course(&code, 0x418, &all);
     let found = first(&mut window, &all, 0x1020).unwrap();
     assert_eq!((found.value, found.status), (5, Status::Inferred));
-    // Up to 16 bytes from the stack pointer.
+    // Up to 16 bytes above the stack pointer may be written.
     assert!(first(&mut window, &all, 0x1018).is_none());
     assert!(first(&mut window, &all, 0x1010).is_none());
 }
 
-/// The unwinder writes the registers of another frame over those that it saved in its own.
+/// The unwinder overwrites the registers that it saved in its own frame with those of another
+/// frame.
 #[test]
 fn the_unwinder_loads_other_registers_than_it_saved() {
     let mut code = [

@@ -15,7 +15,7 @@ const MOV_X7_9: u32 = 0xd280_0127;
 const MOV_SP_X9: u32 = 0x9100_013f;
 const LDR_X5_X7: u32 = 0xf940_00e5;
 
-/// Memory from 0x1000 on, with a stack pointer at its end of 0x1020.
+/// Memory from 0x1000 on, with the stack pointer at its end, 0x1020.
 fn stack(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
     let mut all = facts(memory, registers);
     all.registers[Location::SP.index()] = Some(0x1020);
@@ -24,7 +24,7 @@ fn stack(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
 
 #[test]
 fn stores_miss_the_slot_of_a_frame() {
-    // Where x2 points is not known.
+    // It is unknown where x2 points.
     let code = [SUB_SP_16, STR_X3_SP, STR_X1_X2, LDR_X4_SP, ADD_SP_16];
     let all = stack(&[0, 0, 0, 0], &[(4, 7)]);
     let window = solved(&code, &all);
@@ -47,13 +47,13 @@ fn stores_may_hit_what_was_a_slot_of_an_earlier_frame() {
     let window = solved(&code, &all);
     let found = before(&window, &all, &code, 1, 3).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
-    // But where the stack pointer came from elsewhere, there may be several stacks.
+    // But if the stack pointer came from elsewhere, there may be several stacks.
     let code = [
         MOV_SP_X9, SUB_SP_16, STR_X3_SP, ADD_SP_16, STR_X1_X2, MOV_X6_9,
     ];
     let window = solved(&code, &all);
     assert_eq!(before(&window, &all, &code, 2, 3), None);
-    // Without that store the last contents are those.
+    // Without that store, the final contents are what was stored.
     let code = [SUB_SP_16, STR_X3_SP, ADD_SP_16, MOV_X6_9];
     let window = solved(&code, &all);
     assert_eq!(before(&window, &all, &code, 1, 3), proved(7));
@@ -97,7 +97,7 @@ fn what_the_kernel_fills_is_no_slot() {
         ADD_SP_16,
     ];
     let read = |number| [(2, 8), (4, 7), (6, 9), (8, number)];
-    // The command of an ioctl(2) is the address here, which is no known command.
+    // The command of an ioctl(2) is the address here, which is not a known command.
     for number in [63, 29] {
         let all = stack(&[0, 0, 7, 0], &read(number));
         let window = solved(&code, &all);

@@ -1,5 +1,5 @@
-//! Random programs: what is proved is true, and a window that grew in pieces says the same as one that
-//! was built at once.
+//! Random programs: what is proved is true, and a window that grew in pieces gives the same results
+//! as one that was built at once.
 
 use super::facts;
 use crate::recover::course::{Step, Taken};
@@ -15,10 +15,10 @@ const CODE: u64 = 0x400;
 const MEMORY: u64 = 0x1000;
 const STACK: u64 = 0x1800;
 const WORDS: usize = 0x200;
-/// Instructions executed at most.
+/// The most instructions executed.
 const LONGEST: usize = 120;
 
-/// One of these, with registers x0 to x7, x9 and x10 (which are pointers at first) and SP.
+/// One of these, with registers x0 to x7, x9 and x10 (which are pointers initially) and SP.
 fn instruction() -> impl Strategy<Value = u32> {
     let register = || prop_oneof![0..8_u32, Just(9), Just(10), Just(29)];
     let base = || prop_oneof![Just(9_u32), Just(10), Just(31), Just(31), 0..8_u32];
@@ -93,7 +93,7 @@ struct Running(Vec<u8>);
 
 impl Running {
     fn place(address: u64) -> Option<usize> {
-        // Addresses have a tag in their top byte.
+        // Addresses may have a tag in their top byte.
         let at = ((address << 8) as i64 >> 8) as u64;
         usize::try_from(at.wrapping_sub(MEMORY)).ok()
     }
@@ -104,7 +104,7 @@ impl Machine for Running {
         let bytes = (0..u64::from(size)).rev().map(|index| {
             let address = address.wrapping_add(index);
             let byte = Self::place(address).and_then(|at| self.0.get(at).copied());
-            // Elsewhere is a device: it gives anything.
+            // Everything else is a device, which returns anything.
             byte.unwrap_or_else(|| address.wrapping_mul(0x9d) as u8)
         });
         Some(bytes.fold(0, |value, byte| value << 8 | u64::from(byte)))
@@ -125,11 +125,11 @@ impl Machine for Running {
     fn may_store_anywhere(&mut self) {}
 }
 
-/// What an execution was.
+/// An execution.
 struct Run {
     /// By step; the instruction's index in the code.
     steps: Vec<Step>,
-    /// Steps that an exception was taken before.
+    /// Steps before which an exception was taken.
     taken: Vec<u32>,
     /// By step: registers and memory before it.
     states: Vec<(Values, Vec<u8>)>,
@@ -203,7 +203,7 @@ fn window(code: &[Semantics], run: &Run, facts: &FinalState, cuts: &[usize]) -> 
         if cuts.contains(&index) {
             window.added();
             window.work(facts, &Cancel::default()).unwrap();
-            // What is asked meanwhile changes nothing.
+            // Queries in between change nothing.
             window.registers(facts, index as u32 / 2);
             window.memory(facts, index as u32 / 3, MEMORY + 64, &mut [None; 8]);
         }
@@ -259,7 +259,7 @@ proptest! {
         prop_assert!(!one.solver.memory_contradicts && one.ends);
         let settled = one.solver.cut.is_empty() && many.solver.cut.is_empty();
         for (step, (values, memory)) in (0..).zip(&run.states).step_by(every) {
-            // Only one of them keeps what questions before found.
+            // Only one of them keeps what earlier queries found.
             many.nearby.take();
             let [found, other] = [&one, &many].map(|window| window.registers(&facts, step));
             prop_assert!(!settled || found == other, "{step}: {found:?}, {other:?}");

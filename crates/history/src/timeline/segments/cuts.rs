@@ -99,7 +99,7 @@ where
         if passed <= LONG || self.cuts.contains_key(&chunk) {
             return;
         }
-        // Reading an index costs a look at the whole trace.
+        // Reading an index requires reading the whole trace.
         if passed > self.trace.count() / 64 {
             self.read_index();
         }

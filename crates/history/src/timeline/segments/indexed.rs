@@ -14,11 +14,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Indexed {
     store: Store,
-    /// Its name, when it was looked for.
+    /// Its name, once it was looked for.
     name: Option<Name>,
     /// The segments, by chunk, whose layouts were read.
     read: BTreeSet<u64>,
-    /// The code of these.
+    /// The code executed in these.
     executed: Executed,
 }
 
@@ -38,7 +38,7 @@ where
     D: PacketDecoder + Clone + State + Send + Sync,
     E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
 {
-    /// Reads the index, the first time.
+    /// Reads the index, unless this was done before.
     pub(super) fn read_index(&mut self) {
         let threads = self.threads();
         let Some(indexed) = self.index.as_mut().filter(|indexed| indexed.name.is_none()) else {
@@ -111,7 +111,7 @@ where
             return;
         }
         self.read_index();
-        // Blocks that were forgotten are code that was executed, too.
+        // Blocks that were forgotten are executed code, too.
         let Some(indexed) = self
             .index
             .as_ref()
@@ -162,7 +162,7 @@ where
         self.cut(after)
     }
 
-    /// Returns what the index says of the end of a part.
+    /// Returns what the index records of the end of a part.
     pub(super) fn seam(&self, chunk: u64, number: usize) -> Option<Seam<D, E>> {
         let indexed = self.index.as_ref()?;
         let layout = self
@@ -176,7 +176,7 @@ where
         })
     }
 
-    /// Removes the index, which contradicts the trace, and forgets everything that it said.
+    /// Removes the index, which contradicts the trace, and forgets everything that came from it.
     pub fn distrust(&mut self) {
         let Some(Indexed { store, name, .. }) = self.index.take() else {
             return;

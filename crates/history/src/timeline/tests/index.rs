@@ -1,4 +1,4 @@
-//! Histories with an index are the same as without one, whatever is in its file.
+//! Histories with an index are the same as without one, whatever its file contains.
 
 use super::*;
 use armsnap_snapshot::cache::{Limits, Name};
@@ -20,7 +20,7 @@ fn open_cached(loaded: &OpenSnapshot, options: &Options, cache: &Arc<Cache>) -> 
     Timeline::cached(loaded, &[core], options, cache)
 }
 
-/// All that can be seen in a history.
+/// Everything visible in a history.
 #[derive(Debug, PartialEq)]
 struct Seen {
     events: Vec<Event>,
@@ -63,12 +63,12 @@ impl Seen {
     }
 }
 
-/// What is seen without an index.
+/// What is visible without an index.
 fn plainly(loaded: &OpenSnapshot, options: &Options) -> Seen {
     Seen::of(open(loaded, options).history(0).unwrap())
 }
 
-/// What is seen with a cache, and whether the end was known without decoding.
+/// What is visible with a cache, and whether the end was known without decoding.
 fn seen(loaded: &OpenSnapshot, options: &Options, cache: &Arc<Cache>) -> (Seen, bool) {
     let mut timeline = open_cached(loaded, options, cache);
     let history = timeline.history(0).unwrap();
@@ -110,7 +110,7 @@ fn a_history_is_the_same_with_an_index_and_opens_without_decoding() {
         assert_eq!(cache.names(), []);
         let (cold, at_once) = seen(&loaded, &small(), &cache);
         assert!(cold == wanted && !at_once, "{layout:?}");
-        // Each buffer of the core has one.
+        // Each buffer of the core has an index.
         assert_eq!(cache.names().len(), 1 + seed as usize % 2);
         for jobs in [1, 3] {
             let options = Options { jobs, ..small() };

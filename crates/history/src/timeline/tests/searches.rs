@@ -85,7 +85,7 @@ fn a_search_on_several_threads_can_be_cancelled_at_any_time() {
                 return;
             }
         }
-        // It can be done again.
+        // The search can be repeated.
         let found = history.search(end, backward, &never, Gaps::Pass);
         assert_eq!(found, Found::End(begin));
     }
