@@ -1,8 +1,8 @@
 //! Diagnoses why little or nothing of a buffer is decoded and suggests remedies: one note for each
 //! cause.
+//!
 //! Examines the start of a buffer in its declared format and, if that yields nothing plausible, in
 //! the others. Does not affect decoding.
-//! with the others. Does not affect decoding.
 
 use super::note::{BufferNote, FORMATS, NamedSource, Note};
 use super::reading::{Reading, read};

@@ -7,7 +7,7 @@ use armsnap_trace::element::Context;
 /// What the trace reports of the address space at a point.
 ///
 /// EL0 and EL1 share a translation regime, EL2 and EL3 have their own (DDI 0487, D8.1.2). Where EL2
-/// shares one with EL0 (FEAT_VHE), two are assumed; this recovers less than possible.
+/// shares one with EL0 (FEAT_VHE), two are assumed, so less is recovered than could be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AddressSpace {
     /// 0 for EL0 and EL1.

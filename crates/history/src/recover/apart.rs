@@ -112,7 +112,7 @@ impl Apart {
     }
 }
 
-/// A position somewhat after another.
+/// A position about [`BEHIND`] positions after another.
 fn behind(history: &mut History, position: Position) -> Position {
     let mut places = 0;
     let mut last = position;

@@ -467,7 +467,7 @@ impl Builder {
         }
     }
 
-    /// Adds what the direction of execution after an instruction reveals.
+    /// Adds the facts that follow from where execution continued after an instruction.
     fn control(
         &mut self,
         through: &Through<'_>,

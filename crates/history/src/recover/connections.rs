@@ -16,8 +16,8 @@ const MAX_MISSED: usize = 256;
 pub(super) const MAX_BELOW: usize = 1024;
 
 impl Solver {
-    /// Tries again to connect events that proof left unconnected: fewer accesses are in the way
-    /// now.
+    /// Connects events that proof left unconnected, where this is possible now that fewer accesses
+    /// are in the way.
     pub(super) fn relink_blocked(&mut self, known: &Known<'_>) {
         self.watchers.clear();
         self.pending.clear();

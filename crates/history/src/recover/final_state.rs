@@ -228,13 +228,13 @@ impl FinalState {
         self.registers[29].filter(|_| is_convention)
     }
 
-    /// Whether the halted core would execute T32: bit T of CPSR (DDI 0487, G1.9.1).
+    /// Whether the halted core would execute T32 next: bit T of CPSR (DDI 0487, G1.9.1).
     pub(super) fn is_thumb(&self) -> bool {
         self.has(5)
     }
 
-    /// Whether the core's instructions are not modelled: for AArch32, only programs traced without
-    /// their kernel, with little-endian data (bit E of CPSR), are.
+    /// Whether the core's instructions are not modelled: AArch32 is modelled only for programs
+    /// traced without their kernel, with little-endian data (bit E of CPSR).
     pub(super) fn has_no_model(&self) -> bool {
         self.architecture != Architecture::AArch64 && (!self.without_kernel || self.has(9))
     }

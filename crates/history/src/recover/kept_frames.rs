@@ -20,7 +20,7 @@ const MAX_STORES: usize = 1 << 12;
 /// The largest offset of an access relative to the stack pointer, in bytes.
 const FAR: i64 = 1 << 40;
 
-/// A number of equal bytes, a node after a signal, and one before it.
+/// The number of equal bytes of two nodes, then the node after a signal and the one before it.
 type Same = (u8, u32, u32);
 
 /// A signal whose handler returned.

@@ -158,18 +158,19 @@ impl Tree {
         self.highest.len() / 2
     }
 
-    /// The first value above a bound, at or after one.
+    /// The first value above a bound, at or after an index.
     fn first_above(&self, bound: u64, from: usize) -> Option<usize> {
         self.first(from, |at| self.highest[at] > bound)
     }
 
-    /// The first marked value not above a bound, at or after one; the leaf after all values is 0.
+    /// The first marked value not above a bound, at or after an index; the leaf after all values
+    /// is 0.
     fn first_marked_up_to(&self, bound: u64, from: usize) -> Option<usize> {
         self.first(from, |at| self.lowest[at] <= bound)
     }
 
-    /// The first value, at or after one, that satisfies a condition, which holds for a subtree if
-    /// it holds for one of its values.
+    /// The first value, at or after an index, that satisfies a condition, which holds for a subtree
+    /// if it holds for one of its values.
     fn first(&self, from: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
         let mut at = self.leaves() + from;
         while at != 0 {
@@ -187,7 +188,7 @@ impl Tree {
         None
     }
 
-    /// The last value above a bound, before one.
+    /// The last value above a bound, before an index.
     fn last_above(&self, bound: u64, end: usize) -> Option<usize> {
         let mut at = self.leaves() + end;
         loop {

@@ -161,7 +161,7 @@ impl Solver {
             && !lifetimes.is_reached(granule, lifetime)
     }
 
-    /// The next access at or after one, towards the past, that may have written the granule,
+    /// The next access from a given one on, towards the past, that may have written the granule,
     /// whatever it stored.
     pub(super) fn next_barrier(&mut self, search: &mut Search, from: u32) -> Option<u32> {
         let mut from = from;

@@ -404,7 +404,8 @@ impl Solver {
             && !self.is_barred((class, granule), narrow, from..to)
     }
 
-    /// With what status nothing wrote a granule that no access is known to have reached.
+    /// With what status it is known that nothing wrote a granule, which no access is known to have
+    /// reached.
     fn unwritten(
         &mut self,
         facts: &FinalState,

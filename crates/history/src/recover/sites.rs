@@ -115,7 +115,7 @@ impl Solver {
             let seen = &mut all[op as usize];
             match self.accesses[number as usize].place {
                 Place::Open => {}
-                // That memory may be anything.
+                // Memory there may be of any class.
                 Place::Elsewhere => seen.classes = !0,
                 Place::Cells(event, _) => {
                     let cell = self.cells.events[event as usize].cell;

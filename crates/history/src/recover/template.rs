@@ -145,7 +145,7 @@ pub(super) struct Template {
     pub count: u16,
     /// Whether it may write any memory.
     pub stores_anywhere: bool,
-    /// Where its pointer into the block of memory is that it clears, if it clears one.
+    /// The location that points into the block of memory that it clears, if it clears one.
     pub clears_block: Option<Location>,
     /// Whether an address may mean other memory after it.
     pub changes_space: bool,

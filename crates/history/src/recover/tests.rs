@@ -117,7 +117,7 @@ fn a_store_that_may_have_hit_bars_what_was_stored_before() {
     let window = solved(&code, &apart);
     assert_eq!(before(&window, &apart, &code, 0, 1), proved(7));
     assert_eq!(before(&window, &apart, &code, 0, 3), proved(1));
-    // Both at the same address: x3 was loaded, and nothing is left of x1.
+    // Both point to the same address: x3 was loaded, and nothing is left of x1.
     let same = facts(&[7, 1], &[(2, 0x1000), (4, 0x1000)]);
     let window = solved(&code, &same);
     assert_eq!(before(&window, &same, &code, 0, 1), None);

@@ -41,7 +41,7 @@ pub(super) fn each<W: Send, T: Send>(
     if let Some((first, others)) = workers.split_first_mut() {
         std::thread::scope(|scope| {
             let others = others.iter_mut().take(count.saturating_sub(1));
-            // Those that cannot be started leave the work to the others.
+            // Threads that cannot be started leave their work to the others.
             let others = others.map_while(|worker| {
                 let (run, cancel) = (&run, cancel.as_ref());
                 let work = move || stop::with_cancel(cancel, || run(worker));

@@ -29,7 +29,7 @@ struct Followed(Option<Below>);
 
 /// Joins the pages of parts.
 ///
-/// Pages are handed in in order. Missing ones are decoded.
+/// Pages must be passed in order. Missing ones are decoded.
 pub struct Joiner<'a, 'f, O: ?Sized, T> {
     runner: Runner<'a, O>,
     piece: usize,

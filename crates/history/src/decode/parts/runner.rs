@@ -64,7 +64,7 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         self.reset()
     }
 
-    /// Starts in the middle of the buffer, knowing nothing of what precedes.
+    /// Starts in the middle of the buffer, knowing nothing of what comes before.
     pub fn start_within(&mut self, at: u64) -> Result<(), Unsaved> {
         self.deformatter = self.buffer.frames.map(|kind| {
             let id = match kind {

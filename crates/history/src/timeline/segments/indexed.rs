@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Indexed {
     store: Store,
-    /// Its name, once it was looked for.
+    /// Its name, once it was looked up.
     name: Option<Name>,
     /// The segments, by chunk, whose layouts were read.
     read: BTreeSet<u64>,
