@@ -110,12 +110,12 @@ pub(super) fn run(
     stop.reason == Reason::Interrupted
 }
 
-/// Whether a step may be GDB's own, over a breakpoint that does not stop it (its condition is false, or it
+/// Whether a step may be one of GDB itself, over a breakpoint that does not stop it (its condition is false, or it
 /// applies to another frame). Such a step moves one core alone; with several cores, the user may have asked for
 /// that as well.
 fn steps_over_breakpoint(target: &SnapshotTarget, resume: Resume) -> bool {
     let is_only = target.endpoint.cores.len() == 1;
-    resume.alone && resume.extent == Extent::Step && is_only && !target.takes_unknown_for_value
+    resume.alone && resume.extent == Extent::Step && is_only && target.is_gdb
 }
 
 /// Appends the replies for a move that had no effect.

@@ -99,8 +99,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
             // GDB sends this since version 11; LLDB does not read the masks that old versions of
             // GDB fail on.
             let features = String::from_utf8_lossy(packet);
-            target.is_old_gdb =
-                features.contains("QThreadEvents+") && !features.contains("memory-tagging+");
+            target.is_gdb = features.contains("QThreadEvents+");
+            target.is_old_gdb = target.is_gdb && !features.contains("memory-tagging+");
             // Threads have plain numbers: one endpoint is one process.
             Answer::Pass(b"qSupported:swbreak+".to_vec())
         }

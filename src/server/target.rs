@@ -64,6 +64,8 @@ pub struct SnapshotTarget {
     pub(super) callers: Callers,
     /// Sends keepalive packets during long requests.
     pub(super) alive: Option<Alive>,
+    /// Whether the client is GDB.
+    pub(super) is_gdb: bool,
     /// Whether the client shows `xx` as a value, as LLDB does.
     pub(super) takes_unknown_for_value: bool,
     /// Whether the client is GDB before version 11.
@@ -93,6 +95,7 @@ impl SnapshotTarget {
             watchpoints: Watchpoints::default(),
             trace: FrameView::default(),
             callers: Callers::default(),
+            is_gdb: false,
             alive: None,
             takes_unknown_for_value: false,
             is_old_gdb: false,
