@@ -5,7 +5,9 @@
 //! module; it uses no symbols.
 
 use armsnap_arch::quantity::Address;
-use armsnap_history::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions, skips};
+use armsnap_history::timeline::{
+    Event, Gap, How, Position, Resumption, SignalReturns, Taken, Transition, Transitions,
+};
 use std::collections::VecDeque;
 
 /// The number of open calls searched for the one that returns to an address.
@@ -68,8 +70,6 @@ struct Frame {
     returns_to: Option<Address>,
     /// A signal handler: it returns to code that asks the kernel to resume the interrupted code.
     signal: bool,
-    /// Whether it has returned to that code.
-    over: bool,
 }
 
 /// The calls up to a position.
@@ -81,6 +81,11 @@ pub struct Calls {
     open: Vec<Frame>,
     base: i64,
     transitions: Transitions,
+    /// The handlers of signals.
+    signals: SignalReturns,
+    /// Whether the innermost call is the handler of a signal, and has returned to the code that asks
+    /// the kernel to resume the program.
+    signal_over: bool,
 }
 
 impl Calls {
@@ -93,6 +98,8 @@ impl Calls {
             open: Vec::new(),
             base: 0,
             transitions: Transitions::default(),
+            signals: SignalReturns::default(),
+            signal_over: false,
         }
     }
 
@@ -102,11 +109,14 @@ impl Calls {
         let Some(Transition { position, to, how }) = self.transitions.event(event) else {
             return;
         };
+        if how.stays_at(to) {
+            return;
+        }
+        let signal_over = std::mem::take(&mut self.signal_over);
         match how {
-            _ if how.stays_at(to) => {}
             How::Resumed { gap, taken } => {
                 if !self.return_to(to) {
-                    self.resume(position, to, gap, taken);
+                    self.resume(position, to, gap, taken, signal_over);
                 }
             }
             How::Took(taken) => self.take(position, to, taken, false),
@@ -123,6 +133,7 @@ impl Calls {
             How::Returned => self.returned(position, to),
             How::Jumped { from, indirect } => {
                 if !(indirect && self.return_to(to)) {
+                    self.signal_over = signal_over;
                     let begins = function(to) == Some(to);
                     if begins && function(from) != Some(to) {
                         let what = What::Jump { function: to };
@@ -133,18 +144,33 @@ impl Calls {
         }
     }
 
-    /// Continues after a gap at an address that no open call returns to.
-    fn resume(&mut self, position: Position, to: Address, gap: Gap, taken: Option<Taken>) {
-        match taken {
-            // The handler changed where execution resumes.
-            Some(_) if self.open.last().is_some_and(|frame| frame.over) => {
-                let interrupted = self.open.pop().and_then(|handler| handler.returns_to);
-                if !interrupted.is_some_and(|interrupted| skips(interrupted, to)) {
-                    self.forget(position, What::Elsewhere { to });
-                }
+    /// Continues after a gap at an address that no open call returns to. `is_over`: the innermost call is the
+    /// handler of a signal, and has asked the kernel to resume the program.
+    fn resume(
+        &mut self,
+        position: Position,
+        to: Address,
+        gap: Gap,
+        taken: Option<Taken>,
+        is_over: bool,
+    ) {
+        let Some((name, returns_to)) = taken else {
+            return self.forget(position, What::Gap { gap, to });
+        };
+        if !is_over && !self.signals.asked(returns_to) {
+            self.signals.entered(to);
+            return self.take(position, to, (name, returns_to), true);
+        }
+        let handler = if is_over { self.open.pop() } else { None };
+        let interrupted = handler.and_then(|handler| handler.returns_to);
+        match self.signals.resumption(interrupted, to) {
+            Resumption::SameCall => {}
+            Resumption::NextHandler if handler.is_some() => {
+                self.take(position, to, (name, interrupted), true);
             }
-            Some(taken) => self.take(position, to, taken, true),
-            None => self.forget(position, What::Gap { gap, to }),
+            Resumption::NextHandler | Resumption::Elsewhere => {
+                self.forget(position, What::Elsewhere { to });
+            }
         }
     }
 
@@ -183,7 +209,6 @@ impl Calls {
             line,
             returns_to,
             signal,
-            over: false,
         });
     }
 
@@ -210,8 +235,9 @@ impl Calls {
         // An exception without a known return address.
         if let Some(found) = self.innermost(|frame| frame.returns_to.is_none()) {
             self.open.truncate(found);
-        } else if let Some(handler) = self.open.last_mut().filter(|frame| frame.signal) {
-            handler.over = true;
+        } else if self.open.last().is_some_and(|frame| frame.signal) {
+            self.signals.returned(to);
+            self.signal_over = true;
         } else if self.open.is_empty() {
             self.base = self.base.saturating_sub(1);
             self.push(position, self.base, What::Return { to });
@@ -487,6 +513,59 @@ mod tests {
             ];
             let lines = [(0, call(0x2000)), (1, taken)].into_iter().chain(more);
             check(&entries, &lines.collect::<Vec<_>>(), open);
+        }
+    }
+
+    /// The kernel delivers a pending signal where a handler asks to resume the program.
+    #[test]
+    fn signals_one_after_another_leave_no_handler_open() {
+        let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));
+        let program = Context {
+            isa: Isa::A64,
+            el: Some(ExceptionLevel(0)),
+            ..Context::default()
+        };
+        let handles = |handler| What::Exception {
+            name: "IRQ",
+            handler: Address(handler),
+        };
+        let to = Address(0x7000);
+        let again = [(1, handles(0x8000))];
+        let other = [(0, What::Elsewhere { to })];
+        for (second, open, more) in [(0x8000, 1, &again), (0x7000, 0, &other)] {
+            let entries = [
+                Entry::Mark(Mark::Context(program)),
+                run(0x1000, 0x1008, CALL),
+                run(0x2000, 0x2004, JUMP),
+                irq(0x2004),
+                off(),
+                run(0x8000, 0x8004, RETURN),
+                run(0xa000, 0xa004, JUMP),
+                irq(0xa004),
+                off(),
+                run(second, second + 4, RETURN),
+                run(0xa000, 0xa004, JUMP),
+                irq(0xa004),
+                off(),
+                run(0x2004, 0x2008, JUMP),
+            ];
+            let mut lines = vec![(0, call(0x2000)), (1, handles(0x8000))];
+            lines.extend(more);
+            if open == 0 {
+                lines.push((
+                    -1,
+                    What::Return {
+                        to: Address(0xa000),
+                    },
+                ));
+                lines.push((
+                    -1,
+                    What::Elsewhere {
+                        to: Address(0x2004),
+                    },
+                ));
+            }
+            check(&entries, &lines, open);
         }
     }
 

@@ -54,9 +54,9 @@ pub use entries::Entries;
 pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, HistoryPoint, PointKind};
 pub use history::History;
 pub use numbers::Numbers;
-pub use open_calls::skips;
 pub use open_calls::{LandingPads, OpenCall, OpenCalls, Outside};
 pub use position::{Direction, NoPosition, Position};
+pub use signal_return::{Resumption, SignalReturns};
 pub use transitions::{How, Taken, Transition, Transitions};
 
 use armsnap_arch::arch::{Architecture, RegisterFile};

@@ -8,6 +8,7 @@
 use super::entry::Entry;
 use super::history::History;
 use super::position::{Direction, Position};
+use super::signal_return::{Resumption, SignalReturns};
 use super::transitions::{How, Transition, Transitions};
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::program::landing_pads;
@@ -391,6 +392,8 @@ struct Builder<'p> {
     open: Vec<u32>,
     /// Their depths by where they lead to, outermost first.
     expected: HashMap<Option<Address>, Vec<usize>>,
+    /// The handlers of signals.
+    signals: SignalReturns,
     /// Whether the innermost one is the handler of a signal, and has returned to the code that asks
     /// the kernel to resume the program.
     signal_over: bool,
@@ -408,9 +411,11 @@ impl Builder<'_> {
     }
 
     fn take(&mut self, Transition { position, to, how }: Transition) {
+        if how.stays_at(to) {
+            return;
+        }
         let signal_over = std::mem::take(&mut self.signal_over);
         match how {
-            _ if how.stays_at(to) => return,
             How::Called { returns_to } => {
                 self.enter(position, to, Some(returns_to), Kind::Call);
             }
@@ -418,6 +423,7 @@ impl Builder<'_> {
             How::Returned => {
                 if !self.close(Some(to)) && !self.close(None) {
                     if self.handles_signal() {
+                        self.signals.returned(to);
                         self.signal_over = true;
                         return;
                     }
@@ -440,8 +446,11 @@ impl Builder<'_> {
             How::Resumed { taken, .. } => {
                 if !self.close(Some(to)) {
                     match taken {
-                        Some(_) if signal_over => self.resume_elsewhere(to),
+                        Some((_, returns_to)) if signal_over || self.signals.asked(returns_to) => {
+                            self.resume_elsewhere(position, to, signal_over);
+                        }
                         Some((_, returns_to)) => {
+                            self.signals.entered(to);
                             self.enter(position, to, returns_to, Kind::Signal);
                         }
                         None => self.leave(to),
@@ -480,15 +489,18 @@ impl Builder<'_> {
         self.nodes.push(node);
     }
 
-    /// The handler of a signal changed where the program resumes.
-    fn resume_elsewhere(&mut self, to: Address) {
-        let Some(handler) = self.open.len().checked_sub(1) else {
+    /// Continues after the handler of a signal at an address that no open call leads to. `is_open`: the handler is
+    /// the innermost call.
+    fn resume_elsewhere(&mut self, position: Position, to: Address, is_open: bool) {
+        let Some(handler) = self.open.len().checked_sub(1).filter(|_| is_open) else {
             return self.leave(to);
         };
         let interrupted = self.nodes[self.open[handler] as usize].call.returns_to;
         self.close_down_to(handler);
-        if !interrupted.is_some_and(|interrupted| skips(interrupted, to)) {
-            self.leave(to);
+        match self.signals.resumption(interrupted, to) {
+            Resumption::SameCall => {}
+            Resumption::NextHandler => self.enter(position, to, interrupted, Kind::Signal),
+            Resumption::Elsewhere => self.leave(to),
         }
     }
 
@@ -520,12 +532,6 @@ impl Builder<'_> {
         self.close_down_to(0);
         self.returns.push(to);
     }
-}
-
-/// Whether execution that was interrupted at one address and resumed at another skipped one or two
-/// instructions, and is in the same call. Elsewhere, it may be in another function.
-pub fn skips(interrupted: Address, to: Address) -> bool {
-    (1..=8).contains(&to.0.wrapping_sub(interrupted.0))
 }
 
 #[cfg(test)]
@@ -659,6 +665,42 @@ mod tests {
             take(0x9000, How::Returned);
             let after = take(to, resumed(0x9008));
             assert_eq!(after, if stays { open } else { At::Before(1) });
+        }
+    }
+
+    /// The kernel delivers a pending signal where a handler asks to resume the program.
+    #[test]
+    fn signals_one_after_another_leave_no_handler_open() {
+        for (second, callers_are_known) in [(0x4000, true), (0x5000, false)] {
+            let mut builder = Builder::default();
+            let mut take = |to, how| {
+                let position = Position {
+                    session: 0,
+                    segment: 0,
+                    index: builder.changes.len() as u64,
+                };
+                let to = Address(to);
+                builder.take(Transition { position, to, how });
+                builder.innermost()
+            };
+            let resumed = |returns_to| How::Resumed {
+                gap: Gap::TraceOff(TraceOnReason::BeginOrFilter),
+                taken: Some(("SVC", Some(Address(returns_to)))),
+            };
+            let returns_to = Address(0x1010);
+            let open = take(0x2000, How::Called { returns_to });
+            take(0x4000, resumed(0x2004));
+            take(0x9000, How::Returned);
+            // A page fault in the code that asks.
+            take(0x9004, resumed(0x9004));
+            let handles = take(second, resumed(0x9008));
+            assert_eq!(matches!(handles, At::Call(_)), callers_are_known);
+            take(0x9000, How::Returned);
+            let after = take(0x2004, resumed(0x9008));
+            match callers_are_known {
+                true => assert_eq!(after, open),
+                false => assert!(matches!(after, At::Before(_)), "{after:?}"),
+            }
         }
     }
 
