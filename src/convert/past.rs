@@ -19,6 +19,7 @@ use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::libraries;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_snapshot::stop::Cancel;
@@ -189,6 +190,13 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
     let stateless = state.pc.is_none() || check::placeholder(loaded, core).is_some();
     let memory = core_memory(loaded, core);
     let addresses = loaded.data_addresses(&devices[core].name);
+    let seen = (&memory, state.space.space);
+    let libraries = elfs
+        .iter()
+        .flat_map(|elf| libraries::of_program(loaded, elf, seen));
+    let libraries: Vec<Elf> = libraries.collect();
+    let code = || elfs.iter().chain(&libraries);
+    let (landing_pads, go) = (LandingPads::new(code()), GoCode::new(code()));
     FinalState {
         architecture: file.architecture(),
         status: file.value("cpsr").filter(|_| !stateless),
@@ -207,8 +215,8 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
         addresses: addresses
             .and_then(Result::ok)
             .map(|addresses| Box::new(addresses) as Box<dyn RecordedAddresses>),
-        landing_pads: LandingPads::new(elfs),
-        go: GoCode::new(elfs),
+        landing_pads,
+        go,
     }
 }
 

@@ -25,6 +25,7 @@ use armsnap_snapshot::capture::core_memory;
 use armsnap_snapshot::check;
 use armsnap_snapshot::program::elf::{Elf, ElfError};
 use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::libraries;
 use armsnap_snapshot::snapshot::memory::{CoreMemory, Origin};
 use armsnap_snapshot::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use armsnap_snapshot::snapshot::program::{Program, Seen};
@@ -154,6 +155,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Returns the files of the program's libraries, as they were loaded.
+    pub(super) fn library_files(&self) -> Vec<Elf> {
+        let (Some(program), Some(core)) = (&self.program, self.cores.first()) else {
+            return Vec::new();
+        };
+        let memory = (&*core.memory, core.space.space);
+        libraries::of_program(&self.loaded, &program.elf, memory)
+    }
+
     /// Returns the architecture of its cores.
     pub fn architecture(&self) -> Architecture {
         self.description.architecture()

@@ -345,8 +345,9 @@ impl Places {
 fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let core = &endpoint.cores[thread.get() - 1];
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
-    let landing_pads = LandingPads::new(programs.iter().copied());
-    let go = GoCode::new(programs.iter().copied());
+    let libraries = endpoint.library_files();
+    let code = || programs.iter().copied().chain(&libraries);
+    let (landing_pads, go) = (LandingPads::new(code()), GoCode::new(code()));
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
     FinalState {
         architecture: core.registers.architecture(),

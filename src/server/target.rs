@@ -24,12 +24,10 @@ use super::watchpoints::Watchpoints;
 use armsnap_arch::arch::registers::Bytes;
 use armsnap_arch::arch::{RegisterDescription, RegisterView};
 use armsnap_snapshot::program::call_frames::CallFrames;
-use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::chosen::Chosen;
-use armsnap_snapshot::snapshot::libraries;
 use armsnap_snapshot::snapshot::memory::Moment;
 use armsnap_snapshot::stop::Cancel;
 
@@ -64,10 +62,10 @@ pub struct SnapshotTarget {
     pub(super) callers: Callers,
     /// Sends keepalive packets during long requests.
     pub(super) alive: Option<Alive>,
-    /// Whether the client is GDB.
-    pub(super) is_gdb: bool,
     /// Whether the client shows `xx` as a value, as LLDB does.
     pub(super) takes_unknown_for_value: bool,
+    /// Whether the client is GDB.
+    pub(super) is_gdb: bool,
     /// Whether the client is GDB before version 11.
     pub(super) is_old_gdb: bool,
 }
@@ -95,9 +93,9 @@ impl SnapshotTarget {
             watchpoints: Watchpoints::default(),
             trace: FrameView::default(),
             callers: Callers::default(),
-            is_gdb: false,
             alive: None,
             takes_unknown_for_value: false,
+            is_gdb: false,
             is_old_gdb: false,
         }
     }
@@ -149,22 +147,12 @@ impl SnapshotTarget {
             for program in endpoint.programs() {
                 let _ = symbols.add_file(&program.elf);
             }
-            for library in self.library_files() {
+            for library in self.endpoint.library_files() {
                 let _ = symbols.add_file(&library);
             }
             Arc::new(symbols)
         });
         Arc::clone(made)
-    }
-
-    /// Returns the files of the program's libraries, as they were loaded.
-    fn library_files(&self) -> Vec<Elf> {
-        let endpoint = &*self.endpoint;
-        let (Some(program), Some(core)) = (&endpoint.program, endpoint.cores.first()) else {
-            return Vec::new();
-        };
-        let memory = (&*core.memory, core.space.space);
-        libraries::of_program(&endpoint.loaded, &program.elf, memory)
     }
 
     /// Returns the IFUNC choices that were made when the program started.
@@ -174,7 +162,7 @@ impl SnapshotTarget {
             let Some(core) = endpoint.cores.first() else {
                 return Arc::default();
             };
-            let libraries = self.library_files();
+            let libraries = self.endpoint.library_files();
             let programs = endpoint.programs().map(|program| &program.elf);
             let memory = (&*core.memory, core.space.space);
             Arc::new(Chosen::of(programs.chain(&libraries), memory))
@@ -185,7 +173,7 @@ impl SnapshotTarget {
     /// Returns the call frame information of all programs and libraries.
     pub(super) fn call_frames(&self) -> Arc<CallFrames> {
         let made = self.call_frames.get_or_init(|| {
-            let libraries = self.library_files();
+            let libraries = self.endpoint.library_files();
             let programs = self.endpoint.programs().map(|program| &program.elf);
             Arc::new(CallFrames::new(programs.chain(&libraries)))
         });
@@ -195,7 +183,7 @@ impl SnapshotTarget {
     /// Returns the landing pads of all programs and libraries.
     pub(super) fn landing_pads(&self) -> Arc<LandingPads> {
         let made = self.landing_pads.get_or_init(|| {
-            let libraries = self.library_files();
+            let libraries = self.endpoint.library_files();
             let programs = self.endpoint.programs().map(|program| &program.elf);
             Arc::new(LandingPads::new(programs.chain(&libraries)))
         });
@@ -205,7 +193,7 @@ impl SnapshotTarget {
     /// Returns the Go code in all programs and libraries.
     pub(super) fn go(&self) -> Arc<GoCode> {
         let made = self.go.get_or_init(|| {
-            let libraries = self.library_files();
+            let libraries = self.endpoint.library_files();
             let programs = self.endpoint.programs().map(|program| &program.elf);
             Arc::new(GoCode::new(programs.chain(&libraries)))
         });

@@ -4,22 +4,29 @@
 //! stacks of their own, and a stack that is too small is moved.
 
 use super::elf::Elf;
+use memchr::memmem;
 use object::{Object, ObjectSection};
 use std::ops::Range;
+use std::sync::Arc;
 
-/// The tables of functions that the runtime needs; position-independent programs use the second
-/// name.
-const TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+/// Sections of the Go linker: the tables of functions that the runtime needs (position-independent
+/// programs use the second name, unless another linker merged it), build information, and the build
+/// ID.
+const SECTIONS: [&str; 4] = [
+    ".gopclntab",
+    ".data.rel.ro.gopclntab",
+    ".go.buildinfo",
+    ".note.go.buildid",
+];
 /// The start of the linker's build information, which `go version` looks for, and its alignment.
 const BUILD: &[u8; 14] = b"\xff Go buildinf:";
-const BUILD_ALIGNMENT: usize = 16;
-/// The number of bytes of a segment that are searched for it.
-const SEARCHED: usize = 64 << 10;
+const BUILD_ALIGNMENT: u64 = 16;
 
 /// The address ranges of Go code.
 #[derive(Clone, Debug, Default)]
 pub struct GoCode {
-    ranges: Vec<Range<u64>>,
+    /// By address, without overlaps.
+    ranges: Arc<[Range<u64>]>,
 }
 
 impl GoCode {
@@ -29,8 +36,17 @@ impl GoCode {
         let programs = programs.into_iter().filter(|elf| is_go(elf));
         let segments = programs.flat_map(|elf| &elf.segments);
         let code = segments.filter(|segment| !segment.writable);
+        let mut found: Vec<_> = code.map(|segment| segment.address..segment.end()).collect();
+        found.sort_by_key(|range| range.start);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for range in found {
+            match ranges.last_mut().filter(|last| range.start <= last.end) {
+                Some(last) => last.end = last.end.max(range.end),
+                None => ranges.push(range),
+            }
+        }
         Self {
-            ranges: code.map(|segment| segment.address..segment.end()).collect(),
+            ranges: ranges.into(),
         }
     }
 
@@ -43,23 +59,45 @@ impl GoCode {
 
     /// Returns whether the code at an address is Go code.
     pub fn contains(&self, address: u64) -> bool {
-        self.ranges.iter().any(|range| range.contains(&address))
+        let after = self.ranges.partition_point(|range| range.start <= address);
+        self.ranges[..after]
+            .last()
+            .is_some_and(|range| address < range.end)
     }
 }
 
 /// Whether the Go linker made a program, even one without symbols and sections.
 fn is_go(elf: &Elf) -> bool {
-    let has_table = object::File::parse(elf.bytes()).is_ok_and(|file| {
+    let has_section = object::File::parse(elf.bytes()).is_ok_and(|file| {
         file.sections()
-            .any(|section| section.name().is_ok_and(|name| TABLES.contains(&name)))
+            .any(|section| section.name().is_ok_and(|name| SECTIONS.contains(&name)))
     });
     let mut data = elf.segments.iter().filter(|segment| segment.writable);
-    has_table
+    has_section
         || data.any(|segment| {
-            let bytes = elf.segment_bytes(segment);
-            let bytes = &bytes[..bytes.len().min(SEARCHED)];
-            bytes
-                .chunks(BUILD_ALIGNMENT)
-                .any(|at| at.starts_with(BUILD))
+            let mut found = memmem::find_iter(elf.segment_bytes(segment), BUILD);
+            found.any(|offset| (segment.address + offset as u64).is_multiple_of(BUILD_ALIGNMENT))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::elf::small_elf::small_elf;
+    use std::io::Write;
+
+    #[test]
+    fn a_stripped_program_is_recognised_by_its_build_information() {
+        let is_go = |data: &[u8]| {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(&small_elf(b"code", data)).unwrap();
+            let elf = Elf::open(file.path()).unwrap();
+            GoCode::new([&elf]).contains(0x1000)
+        };
+        let behind = |zeros: usize| [&vec![0; zeros][..], BUILD, b"\x08\x02"].concat();
+        assert!(is_go(&behind(0)));
+        assert!(is_go(&behind(16 << 16)), "a linker put tables before it");
+        assert!(!is_go(&behind(8)), "it is aligned");
+        assert!(!is_go(&behind(0)[1..]));
+    }
 }
