@@ -137,6 +137,8 @@ pub enum CoreNote {
 pub enum NoProcessStack {
     /// No trace leads to the exception.
     NoTrace,
+    /// Decoding the end of the trace takes too long.
+    Unfinished,
     /// Not exactly one exception frame returns to where the code was interrupted.
     Frames {
         /// Their number.
@@ -166,6 +168,7 @@ impl fmt::Display for NoProcessStack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTrace => f.write_str("no trace leads to the exception"),
+            Self::Unfinished => f.write_str("decoding the end of the trace takes too long"),
             Self::Frames { count, returns_to } => write!(
                 f,
                 "trace says that it was interrupted at {returns_to}, and {count} exception frames \

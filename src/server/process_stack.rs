@@ -26,10 +26,12 @@ const TIME_LIMIT: Duration = Duration::from_secs(1);
 const CALLS: usize = 1 << 12;
 /// Bytes of the main stack that are searched: the frames of handlers are there.
 const MAIN_STACK: usize = 16 << 10;
-/// Maximum number of nested exceptions that are followed; there are at most 256 priorities, and few are used.
+/// Maximum number of nested exceptions that are followed. There can be more levels of preemption, but few are used.
 const NESTED: usize = 16;
-/// Maximum number of bytes that are searched for frames.
+/// Maximum number of bytes that are searched for frames, for all cores.
 const SEARCHED: u64 = 64 << 20;
+/// Maximum number of frames that are found: one is what is wanted.
+const FRAMES: usize = 100;
 
 /// Index of the pc in an exception's frame: after R0 to R3, R12 and LR (DDI 0403, B1.5.6).
 const PC: usize = 6;
@@ -41,6 +43,8 @@ const WITH_FLOATING_POINT: usize = 26;
 const ON_PROCESS_STACK: u32 = 1 << 2;
 /// It ran in Thread mode.
 const IN_THREAD_MODE: u32 = 1 << 3;
+/// No registers of the secure state are stored before R0 (DCRS; DDI 0553 only).
+const STARTS_PLAINLY: u32 = 1 << 5;
 /// Its frame has no floating-point registers.
 const IS_PLAIN: u32 = 1 << 4;
 
@@ -61,12 +65,16 @@ pub(super) fn complete(cores: &mut [Core], open: impl FnOnce(&[Core]) -> Option<
         .into_iter()
         .all(|at| cores[at].registers.selects_stack());
     let mut timeline = open(cores);
+    let mut limits = Limits {
+        cancel: Cancel::after(TIME_LIMIT),
+        bytes: SEARCHED,
+    };
     let found: Vec<_> = lacking
         .iter()
         .map(|(number, handler)| {
             let core = &cores[*number];
             let history = timeline.as_mut().and_then(|all| all.history(core.device));
-            (*number, handler.process_stack(core, history))
+            (*number, handler.process_stack(core, history, &mut limits))
         })
         .collect();
     let fits = fits && found.iter().all(|(_, found)| matches!(found, Ok(Some(_))));
@@ -83,6 +91,13 @@ pub(super) fn complete(cores: &mut [Core], open: impl FnOnce(&[Core]) -> Option<
         };
         cores[number].notes.push(note);
     }
+}
+
+/// What may still be used to find stacks.
+struct Limits {
+    cancel: Cancel,
+    /// Bytes of memory that may be searched.
+    bytes: u64,
 }
 
 /// A core in Handler mode without PSP.
@@ -111,6 +126,10 @@ impl Handler {
             return None;
         }
         let main_stack = value("sp")?;
+        // Two stack pointers in one state: which belongs to the handler is not known.
+        if value("msp").is_some_and(|msp| msp != main_stack) {
+            return None;
+        }
         let mut bytes = vec![0; MAIN_STACK];
         let known = core
             .memory
@@ -128,15 +147,16 @@ impl Handler {
         &self,
         core: &Core,
         history: Option<&mut History>,
+        limits: &mut Limits,
     ) -> Result<Found, NoProcessStack> {
-        let cancel = Cancel::after(TIME_LIMIT);
         let calls = history.and_then(|history| {
-            let calls = open_exceptions(history, &cancel)?;
+            let calls = open_exceptions(history, &limits.cancel)?;
             Some((history, calls))
         });
         let Some((history, calls)) = calls else {
             // The newest of these values most likely belongs to the newest exception.
             return match self.codes(self.link, 0).next() {
+                Some(_) if limits.cancel.is_requested() => Err(NoProcessStack::Unfinished),
                 Some((code, _)) if changes_security_state(code) => Err(NoProcessStack::OtherState),
                 Some((code, _)) if code & ON_PROCESS_STACK != 0 => Err(NoProcessStack::NoTrace),
                 _ => Ok(None),
@@ -152,15 +172,20 @@ impl Handler {
             Interrupted::Main | Interrupted::OtherState => None,
         });
         let tasks: Vec<OpenCall> = tasks.map(|number| calls[number]).collect();
-        let Some(first) = tasks.first().and_then(|call| call.returns_to) else {
-            return Ok(None);
+        let Some(outermost) = tasks.last().and_then(|call| call.returns_to) else {
+            // The trace may begin in the handler that a task entered.
+            let is_task = |(code, _)| code & ON_PROCESS_STACK != 0;
+            return match interrupted.is_empty() && self.codes(self.link, 0).any(is_task) {
+                true => Err(NoProcessStack::NoTrace),
+                false => Ok(None),
+            };
         };
         let mut frames = Vec::new();
         for call in &tasks {
             let Some(returns_to) = call.returns_to else {
                 continue;
             };
-            let at = frames_at(&core.memory, core.space.space, returns_to)?;
+            let at = frames_at(&core.memory, core.space.space, returns_to, limits)?;
             frames.extend(at.into_iter().map(|frame| (frame, returns_to, call.entry)));
         }
         let is_main = interrupted.contains(&Interrupted::Main);
@@ -169,13 +194,14 @@ impl Handler {
             return Ok(None);
         }
         let [(frame, returns_to, entry)] = frames[..] else {
-            let (count, returns_to) = (frames.len(), first);
+            let (count, returns_to) = (frames.len(), outermost);
             return Err(NoProcessStack::Frames { count, returns_to });
         };
         if is_main {
             return Err(NoProcessStack::MainStack);
         }
-        match writes_process_stack(history, entry, &cancel) {
+        let writes = writes_process_stack(history, entry, &limits.cancel);
+        match writes.ok_or(NoProcessStack::Unfinished)? {
             true => Err(NoProcessStack::Written),
             false => Ok(Some((frame, returns_to))),
         }
@@ -292,16 +318,16 @@ fn is_exception_return(value: u32) -> bool {
     value & 0xffff_ff82 == 0xffff_ff80 && (is_thread || value & ON_PROCESS_STACK == 0)
 }
 
-/// Returns whether the handler and the interrupted code (and its frame) are in different security states:
-/// bits 0 and 6.
+/// Returns whether the security state changed between the interrupted code and the handler: bits 0 and 6 differ,
+/// or registers of the secure state are stored before R0.
 fn changes_security_state(code: u32) -> bool {
-    code & 1 != code >> 6 & 1
+    code & 1 != code >> 6 & 1 || code & STARTS_PLAINLY == 0
 }
 
-/// Returns whether a value can be an xPSR in a frame: bits 20 to 23 are 0, except for Armv8.1-M's
-/// BTI, bit 21.
+/// Returns whether a value can be an xPSR in a frame: bits 22 and 23 are 0. Bits 20 (SFPA) and 21 (B) are used
+/// from Armv8-M and Armv8.1-M on (DDI 0553, RETPSR).
 fn is_status(value: u32) -> bool {
-    value & 0x00d0_0000 == 0
+    value & 0x00c0_0000 == 0
 }
 
 /// Returns the addresses of exception frames that return to an address in Thread mode.
@@ -309,6 +335,7 @@ fn frames_at(
     memory: &CoreMemory,
     space: Space,
     returns_to: Address,
+    limits: &mut Limits,
 ) -> Result<Vec<u64>, NoProcessStack> {
     let Ok(pc) = u32::try_from(returns_to.0) else {
         return Ok(Vec::new());
@@ -316,13 +343,11 @@ fn frames_at(
     let pc = pc.to_le_bytes();
     let finder = Finder::new(&pc);
     let mut frames = Vec::new();
-    let (mut at, mut searched) = (Some(Address(0)), 0);
+    let mut at = Some(Address(0));
     while let Some(start) = at {
         let slice = memory.slice(start, space);
-        searched += slice.len() as u64;
-        if searched > SEARCHED {
-            return Err(NoProcessStack::TooMuchMemory);
-        }
+        let left = limits.bytes.checked_sub(slice.len() as u64);
+        limits.bytes = left.ok_or(NoProcessStack::TooMuchMemory)?;
         for offset in finder.find_iter(slice) {
             let place = start.0 + offset as u64;
             let Some(frame) = place.checked_sub(4 * PC as u64) else {
@@ -337,6 +362,9 @@ fn frames_at(
                 && status & 0x0100_01ff == 1 << 24
             {
                 frames.push(frame);
+                if frames.len() == FRAMES {
+                    return Ok(frames);
+                }
             }
         }
         at = match slice.len() {
@@ -347,40 +375,49 @@ fn frames_at(
     Ok(frames)
 }
 
-/// Returns whether PSP was written, or may have been written, after a position.
-fn writes_process_stack(history: &mut History, from: Position, cancel: &Cancel) -> bool {
+/// Returns whether PSP was written, or may have been written, after a position; `None` if that took too long.
+fn writes_process_stack(history: &mut History, from: Position, cancel: &Cancel) -> Option<bool> {
     let mut seen = HashSet::new();
-    let mut ranges: Vec<(Address, Address)> = Vec::new();
+    let mut ranges: Vec<(Position, Address, Address)> = Vec::new();
     for event in history.entries(from, Direction::Forward) {
         if cancel.is_requested() {
-            return true;
+            return None;
         }
         match event.entry {
             Entry::Run { range, .. } => {
                 let line = (range.start, range.end);
                 if seen.insert(line) {
-                    ranges.push(line);
+                    ranges.push((event.position, range.start, range.end));
                 }
             }
-            Entry::Gap(_) => return true,
+            Entry::Gap(_) => return Some(true),
             _ => {}
         }
     }
     let halted = history.halted().unwrap_or_default();
-    let rest = history.rest().map(|rest| (rest.start, halted));
-    let place = history.place(from).and_then(|place| place.context);
-    let view = history.view(place.as_ref());
-    ranges.into_iter().chain(rest).any(|(start, end)| {
-        let code = history.code(view, start);
-        let length = usize::try_from(end.0.saturating_sub(start.0)).unwrap_or(0);
-        let halves = code[..length.min(code.len())].chunks_exact(2);
-        let halves: Vec<u16> = halves
-            .map(|half| u16::from_le_bytes([half[0], half[1]]))
-            .collect();
-        halves
-            .windows(2)
-            .any(|pair| sets_process_stack(pair[0], pair[1]))
-    })
+    let end = history.end();
+    let rest = history.rest().map(|rest| (end, rest.start, halted));
+    let written = ranges
+        .into_iter()
+        .chain(rest)
+        .any(|(position, start, end)| {
+            let context = history.place(position).and_then(|place| place.context);
+            let view = history.view(context.as_ref());
+            let length = usize::try_from(end.0.saturating_sub(start.0)).unwrap_or(0);
+            // Code that is not known may do anything.
+            let code = history.code(view, start).get(..length);
+            code.is_none_or(writes_process_stack_in)
+        });
+    Some(written)
+}
+
+/// Returns whether code may write PSP.
+fn writes_process_stack_in(code: &[u8]) -> bool {
+    let halves = code.as_chunks::<2>().0.iter();
+    let halves: Vec<u16> = halves.map(|half| u16::from_le_bytes(*half)).collect();
+    halves
+        .windows(2)
+        .any(|pair| sets_process_stack(pair[0], pair[1]))
 }
 
 /// `msr psp, rN`; `msr psp_ns, rN`.
@@ -446,6 +483,14 @@ mod tests {
             [Interrupted::Main, Interrupted::Task(0)]
         );
         assert_eq!(interrupted(0xffff_ffbd, vec![]), [Interrupted::OtherState]);
+        // Registers of the secure state are stored before R0.
+        assert_eq!(interrupted(0xffff_ffdd, vec![]), [Interrupted::OtherState]);
+        // Secure code that uses floating-point registers.
+        let secure = frame(0, PLACE, 1 << 24 | 1 << 20);
+        assert_eq!(
+            interrupted(0xffff_fff9, secure.to_vec()),
+            [Interrupted::Main]
+        );
         // Not an EXC_RETURN: -1, and Handler mode with the process stack.
         assert_eq!(interrupted(0, vec![u32::MAX, 0xffff_fff5]), []);
     }
