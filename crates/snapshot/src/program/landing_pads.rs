@@ -116,18 +116,20 @@ impl Table {
     /// place-relative address of the function, and one of its entry unless the entry is in the
     /// index itself).
     fn add_index(&mut self, file: &File<'_>, offset: u64) -> Option<()> {
-        let index = file.section_by_name(".ARM.exidx")?;
+        let index = file
+            .section_by_name(".ARM.exidx")
+            .filter(|_| !file.is_64())?;
         let entries = file.section_by_name(".ARM.extab")?;
         let (at, entries) = (entries.address(), entries.data().ok()?);
         let mut sites = entries.len();
-        let places = (index.address()..).step_by(8);
+        let places = (0..).map(|number: u64| index.address().wrapping_add(8 * number));
         for (place, words) in places.zip(index.data().ok()?.as_chunks::<8>().0) {
             let [function, entry] = [0, 4].map(|from| word(words, from).unwrap_or(0));
             if entry == CANNOT_UNWIND || entry & COMPACT != 0 {
                 continue;
             }
             let function = relative(place, function) & !1;
-            let entry = relative(place + 4, entry).wrapping_sub(at);
+            let entry = relative(place.wrapping_add(4), entry).wrapping_sub(at);
             let entry = usize::try_from(entry).ok();
             if let Some(area) = entry.and_then(|from| own_area(entries.get(from..)?)) {
                 let start = function.wrapping_add(offset);
