@@ -41,7 +41,7 @@ impl AddressFiles {
         let path = Self::path(&self.directory, core);
         let file = File::create_new(&path);
         let writer = file.and_then(|file| Writer::new(BufWriter::new(file)));
-        let writer = writer.map_err(|error| in_private(&path, &error))?;
+        let writer = writer.map_err(|error| self.full(core, &error))?;
         self.cores[core as usize] = Some(writer);
         Ok(())
     }
