@@ -2,7 +2,8 @@
 //!
 //! Every value has a [`Status`]: *proved* (follows from checked facts), *inferred* (also from the
 //! calling convention and from rules on where stores go), or unknown. Unknown values are absent.
-//! `docs/recovery.md` describes what is proved, and what ends proof. Independent of any debugger.
+//! `docs/recovery.md` describes what is proved, and `docs/recovery-limits.md` what ends proof.
+//! Independent of any debugger.
 
 mod address_space;
 mod apart;
