@@ -1,11 +1,16 @@
-//! Large Go programs of Debian, whose threads come and go: each is recorded ten times out of ten.
+//! Large Go programs of Debian, whose threads come and go, are recorded: each once, or as often as `ARMSNAP_TIMES`
+//! says. (Ten times take a quarter of an hour.)
 
 use super::debian_programs::unpacked;
 use crate::support::record::installed;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const TIMES: usize = 10;
+/// How often each is recorded.
+fn times() -> usize {
+    let times = std::env::var("ARMSNAP_TIMES");
+    times.map_or(1, |times| times.parse().expect("a number in ARMSNAP_TIMES"))
+}
 
 /// A program of a package, in a directory of its own.
 struct Program {
@@ -82,7 +87,7 @@ fn restic_makes_backups() {
         return;
     };
     tree(&restic.path("tree"));
-    for number in 0..TIMES {
+    for number in 0..times() {
         let version = restic.recorded(&["version"]);
         assert!(version.starts_with("restic "), "{version}");
         let repository = format!("repository-{number}");
@@ -100,7 +105,7 @@ fn rclone_copies_files() {
         return;
     };
     tree(&rclone.path("tree"));
-    for number in 0..TIMES {
+    for number in 0..times() {
         let to = format!("copy-{number}");
         rclone.recorded(&["copy", "tree", &to]);
         let copied = std::fs::read(rclone.path(&to).join("a/b/two")).unwrap();
