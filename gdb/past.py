@@ -186,8 +186,8 @@ there. GDB would go on to the end of history."""
 
     @classmethod
     def same(cls, frame, inner):
-        """The FrameId of a frame where a move started, if this one of unknown identity may be it. It is none of
-        the frames within."""
+        """The FrameId of a frame where a move started, if this frame, whose identity is unknown, may be the same one. It
+        differs from the frames called from it."""
         own = cls.own.get(frame.function)
         if own is None or frame.call or frame.true_stack is not None or cls.thread != gdb.selected_thread():
             return None

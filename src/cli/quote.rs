@@ -28,7 +28,7 @@ pub fn shell_quote_os(word: &OsStr) -> OsString {
     from_bytes(out)
 }
 
-/// Returns a path as a word that users copy into a shell and that is not taken for an option.
+/// Quotes a path, so that it can be copied into a shell and is not mistaken for an option.
 /// Characters that a terminal does not show are quoted as `$'\xff'`, which bash, zsh and POSIX.1-2024
 /// (2.2.4) accept.
 pub fn word(path: &Path, program: bool) -> String {

@@ -1,11 +1,11 @@
-//! `armsnap record` ends where it is told to: at a place, or after a number of instructions.
+//! `armsnap record` stops where its options say: at an address, or after a number of instructions.
 
 use crate::linux_programs::{A64, told};
 use crate::support::record::{assemble, build, decoded, logged, record};
 use std::path::Path;
 use std::process::Command;
 
-/// Faults whose handler continues behind them, within the first and the last instructions that are
+/// Faults whose handler continues after them, within the first and the last instructions that are
 /// stepped through, and system calls.
 const FAULTS: &str = r#"
         .global _start

@@ -62,7 +62,7 @@ impl Instruction {
         }
     }
 
-    /// Returns an instruction of so many bytes that branches nowhere.
+    /// Returns an instruction of `bytes` bytes that does not branch.
     pub const fn other(bytes: u8) -> Self {
         Self::new(bytes, Kind::Other)
     }

@@ -99,7 +99,8 @@ impl Regimes {
         self.with_changed(|regime| (!regime.excludes_el1).then(|| regime.clone()))
     }
 
-    /// The regimes with those of EL1 and EL0 changed; those that `change` rejects are left out.
+    /// Returns the regimes, with `change` applied to those of EL1 and EL0. Leaves out the ones that
+    /// `change` rejects.
     pub fn with_changed(&self, change: impl Fn(&Regime) -> Option<Regime>) -> Self {
         let changed = self.by_space.iter().map(|regime| {
             let regime = regime.as_ref().map_err(|why| *why)?;

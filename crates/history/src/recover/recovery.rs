@@ -116,7 +116,7 @@ impl Recovery {
     }
 
     /// The window that contains a position, the main one or the separate one, with the facts that
-    /// it rests on and the step. The inner `None` if there is none, or nothing is to be shown.
+    /// it rests on and the step. The inner `None` if no window contains it, or nothing may be shown.
     pub(super) fn find(
         &mut self,
         history: &mut History,

@@ -61,8 +61,8 @@ pub trait CodeImage {
     const WATCHES: bool = false;
 
     /// Whether the step from a block that starts at `from` and ends with `last` to one that starts
-    /// at `to` is watched. A sink that counts blocks is told of watched steps
-    /// ([`FlowSink::arrives`]). Steps after indirect branches are always watched. Called once per
+    /// at `to` is watched. Sinks that count blocks are notified of watched
+    /// steps ([`FlowSink::arrives`]). Steps after indirect branches are always watched. Called once per
     /// step, not each time it is taken.
     ///
     /// [`FlowSink::arrives`]: super::FlowSink::arrives

@@ -15,7 +15,7 @@ const FEWEST_REGISTERS: usize = 36;
 pub enum Block {
     /// The registers at the fault (`A`): version, range in the file.
     Registers(u16, Range<usize>),
-    /// The registers of a CPU (`F`); those of the CPU that failed are in the other block.
+    /// The registers of a CPU (`F`). Those of the CPU that failed are in block `A`.
     Cpu {
         /// Its number.
         cpu: u32,
