@@ -1,7 +1,7 @@
 //! Positions before all that memory suffices for: the history around them is solved separately.
 
-use super::final_state::FinalState;
-use super::stack_walk::Noted;
+use super::execution::stack_walk::Noted;
+use super::facts::final_state::FinalState;
 use super::window::Window;
 use crate::timeline::{Direction, History, Position};
 use armsnap_snapshot::stop::Cancel;

@@ -1,9 +1,9 @@
 //! Code that was executed near a position: memory held its bytes then.
 
-use super::cells::{Kind, byte_bits, untagged};
-use super::final_state::FinalState;
+use super::facts::final_state::FinalState;
+use super::memory::cells::{Kind, byte_bits, untagged};
+use super::memory::regions::Class;
 use super::recovery::Recovery;
-use super::regions::Class;
 use super::status::{Known, Level, Status};
 use super::window::Window;
 use crate::timeline::{Direction, Entry, History, PointKind, Position};

@@ -2,11 +2,11 @@
 
 use super::apart::Apart;
 use super::executed::Executed;
-use super::final_state::{FinalState, Others};
-use super::origin::{End, Way, What};
+use super::facts::final_state::{FinalState, Others};
+use super::queries::origin::{End, Way, What};
+use super::queries::writes::{Accesses, Wanted};
 use super::status::{Known, Level, Limit, Registers};
 use super::window::Window;
-use super::writes::{Accesses, Wanted};
 use crate::timeline::{Direction, History, Position};
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;

@@ -5,12 +5,12 @@ mod inferred;
 mod lifetimes;
 mod pieces;
 
-use super::course::{Course, Step, Taken};
-use super::final_state::{FinalMemory, FinalState, Others};
-use super::regions::Class;
+use super::execution::course::{Course, Step, Taken};
+use super::facts::final_state::{FinalMemory, FinalState, Others};
+use super::memory::regions::Class;
+use super::queries::writes::Wanted;
 use super::status::{Known, Status};
 use super::window::Window;
-use super::writes::Wanted;
 use crate::timeline::Direction;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::Isa;

@@ -1,19 +1,19 @@
 //! The window: history from the end back to some step, built and solved.
 
 use super::bits::{Bits, low};
-use super::blocks::Blocks;
-use super::build::{Builder, Checkpoint, Sink, Through};
-use super::cells::untagged;
-use super::course::Course;
-use super::final_state::{FinalState, Others, RecordedAddresses};
-use super::graph::{NONE, RESULT};
-use super::kept_frames::Handled;
-use super::queries::Nearby;
-use super::recorded::{self, Recorded};
+use super::execution::blocks::Blocks;
+use super::execution::course::Course;
+use super::execution::recorded::{self, Recorded};
+use super::execution::stack_walk::{Noted, StackWalk};
+use super::execution::template::{Template, Templates, stack_pointer};
+use super::facts::final_state::{FinalState, Others, RecordedAddresses};
+use super::graph::build::{Builder, Checkpoint, Sink, Through};
+use super::graph::nodes::{NONE, RESULT};
+use super::graph::walk::INTERVAL;
+use super::memory::cells::untagged;
+use super::queries::values::Nearby;
+use super::solver::kept_frames::Handled;
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
-use super::stack_walk::{Noted, StackWalk};
-use super::template::{Template, Templates, stack_pointer};
-use super::walk::INTERVAL;
 use crate::timeline::{Direction, EndAgrees, Found, History, Position};
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
@@ -288,7 +288,8 @@ impl Window {
             let (templates, blocks) = (&mut self.templates, &mut Blocks::default());
             let rest = templates.instructions(history, view, addresses, blocks, false);
             for &template in rest.iter().rev() {
-                self.course.push(super::course::Step::Instruction(template));
+                self.course
+                    .push(super::execution::course::Step::Instruction(template));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Recorded addresses that turn out to be faulty, while work is cancelled at any time.
 
 use super::{ADD_X2_X2_8, LDR_X5_X2, STR_X1_X2, facts};
-use crate::recover::course::Step;
-use crate::recover::final_state::{FinalState, RecordedAddresses};
+use crate::recover::execution::course::Step;
+use crate::recover::facts::final_state::{FinalState, RecordedAddresses};
 use crate::recover::window::Window;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::{Location, a64};

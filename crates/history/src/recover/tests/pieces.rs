@@ -2,8 +2,8 @@
 //! as one that was built at once.
 
 use super::facts;
-use crate::recover::course::{Step, Taken};
-use crate::recover::final_state::FinalState;
+use crate::recover::execution::course::{Step, Taken};
+use crate::recover::facts::final_state::FinalState;
 use crate::recover::status::{Known, Status};
 use crate::recover::window::Window;
 use armsnap_arch::quantity::Isa;

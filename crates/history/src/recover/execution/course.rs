@@ -1,0 +1,413 @@
+//! The course of execution before the end, as far as it was explored.
+//!
+//! Steps count positions backward: step 0 is the halted state, step 1 the last instruction.
+
+use super::address_space::AddressSpace;
+use super::blocks::Blocks;
+use super::template::{Template, Templates};
+use crate::timeline::{Direction, Entry, History, Position};
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_snapshot::stop::Cancel;
+use armsnap_trace::element::Mark;
+use armsnap_trace::flow::{InstructionKind, LastInstruction};
+use std::ops::Range;
+
+/// What stands for the halted state, and for a gap, among the instructions.
+const HALTED: u32 = u32::MAX;
+const GAP: u32 = u32::MAX - 1;
+
+/// What is at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recover) enum Step {
+    Halted,
+    Gap,
+    /// The instruction of a template.
+    Instruction(u32),
+}
+
+/// An exception between a step and the one before it in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recover) struct Taken {
+    /// The step after it.
+    pub step: u32,
+    /// Its number in the trace protocol.
+    pub number: u16,
+    /// Where execution would have continued.
+    pub return_to: Option<u64>,
+}
+
+/// Consecutive positions.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The first position in time, with its step.
+    first: Position,
+    step: u32,
+    places: u32,
+}
+
+/// The steps from the end back to some position.
+#[derive(Debug, Default)]
+pub(in crate::recover) struct Course {
+    steps: Vec<u32>,
+    /// Backward in time.
+    pieces: Vec<Piece>,
+    /// By step.
+    pub taken: Vec<Taken>,
+    /// The latest step that ran in an address space other than the final one, by the trace's
+    /// report.
+    pub other_space: Option<u32>,
+    /// The address space at the earliest position; what is not reported there is taken from the
+    /// first later report.
+    space: AddressSpace,
+    /// The earliest position.
+    begin: Option<Position>,
+    /// Whether the earliest position is the first of the history.
+    complete: bool,
+}
+
+/// The positions of one step of exploration, forward in time.
+#[derive(Default)]
+struct Stretch {
+    places: Vec<u32>,
+    positions: Vec<(Position, u32)>,
+    /// The number of the position after each exception, the exception's number, and where it
+    /// returns to.
+    taken: Vec<(u32, u16, Option<u64>)>,
+    /// The address space at the first position; what is not reported there is taken from the first
+    /// later report.
+    space: AddressSpace,
+    /// The number of the first position after the last change of the address space.
+    space_changed: Option<u32>,
+}
+
+impl Course {
+    pub fn len(&self) -> u32 {
+        self.steps.len() as u32
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.steps.capacity() * size_of::<u32>() + self.pieces.capacity() * size_of::<Piece>()
+    }
+
+    pub fn step(&self, step: u32) -> Step {
+        match self.steps[step as usize] {
+            HALTED => Step::Halted,
+            GAP => Step::Gap,
+            template => Step::Instruction(template),
+        }
+    }
+
+    pub fn template<'t>(&self, templates: &'t Templates, step: u32) -> Option<&'t Template> {
+        match self.step(step) {
+            Step::Instruction(template) => Some(&templates.all[template as usize]),
+            Step::Halted | Step::Gap => None,
+        }
+    }
+
+    /// The step of a position; `None` if it is earlier than the explored ones.
+    pub fn find(&self, position: Position) -> Option<u32> {
+        let index = self.pieces.partition_point(|piece| piece.first > position);
+        let piece = self.pieces.get(index)?;
+        let behind = position.distance(piece.first)?;
+        (behind < u64::from(piece.places)).then(|| piece.step - behind as u32)
+    }
+
+    /// The position of a step.
+    pub fn position(&self, step: u32) -> Option<Position> {
+        // The `step` of a piece is its largest.
+        let index = self.pieces.partition_point(|piece| piece.step < step);
+        let piece = self.pieces.get(index)?;
+        let behind = piece.step - step;
+        // Steps between pieces have no position.
+        (behind < piece.places).then(|| piece.first.after(behind.into()))
+    }
+
+    /// The earliest explored position; initially, the end of the history.
+    pub fn begin(&mut self, history: &mut History) -> Position {
+        if let Some(begin) = self.begin {
+            return begin;
+        }
+        let end = history.end();
+        self.space = space_at(history, end);
+        self.begin_with(end);
+        end
+    }
+
+    /// Begins at a position in the middle, as if execution were halted there.
+    pub fn begin_at(&mut self, history: &mut History, position: Position) {
+        let end = history.end();
+        let (mut space, last) = (space_at(history, position), space_at(history, end));
+        self.space = space;
+        if !space.move_to(last) {
+            self.other_space = Some(0);
+        }
+        self.begin_with(position);
+    }
+
+    fn begin_with(&mut self, halted: Position) {
+        self.steps.push(HALTED);
+        self.pieces.push(Piece {
+            first: halted,
+            step: 0,
+            places: 1,
+        });
+        self.begin = Some(halted);
+    }
+
+    /// Forgets everything for good: nothing more is explored.
+    pub fn forget(&mut self) {
+        *self = Self {
+            begin: self.begin,
+            complete: true,
+            ..Self::default()
+        };
+    }
+
+    /// Adds a step before all others, without a position.
+    pub fn push(&mut self, step: Step) {
+        self.steps.push(match step {
+            Step::Halted => HALTED,
+            Step::Gap => GAP,
+            Step::Instruction(template) => template,
+        });
+    }
+
+    /// Gives consecutive positions to steps that were added manually.
+    #[cfg(test)]
+    pub fn number(&mut self) {
+        self.pieces = vec![Piece {
+            first: Position::default(),
+            step: self.len() - 1,
+            places: self.len(),
+        }];
+    }
+
+    /// Counts the positions from a position to the explored ones. If there are more than `most`,
+    /// returns a position between them that is too far away. `None` if it was cancelled.
+    pub fn distance(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        most: u32,
+        cancel: &Cancel,
+    ) -> Option<Result<u32, Position>> {
+        let begin = self.begin(history);
+        let Some(last) = history.step(begin, Direction::Backward) else {
+            return Some(Ok(0));
+        };
+        let mut places = 0_u64;
+        for (number, event) in history.entries(last, Direction::Backward).enumerate() {
+            places = places.saturating_add(event.entry.places());
+            if places > most.into() {
+                return Some(Err(event.position));
+            }
+            if event.position <= position {
+                break;
+            }
+            if number.is_multiple_of(1024) && cancel.is_requested() {
+                return None;
+            }
+        }
+        Some(Ok(places as u32))
+    }
+
+    /// Explores `count` more positions before the explored ones, or a few more. `None` if it was
+    /// cancelled; then nothing was added.
+    pub fn extend(
+        &mut self,
+        history: &mut History,
+        templates: &mut Templates,
+        count: u32,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        let begin = self.begin(history);
+        let Some(last) = history.step(begin, Direction::Backward) else {
+            self.complete = true;
+            return Some(());
+        };
+        let mut start = last;
+        let mut places = 0_u64;
+        for event in history.entries(last, Direction::Backward) {
+            places = places.saturating_add(event.entry.places());
+            if event.entry.places() > 0 {
+                start = event.position;
+                if places >= count.into() {
+                    break;
+                }
+            }
+            if places.is_multiple_of(1024) && cancel.is_requested() {
+                return None;
+            }
+        }
+        let stretch = Stretch::of(history, templates, start..begin, self.space, cancel)?;
+        self.add(stretch);
+        self.begin = Some(start);
+        self.complete = history.step(start, Direction::Backward).is_none();
+        Some(())
+    }
+
+    fn add(&mut self, stretch: Stretch) {
+        let count = stretch.places.len() as u32;
+        // The step of a position, by its number in the stretch.
+        let before = self.len();
+        let step = |number: u32| before + (count - 1 - number.min(count - 1));
+        let mut end = count;
+        for &(first, number) in stretch.positions.iter().rev() {
+            let places = end - number;
+            end = number;
+            if let Some(piece) = self.pieces.last_mut()
+                && piece.first.distance(first) == Some(places.into())
+            {
+                *piece = Piece {
+                    first,
+                    step: step(number),
+                    places: piece.places + places,
+                };
+            } else if places > 0 {
+                self.pieces.push(Piece {
+                    first,
+                    step: step(number),
+                    places,
+                });
+            }
+        }
+        for &(place, number, return_to) in stretch.taken.iter().rev() {
+            let step = if place == count {
+                before - 1
+            } else {
+                step(place)
+            };
+            self.taken.push(Taken {
+                step,
+                number,
+                return_to,
+            });
+        }
+        self.space = stretch.space;
+        if let Some(changed) = stretch.space_changed {
+            // The position before the change: the last one of the next stretch if this one has
+            // none.
+            self.other_space.get_or_insert(before + (count - changed));
+        }
+        self.steps.extend(stretch.places.iter().rev());
+    }
+}
+
+impl Stretch {
+    /// The positions of a range; `later` is the address space after it.
+    fn of(
+        history: &mut History,
+        templates: &mut Templates,
+        Range { start, end }: Range<Position>,
+        later: AddressSpace,
+        cancel: &Cancel,
+    ) -> Option<Self> {
+        /// Events between two checks for a request to cancel.
+        const OFTEN: usize = 1 << 12;
+        let mut stretch = Self::default();
+        let context = history.place(start).and_then(|place| place.context);
+        let mut view = history.view(context.as_ref());
+        let versions = history.code_versions();
+        let mut space = AddressSpace::of(context.as_ref(), versions);
+        stretch.space = space;
+        let events = history.entries(start, Direction::Forward);
+        // The history cannot provide code while it iterates over entries.
+        let mut batch = Vec::with_capacity(OFTEN);
+        let mut events = events.take_while(|event| {
+            event.position < end || event.entry.places() == 0 && event.position == end
+        });
+        let mut all = Vec::new();
+        loop {
+            batch.clear();
+            batch.extend(events.by_ref().take(OFTEN));
+            if batch.is_empty() {
+                break;
+            }
+            if cancel.is_requested() {
+                return None;
+            }
+            all.append(&mut batch);
+        }
+        type Key = (Address, Address, Isa, u32, Blocks, bool);
+        let mut runs = std::collections::HashMap::<Key, (u32, u32, Blocks)>::new();
+        let mut blocks = Blocks::default();
+        let mut sequences: Vec<u32> = Vec::new();
+        for event in all {
+            let number = stretch.places.len() as u32;
+            match event.entry {
+                Entry::Run { range, .. } => {
+                    stretch.at(event.position, number);
+                    if range.isa == Isa::A64 {
+                        blocks.lose();
+                    }
+                    let untaken = is_untaken(&range.last);
+                    let key = (range.start, range.end, range.isa, view.0, blocks, untaken);
+                    let (first, count, behind) = *runs.entry(key).or_insert_with(|| {
+                        let first = sequences.len() as u32;
+                        let addresses = history.range_instructions(view, &range);
+                        sequences.extend(templates.instructions(
+                            history,
+                            view,
+                            addresses,
+                            &mut blocks,
+                            untaken,
+                        ));
+                        (first, sequences.len() as u32 - first, blocks)
+                    });
+                    blocks = behind;
+                    let sequence = &sequences[first as usize..(first + count) as usize];
+                    stretch.places.extend_from_slice(sequence);
+                }
+                Entry::Gap(_) => {
+                    stretch.at(event.position, number);
+                    stretch.places.push(GAP);
+                    blocks.lose();
+                }
+                Entry::Exception(exception) => {
+                    let return_to = exception.return_address.map(|address| address.0);
+                    stretch.taken.push((number, exception.number, return_to));
+                    blocks.lose();
+                }
+                Entry::Mark(Mark::Context(context)) => {
+                    view = history.view(Some(&context));
+                    let next = AddressSpace::of(Some(&context), versions);
+                    stretch.space = stretch.space.or(next);
+                    if !space.move_to(next) {
+                        stretch.space_changed = Some(number);
+                    }
+                }
+                Entry::Mark(_) | Entry::Halted => {}
+            }
+        }
+        stretch.space = stretch.space.or(later);
+        if !space.move_to(later) {
+            stretch.space_changed = Some(stretch.places.len() as u32);
+        }
+        Some(stretch)
+    }
+
+    /// Records a position, unless it follows from the last recorded one.
+    fn at(&mut self, position: Position, number: u32) {
+        if let Some((last, at)) = self.positions.last()
+            && position.distance(*last) == Some(u64::from(number - at))
+        {
+            return;
+        }
+        self.positions.push((position, number));
+    }
+}
+
+fn space_at(history: &mut History, position: Position) -> AddressSpace {
+    let context = history.place(position).and_then(|place| place.context);
+    AddressSpace::of(context.as_ref(), history.code_versions())
+}
+
+/// Whether a run ends with an indirect branch that was not taken: its atom is N. Without an atom,
+/// the run would not end there.
+fn is_untaken(last: &LastInstruction) -> bool {
+    last.kind == InstructionKind::Indirect && last.conditional && !last.taken
+}

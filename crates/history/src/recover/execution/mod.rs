@@ -1,0 +1,8 @@
+//! What was executed, backward from the end: steps, and the operations of their instructions.
+
+pub(super) mod address_space;
+pub(super) mod blocks;
+pub(super) mod course;
+pub(super) mod recorded;
+pub(super) mod stack_walk;
+pub(super) mod template;

@@ -1,0 +1,317 @@
+//! The facts from which the past is computed: final registers, memory, and recorded addresses.
+
+use super::constants::Constants;
+use armsnap_arch::arch::{Architecture, RegisterFile, Space};
+use armsnap_arch::quantity::Address;
+use armsnap_arch::semantics::Location;
+use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::program::go::GoCode;
+use armsnap_snapshot::program::landing_pads::LandingPads;
+use armsnap_snapshot::snapshot::memory::CoreMemory;
+use armsnap_snapshot::snapshot::model::{DeviceClass, Snapshot};
+use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_trace::data_addresses::{Accessed, Addresses, Error};
+use object::{Object, ObjectSegment};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+/// The memory of the final state.
+pub trait FinalMemory: Send {
+    /// Fills `out` from an address; returns the number of known bytes before the first unknown one.
+    fn read(&self, address: u64, out: &mut [u8]) -> usize;
+
+    /// An address after `address` with no known memory in between; `None` if no more memory is
+    /// known.
+    fn next(&self, _address: u64) -> Option<u64> {
+        None
+    }
+
+    /// Whether a byte never changes, as in read-only sections of programs.
+    fn is_constant(&self, address: u64) -> bool;
+
+    /// The byte in a program's file for an address, if it is in a function or a read-only section
+    /// that is loaded together with writable data.
+    fn kept(&self, _address: u64) -> Option<u8> {
+        None
+    }
+
+    /// Whether a program declares that it writes at an address, or other code ran there according
+    /// to the recording: that code was executed there then says little about later.
+    fn is_written(&self, _address: u64) -> bool {
+        false
+    }
+
+    /// The writable segments of the program, and of its libraries, each by address.
+    fn statics(&self) -> [&[Range<u64>]; 2] {
+        [&[], &[]]
+    }
+
+    /// Whether no two addresses mean the same memory.
+    fn is_unique(&self) -> bool {
+        true
+    }
+}
+
+/// The memory of a core in a snapshot.
+#[derive(Debug)]
+pub struct SnapshotMemory {
+    memory: Arc<CoreMemory>,
+    space: Space,
+    constants: Constants,
+    /// Writable segments of the first program and of the others, by address.
+    statics: [Vec<Range<u64>>; 2],
+}
+
+impl SnapshotMemory {
+    /// The memory that a core sees in a space, and the programs loaded there: first the program itself,
+    /// then its libraries. Sections that are not writable are constant, unless code in them changed.
+    pub fn new<'a>(
+        memory: Arc<CoreMemory>,
+        space: Space,
+        programs: impl IntoIterator<Item = &'a Elf>,
+    ) -> Self {
+        let programs: Vec<&Elf> = programs.into_iter().collect();
+        let mut statics: [Vec<Range<u64>>; 2] = Default::default();
+        for (number, elf) in programs.iter().enumerate() {
+            statics[number.min(1)].extend(writable(elf));
+        }
+        for ranges in &mut statics {
+            ranges.sort_by_key(|range: &Range<u64>| range.start);
+        }
+        Self {
+            memory,
+            space,
+            constants: Constants::of(programs),
+            statics,
+        }
+    }
+}
+
+/// The writable segments of a program, including memory that is cleared at load time.
+fn writable(elf: &Elf) -> Vec<Range<u64>> {
+    let Ok(file) = object::File::parse(elf.bytes()) else {
+        return Vec::new();
+    };
+    let size = |address: u64| {
+        let linked = address.wrapping_sub(elf.offset);
+        let segment = file.segments().find(|segment| segment.address() == linked);
+        segment.map(|segment| segment.size())
+    };
+    let segments = elf.segments.iter().filter(|segment| segment.writable);
+    segments
+        .map(|segment| {
+            let size = size(segment.address).unwrap_or(segment.file.len() as u64);
+            segment.address..segment.address.saturating_add(size)
+        })
+        .collect()
+}
+
+impl FinalMemory for SnapshotMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        // A page may be written at another address too, so memory mapped by tables proves nothing.
+        match self.is_unique() {
+            false => 0,
+            true => self.memory.read(Address(address), self.space, out),
+        }
+    }
+
+    fn next(&self, address: u64) -> Option<u64> {
+        let next = self.memory.next(Address(address), self.space)?;
+        self.is_unique().then_some(next.0)
+    }
+
+    fn statics(&self) -> [&[Range<u64>]; 2] {
+        [&self.statics[0], &self.statics[1]]
+    }
+
+    fn is_unique(&self) -> bool {
+        !self.memory.is_translated(self.space)
+    }
+
+    fn is_constant(&self, address: u64) -> bool {
+        self.constants.length_at(address) > 0 && !self.memory.changed().contains(address)
+    }
+
+    fn kept(&self, address: u64) -> Option<u8> {
+        self.constants.kept(address)
+    }
+
+    fn is_written(&self, address: u64) -> bool {
+        self.constants.is_data(address) || self.memory.changed().contains(address)
+    }
+}
+
+/// The addresses of a core's loads and stores, as recorded beside the trace.
+pub trait RecordedAddresses: Send {
+    /// The number of instructions that the core executed.
+    fn instructions(&self) -> u64;
+
+    /// The accesses of a range of instructions, in order.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    fn accesses(&self, range: Range<u64>) -> Result<Vec<Accessed>, Error>;
+}
+
+impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
+    fn instructions(&self) -> u64 {
+        Addresses::instructions(self)
+    }
+
+    fn accesses(&self, range: Range<u64>) -> Result<Vec<Accessed>, Error> {
+        Addresses::accesses(self, range).collect()
+    }
+}
+
+/// Other cores or threads that write the memory of a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    /// There are none.
+    #[default]
+    None,
+    /// All of them had ended at this time: by the timestamps in the core's trace, they wrote
+    /// nothing after it. (The kernel may still have cleared the word by which others learn of a
+    /// thread's end.)
+    EndedBy(u64),
+    /// They may write at any time.
+    Always,
+}
+
+impl Others {
+    /// The other writers of the memory of a core of a snapshot.
+    #[must_use]
+    pub fn of(snapshot: &Snapshot, core: &str) -> Self {
+        let recording = Recording::of(snapshot);
+        let devices = snapshot.devices.iter();
+        let others = devices.filter(|d| d.class == DeviceClass::Core && d.name != core);
+        let ends: Option<Vec<u64>> = others.map(|other| recording.end_of(&other.name)).collect();
+        match ends {
+            None => Self::Always,
+            Some(ends) => ends.into_iter().max().map_or(Self::None, Self::EndedBy),
+        }
+    }
+}
+
+/// Everything known besides the trace and the code.
+pub struct FinalState {
+    /// The architecture of the core.
+    pub architecture: Architecture,
+    /// CPSR of the halted core.
+    pub status: Option<u64>,
+    /// The registers of the halted core.
+    pub registers: [Option<u64>; Location::KEPT],
+    /// The memory.
+    pub memory: Box<dyn FinalMemory>,
+    /// What else writes the same memory.
+    pub others: Others,
+    /// Whether a program was traced without its kernel.
+    pub without_kernel: bool,
+    /// Recorded addresses of loads and stores.
+    pub addresses: Option<Box<dyn RecordedAddresses>>,
+    /// Where exceptions of C++ and panics of Rust continue.
+    pub landing_pads: LandingPads,
+    /// Code whose functions preserve nothing.
+    pub go: GoCode,
+}
+
+impl std::fmt::Debug for FinalState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FinalState").finish_non_exhaustive()
+    }
+}
+
+impl FinalState {
+    /// x29, the frame pointer.
+    pub(in crate::recover) fn frame(&self) -> Option<u64> {
+        let is_convention = self.architecture == Architecture::AArch64;
+        self.registers[29].filter(|_| is_convention)
+    }
+
+    /// Whether the halted core would execute T32 next: bit T of CPSR (DDI 0487, G1.9.1).
+    pub(in crate::recover) fn is_thumb(&self) -> bool {
+        self.has(5)
+    }
+
+    /// Whether the core's instructions are not modelled: AArch32 is modelled only for programs
+    /// traced without their kernel, with little-endian data (bit E of CPSR).
+    pub(in crate::recover) fn has_no_model(&self) -> bool {
+        self.architecture != Architecture::AArch64 && (!self.without_kernel || self.has(9))
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        let status = self
+            .status
+            .filter(|_| self.architecture == Architecture::AArch32);
+        status.is_some_and(|status| status >> bit & 1 == 1)
+    }
+
+    /// The final registers of a core as locations of [`armsnap_arch::semantics`].
+    #[must_use]
+    pub fn locations(file: &RegisterFile) -> [Option<u64>; Location::KEPT] {
+        let mut out = [None; Location::KEPT];
+        let mut set = |location: Location, value| out[location.index()] = value;
+        let half = |register: &str, half: usize| {
+            let bytes = file.core(register)?.get(8 * half..8 * half + 8)?;
+            bytes.iter().rev().try_fold(0_u64, |value, byte| {
+                byte.map(|byte| value << 8 | u64::from(byte))
+            })
+        };
+        if file.architecture() == Architecture::AArch64 {
+            for number in 0..31 {
+                set(Location::general(number), file.value(&format!("x{number}")));
+            }
+            set(Location::SP, file.value("sp"));
+            set(Location::FPCR, file.value("fpcr"));
+            set(Location::THREAD_POINTER, file.value("tpidr_el0"));
+            for number in 0..32 {
+                for part in 0..2 {
+                    let value = half(&format!("v{number}"), part.into());
+                    set(Location::vector(number, part), value);
+                }
+            }
+        } else {
+            for number in 0..15 {
+                set(Location::general(number), file.value(&format!("r{number}")));
+            }
+            for number in 0..32 {
+                let value = half(&format!("d{number}"), 0);
+                set(Location::vector(number / 2, number % 2), value);
+            }
+            if let Some(fpscr) = file.value("fpscr") {
+                set(Location::FPSCR_FLAGS, Some(fpscr >> 28 & 0xf));
+                set(Location::FPCR, Some(fpscr & 0x07f7_9f00));
+            }
+        }
+        let status = match file.architecture() {
+            Architecture::MProfile => file.value("xpsr"),
+            Architecture::AArch32 | Architecture::AArch64 => file.value("cpsr"),
+        };
+        if let Some(status) = status {
+            let flags = [Location::N, Location::Z, Location::C, Location::V];
+            for (location, bit) in flags.into_iter().zip([31, 30, 29, 28]) {
+                set(location, Some(status >> bit & 1));
+            }
+            if file.architecture() != Architecture::AArch64 {
+                set(Location::Q, Some(status >> 27 & 1));
+                set(Location::GE, Some(status >> 16 & 0xf));
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::small_elf::small_elf;
+
+    #[test]
+    fn writable_segments_are_where_the_program_was_loaded() {
+        let bytes = small_elf(&[1; 4], &[2; 8]);
+        let elf = Elf::read("program".into(), bytes.into()).unwrap();
+        let found = [elf.clone(), elf.moved(0x5_0000)].map(|elf| writable(&elf));
+        // Includes the 16 bytes that are cleared.
+        assert_eq!(found.concat(), [0x2000..0x2018, 0x5_2000..0x5_2018]);
+    }
+}

@@ -1,0 +1,4 @@
+//! The facts from which the past is computed.
+
+pub(super) mod constants;
+pub(super) mod final_state;

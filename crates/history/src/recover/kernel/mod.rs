@@ -1,0 +1,4 @@
+//! What a Linux kernel does to the registers and the memory of a program.
+
+pub(super) mod signals;
+pub(super) mod system_calls;

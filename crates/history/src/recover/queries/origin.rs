@@ -1,0 +1,572 @@
+//! Where a value came from, and what became of it.
+
+use crate::recover::execution::template::{SAME_BY_CONVENTION, SYSTEM_CALL};
+use crate::recover::facts::final_state::FinalState;
+use crate::recover::graph::build::Sink;
+use crate::recover::graph::nodes::{NONE, RESULT};
+use crate::recover::graph::walk::INTERVAL;
+use crate::recover::memory::cells::{Kind, byte_bits, untagged};
+use crate::recover::solver::{AccessKind, BASE, DATA, Place, free_place};
+use crate::recover::status::{Known, Level};
+use crate::recover::window::Window;
+use crate::timeline::Position;
+use armsnap_arch::semantics::{Control, Location, Operation};
+use armsnap_snapshot::stop::Cancel;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// A requested value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The value of a location.
+    Location(Location),
+    /// The byte at an address.
+    Byte(u64),
+}
+
+/// How an instruction contributes to the path of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It computed a value from others.
+    Computed,
+    /// It is a constant of the instruction.
+    Constant,
+    /// It loaded the value; the address, if known.
+    Loaded(Option<u64>),
+    /// It stored the value; the address, if known.
+    Stored(Option<u64>),
+    /// The kernel returned it.
+    SystemCall,
+    /// What it left is unknown.
+    Unknown,
+}
+
+impl Cause {
+    /// Whether it only details how an instruction obtained a result that `other` already describes.
+    fn is_within(self, other: Self) -> bool {
+        let computed = |cause| matches!(cause, Self::Computed | Self::Constant);
+        computed(self) && (computed(other) || matches!(other, Self::Loaded(_)))
+    }
+}
+
+/// An instruction on the path of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The instruction.
+    pub position: Position,
+    /// What it did.
+    pub cause: Cause,
+    /// The value that it left, if known.
+    pub value: Option<Known<u64>>,
+}
+
+/// Why the path of a value ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The whole value came from constants, read-only memory or the kernel.
+    Reached,
+    /// Something at the position may have written the memory that it was loaded from.
+    Overwritten(Position),
+    /// The address that it was loaded from is unknown at the position.
+    AddressUnknown(Position),
+    /// The contents before the instruction at the position are unrelated to the value: a gap or an
+    /// exception comes before that instruction, or it has no model.
+    Lost(Position),
+    /// It is older than the explored part of the history, or than the history.
+    Older,
+    /// The list has reached its maximum length.
+    Long,
+    /// It is the stack pointer, which functions only moved by constants as far as it was followed.
+    Stack,
+}
+
+/// Where a value came from, or what became of it: instructions, the nearest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The instructions.
+    pub links: Vec<Link>,
+    /// The number of instructions between them that only moved the stack pointer by a constant,
+    /// saved a register in a frame, or restored it.
+    pub frames: usize,
+    /// Why there are no more.
+    pub end: End,
+}
+
+impl Way {
+    /// The path of a value that is out of reach.
+    pub(in crate::recover) fn nowhere() -> Self {
+        Self {
+            links: Vec::new(),
+            frames: 0,
+            end: End::Older,
+        }
+    }
+}
+
+/// Collects what a step builds, in the order in which it is built: backward.
+#[derive(Default)]
+struct Built {
+    operations: Vec<Operated>,
+    /// Locations unrelated to their contents before the step, and their nodes.
+    lost: Vec<(usize, u32)>,
+    /// The location whose node is wanted and not found yet.
+    location: Option<usize>,
+    /// Its node.
+    found: Option<u32>,
+}
+
+/// An operation that left a node.
+struct Operated {
+    op: u32,
+    /// Its result and operands.
+    nodes: [u32; 4],
+    /// Its access, if it is one.
+    access: Option<u32>,
+}
+
+impl Sink for Built {
+    fn relation(&mut self, op: u32, nodes: [u32; 4]) {
+        self.operations.push(Operated {
+            op,
+            nodes,
+            access: None,
+        });
+    }
+
+    fn access(&mut self, op: u32, nodes: [u32; 4], _: u32, access: u32) {
+        self.operations.push(Operated {
+            op,
+            nodes,
+            access: Some(access),
+        });
+    }
+
+    fn found(&mut self, location: usize, node: u32) {
+        if self.location == Some(location) {
+            (self.location, self.found) = (None, Some(node));
+        }
+    }
+
+    fn left(&mut self, node: u32, op: u32) {
+        self.relation(op, [node, NONE, NONE, NONE]);
+    }
+
+    fn lost(&mut self, location: usize, node: u32) {
+        self.lost.push((location, node));
+    }
+}
+
+/// The most steps for which only the stack and frame pointers are followed.
+const MOST_OF_STACK: u32 = 1 << 14;
+
+/// A store that a value was loaded from: its address, the node of its data, and its operation.
+#[derive(Clone, Copy)]
+struct Stored {
+    address: u64,
+    node: u32,
+    op: u32,
+    /// Whether it saved the register that was loaded.
+    saves: bool,
+}
+
+/// What is searched for, going back.
+#[derive(Default)]
+struct Search {
+    nodes: HashSet<u32>,
+    /// Stores that a value was loaded from, by step.
+    stores: BTreeMap<u32, Stored>,
+    /// Nodes of the stack and frame pointers that are followed.
+    stack: HashSet<u32>,
+    /// Steps since anything else was followed.
+    only_stack: u32,
+}
+
+impl Search {
+    fn add(&mut self, nodes: &[u32]) {
+        self.nodes
+            .extend(nodes.iter().filter(|&&node| node != NONE));
+    }
+
+    /// Whether only the stack and frame pointers have been followed for long.
+    fn follows_only_stack(&mut self) -> bool {
+        let only = self.nodes.is_subset(&self.stack)
+            && self
+                .stores
+                .values()
+                .all(|store| self.stack.contains(&store.node));
+        self.only_stack = if only { self.only_stack + 1 } else { 0 };
+        self.only_stack > MOST_OF_STACK
+    }
+}
+
+impl Window {
+    /// Finds where a value before a step came from, in at most `most` instructions. `None` if it
+    /// was cancelled.
+    pub fn origin(
+        &mut self,
+        facts: &FinalState,
+        step: u32,
+        what: What,
+        (level, most): (Level, usize),
+        cancel: &Cancel,
+    ) -> Option<Way> {
+        let mut way = Way {
+            links: Vec::new(),
+            frames: 0,
+            end: End::Reached,
+        };
+        let mut built = Built::default();
+        let mut search = Search::default();
+        let Some(mut walk) = self.walk_to(facts, step, &mut built) else {
+            return Some(Way::nowhere());
+        };
+        built = Built::default();
+        match what {
+            What::Location(location) => match walk.builder.current().get(location.index()) {
+                Some(&NONE) => built.location = Some(location.index()),
+                Some(&node) => search.add(&[node]),
+                None => {}
+            },
+            What::Byte(address) => {
+                let access = self.access_before(step);
+                let address = untagged(address);
+                self.stored(facts, address, access, level, &mut search, &mut way);
+            }
+        }
+        loop {
+            if built.location.is_none() && search.nodes.is_empty() && search.stores.is_empty() {
+                return Some(way);
+            }
+            if way.links.len() >= most {
+                way.end = End::Long;
+                return Some(way);
+            }
+            if built.location.is_none() && search.follows_only_stack() {
+                way.end = End::Stack;
+                return Some(way);
+            }
+            if walk.next.is_multiple_of(INTERVAL) && cancel.is_requested() {
+                return None;
+            }
+            let wanted = built.location;
+            let Some(step) = self.walk_on(facts, &mut walk, &mut built) else {
+                break;
+            };
+            if let Some(store) = search.stores.remove(&step) {
+                let value = self.solver.known(store.node);
+                let cause = Cause::Stored(Some(store.address));
+                match store.saves {
+                    true => way.frames += 1,
+                    false => self.link(&mut way, step, cause, value, level),
+                }
+                search.add(&[store.node]);
+            }
+            for (location, node) in built.lost.drain(..) {
+                let unread = built.found.is_none() && wanted == Some(location);
+                if unread {
+                    built.location = None;
+                }
+                if unread || search.nodes.remove(&node) {
+                    self.lost(&mut way, step, location, level);
+                }
+            }
+            search.add(built.found.take().as_slice());
+            for operated in std::mem::take(&mut built.operations) {
+                if search.nodes.remove(&operated.nodes[RESULT]) {
+                    self.operated(facts, step, &operated, level, &mut search, &mut way);
+                }
+            }
+        }
+        if way.end == End::Reached {
+            way.end = End::Older;
+        }
+        Some(way)
+    }
+
+    /// Follows a value to the operation that left it.
+    fn operated(
+        &mut self,
+        facts: &FinalState,
+        step: u32,
+        operated: &Operated,
+        level: Level,
+        search: &mut Search,
+        way: &mut Way,
+    ) {
+        let [result, operands @ ..] = operated.nodes;
+        let value = self.solver.known(result);
+        let op = *self.templates.op(operated.op);
+        let mut moves = op.moves_frame();
+        let cause = match operated.access {
+            _ if operated.op == SYSTEM_CALL => Cause::SystemCall,
+            Some(access) => {
+                let relation = self.solver.accesses[access as usize].relation;
+                let address = self.solver.address(relation, &op);
+                match address {
+                    Some(address) => {
+                        let from = self.stored(facts, address, access + 1, level, search, way);
+                        if let Some(store) = from
+                            && op.restores(self.templates.op(store.op))
+                        {
+                            moves = true;
+                            store.saves = true;
+                            let node = store.node;
+                            if op.is_frame_pointer() {
+                                search.stack.insert(node);
+                            }
+                        }
+                    }
+                    None => {
+                        if let Some(position) = self.course.position(step) {
+                            way.end = End::AddressUnknown(position);
+                        }
+                        search.add(&[operated.nodes[BASE]]);
+                    }
+                }
+                Cause::Loaded(address)
+            }
+            None if op.operation == Operation::Unknown => Cause::Unknown,
+            None => {
+                search.add(&operands);
+                match operands {
+                    [NONE, NONE, NONE] => Cause::Constant,
+                    _ => Cause::Computed,
+                }
+            }
+        };
+        if operated.access.is_none() && moves {
+            search.stack.extend(operands);
+        }
+        // The first one is what was requested.
+        if moves && !way.links.is_empty() {
+            way.frames += 1;
+            return;
+        }
+        self.link(way, step, cause, value, level);
+    }
+
+    /// Follows a value to a step before which the location is unrelated to it.
+    fn lost(&self, way: &mut Way, step: u32, location: usize, level: Level) {
+        let template = self.course.template(&self.templates, step);
+        if template.is_some_and(|template| template.control == Control::SystemCall) && location == 0
+        {
+            self.link(way, step, Cause::SystemCall, None, level);
+        } else if let Some(position) = self.course.position(step) {
+            way.end = End::Lost(position);
+        }
+    }
+
+    fn link(
+        &self,
+        way: &mut Way,
+        step: u32,
+        cause: Cause,
+        value: Option<Known<u64>>,
+        level: Level,
+    ) {
+        if let Some(position) = self.course.position(step) {
+            // Intermediate results of an instruction belong to its result.
+            let last = way.links.last();
+            if last.is_some_and(|last| last.position == position && cause.is_within(last.cause)) {
+                return;
+            }
+            way.links.push(Link {
+                position,
+                cause,
+                value: value.filter(|known| level.shows(known.status)),
+            });
+        }
+    }
+
+    /// Finds the store that left the byte at an address before an access.
+    fn stored<'s>(
+        &mut self,
+        facts: &FinalState,
+        address: u64,
+        access: u32,
+        level: Level,
+        search: &'s mut Search,
+        way: &mut Way,
+    ) -> Option<&'s mut Stored> {
+        if facts.memory.is_constant(address) {
+            return None;
+        }
+        let class = self.solver.class_at(address >> 3, level);
+        let by = 8 * (address & 7);
+        let mut found = None;
+        if let Some(cell) = self.solver.cells.find(address >> 3) {
+            let order = &self.solver.cells.all[cell as usize].events;
+            let events = &self.solver.cells.events;
+            let older = order.place(access);
+            found = order
+                .from(older)
+                .map(|event| events[event as usize])
+                .find(|event| {
+                    matches!(event.kind, Kind::Store | Kind::MayStore)
+                        && byte_bits(event.bytes) >> by & 1 == 1
+                });
+        }
+        let end = found.map_or(self.solver.accesses.len() as u32, |event| event.access);
+        let (narrow, between) = (self.templates.is_narrow(), access..end);
+        if let Some(barrier) = self
+            .solver
+            .first_barrier((class, address >> 3), narrow, between)
+        {
+            let step = self.solver.accesses[barrier as usize].step;
+            if let Some(position) = self.course.position(step) {
+                way.end = End::Overwritten(position);
+            }
+            return None;
+        }
+        match found {
+            Some(event) if event.kind == Kind::Store => {
+                let access = self.solver.accesses[event.access as usize];
+                let relation = self.solver.graph.relations[access.relation as usize];
+                let store = Stored {
+                    address,
+                    node: relation.nodes[DATA],
+                    op: relation.op,
+                    saves: false,
+                };
+                search.stores.insert(access.step, store);
+                return search.stores.get_mut(&access.step);
+            }
+            Some(event) => {
+                let step = self.solver.accesses[event.access as usize].step;
+                if let Some(position) = self.course.position(step) {
+                    way.end = End::Overwritten(position);
+                }
+            }
+            None => way.end = End::Older,
+        }
+        None
+    }
+
+    /// Finds what became of a value before a step: at most `most` instructions that used it, or
+    /// what was computed from it. `None` if it was cancelled.
+    pub fn uses(
+        &mut self,
+        facts: &FinalState,
+        step: u32,
+        location: Location,
+        (level, most): (Level, usize),
+        cancel: &Cancel,
+    ) -> Option<Way> {
+        let mut way = Way {
+            links: Vec::new(),
+            frames: 0,
+            end: End::Reached,
+        };
+        let walk = self.walk_to(facts, step, &mut Built::default());
+        let node = walk.and_then(|walk| walk.builder.current().get(location.index()).copied());
+        let Some(node) = node.filter(|&node| node != NONE) else {
+            return Some(way);
+        };
+        // Relations by number, the earliest in time last.
+        let (mut nodes, mut seen) = (vec![node], HashSet::from([node]));
+        let mut relations = BTreeSet::new();
+        'nodes: while let Some(node) = nodes.pop() {
+            for (relation, place) in self.solver.graph.places(node) {
+                if relations.len() > most * 4 {
+                    way.end = End::Long;
+                    break 'nodes;
+                }
+                if cancel.is_requested() {
+                    return None;
+                }
+                let what = self.solver.graph.relations[relation as usize];
+                if place == RESULT || what.op == SAME_BY_CONVENTION {
+                    continue;
+                }
+                relations.insert(relation);
+                let next = if self.templates.op(what.op).is_store() {
+                    self.loads_of(relation, most * 4)
+                } else {
+                    vec![what.nodes[RESULT]]
+                };
+                nodes.extend(next.into_iter().filter(|&n| n != NONE && seen.insert(n)));
+            }
+        }
+        for relation in relations.into_iter().rev() {
+            if cancel.is_requested() {
+                return None;
+            }
+            let Some(at) = self.step_of(facts, relation).filter(|&at| at <= step) else {
+                continue;
+            };
+            if way.links.len() == most {
+                way.end = End::Long;
+                break;
+            }
+            let what = self.solver.graph.relations[relation as usize];
+            let op = self.templates.op(what.op);
+            let address = op.access().and_then(|_| self.solver.address(relation, op));
+            let (cause, node) = match AccessKind::of(what.op, op) {
+                Some(AccessKind::Store) => (Cause::Stored(address), what.nodes[DATA]),
+                Some(AccessKind::ClearBlock) => (Cause::Stored(None), NONE),
+                Some(AccessKind::Load) => (Cause::Loaded(address), what.nodes[RESULT]),
+                Some(AccessKind::SystemCall) => (Cause::SystemCall, what.nodes[RESULT]),
+                _ => (Cause::Computed, what.nodes[RESULT]),
+            };
+            let value = self.solver.known(node);
+            self.link(&mut way, at, cause, value, level);
+        }
+        Some(way)
+    }
+
+    /// Returns the data of the next loads of what a store wrote, at most `most` for each cell.
+    fn loads_of(&self, relation: u32, most: usize) -> Vec<u32> {
+        let number = self.solver.graph.tag(relation, RESULT);
+        let Place::Cells(first, count) = self.solver.accesses[number as usize].place else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for event in first..first + u32::from(count) {
+            let event = self.solver.cells.events[event as usize];
+            let order = &self.solver.cells.all[event.cell as usize].events;
+            let events = &self.solver.cells.events;
+            let at = order.place(event.access);
+            let mut open = event.bytes;
+            for newer in order.back_from(at).take(most) {
+                let newer = events[newer as usize];
+                match newer.kind {
+                    Kind::Load if newer.bytes & open != 0 => {
+                        let relation = self.solver.accesses[newer.access as usize].relation;
+                        found.push(self.solver.graph.relations[relation as usize].nodes[RESULT]);
+                    }
+                    Kind::Store => open &= !newer.bytes,
+                    _ => {}
+                }
+                if open == 0 {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// The step at which a relation was built.
+    fn step_of(&self, facts: &FinalState, relation: u32) -> Option<u32> {
+        // Accesses have their step.
+        let what = self.solver.graph.relations[relation as usize];
+        let op = self.templates.op(what.op);
+        if let Some(kind) = AccessKind::of(what.op, op) {
+            let tag = self.solver.graph.tag(relation, free_place(kind));
+            return Some(self.solver.accesses[tag as usize].step);
+        }
+        let found = self
+            .checkpoints
+            .partition_point(|c| c.relations <= relation);
+        let interval = found.checked_sub(1)?;
+        let checkpoint = &self.checkpoints[interval];
+        let before = checkpoint.relations as usize..relation as usize;
+        let own = self.solver.graph.relations[before]
+            .iter()
+            .filter(|r| r.op != SAME_BY_CONVENTION);
+        let target = checkpoint.counts.relations + own.count() as u32;
+        let mut walk = self.walk_from(interval as u32)?;
+        while walk.builder.counts.relations <= target {
+            self.walk_on(facts, &mut walk, &mut Built::default())?;
+        }
+        walk.next.checked_sub(1)
+    }
+}
