@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     let findings = check(&arguments.snapshot.load()?);
     let text: String = findings.iter().map(|found| format!("{found}\n")).collect();
-    arguments.print(&findings, text, Lines::Findings)?;
+    arguments.output.print(&findings, text, Lines::Findings)?;
     let errors = findings.iter().any(|f| f.severity == Severity::Error);
     Ok(ExitCode::from(u8::from(errors)))
 }

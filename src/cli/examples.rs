@@ -6,6 +6,7 @@ Examples:
   armsnap                       what can be done with the files in this directory
   armsnap demo                  a recorded crash, walked back in five steps
   armsnap gdb crash.snapshot    debug a snapshot, backwards too
+  armsnap explain MESSAGE       what a message means, and what to do
   armsnap COMMAND --help        the options of a command, with examples";
 
 pub const CHECK: &str = "\
@@ -96,3 +97,10 @@ pub const DAP: &str = "\
 Examples:
   armsnap dap board             started by an editor; see docs/editors.md
   armsnap dap board --gdb /opt/gdb/bin/gdb";
+
+pub const EXPLAIN: &str = "\
+Examples:
+  armsnap explain the trace is damaged
+  armsnap explain overflow      the messages with this word
+  armsnap explain trace-lost    by name
+  armsnap explain               all messages, with their names";

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 /// Prints the contents of a snapshot, including the reader's notes.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     let info = Info::new(&arguments.snapshot.load()?);
-    arguments.print(&info, text::Text(&info), Lines::Plain)?;
+    arguments
+        .output
+        .print(&info, text::Text(&info), Lines::Plain)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ mod decode;
 mod demo;
 mod doctor;
 mod examples;
+mod explain;
 mod export;
 mod gdb;
 mod generate;
@@ -104,6 +105,9 @@ enum Command {
     /// List the debuggers and emulators that are installed, and what to install
     #[command(after_help = examples::DOCTOR)]
     Doctor,
+    /// Explain a message: what it means, and what to do
+    #[command(after_help = examples::EXPLAIN)]
+    Explain(explain::Arguments),
     /// Write man pages or completions, for packages
     #[command(hide = true)]
     Generate(generate::Arguments),
@@ -221,6 +225,13 @@ fn there_is_an_input(path: &Path) -> Result<(), Failure> {
 pub struct ReportArguments {
     #[command(flatten)]
     snapshot: SnapshotArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+/// How a report is printed.
+#[derive(Args)]
+pub struct OutputArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -228,7 +239,7 @@ pub struct ReportArguments {
     listing: listing::ListingArguments,
 }
 
-impl ReportArguments {
+impl OutputArguments {
     /// Prints a report as text or JSON.
     fn print(
         &self,
@@ -359,6 +370,7 @@ pub fn run() -> ExitCode {
         Command::MayWrite(arguments) => may_write::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor => doctor::run(),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments, Arguments::command()),
     };
     ended(done)

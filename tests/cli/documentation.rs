@@ -8,10 +8,11 @@ fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of docs/, but not the table of contents.
+/// The pages of docs/ and docs/messages/, but not the table of contents.
 fn pages() -> Vec<PathBuf> {
-    let entries = fs::read_dir(top().join("docs")).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
+    let entries = ["docs", "docs/messages"].map(|name| fs::read_dir(top().join(name)).unwrap());
+    let paths = entries.into_iter().flatten();
+    let paths = paths.map(|entry| entry.unwrap().path());
     let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.filter(|path| !path.ends_with("SUMMARY.md")).collect()
 }
@@ -40,7 +41,8 @@ fn every_page_is_in_the_table_of_contents() {
     let listed: BTreeSet<String> = links(&summary).into_iter().collect();
     let there: BTreeSet<String> = pages()
         .iter()
-        .map(|page| page.file_name().unwrap().to_string_lossy().into_owned())
+        .map(|page| page.strip_prefix(top().join("docs")).unwrap())
+        .map(|page| page.to_string_lossy().replace('\\', "/"))
         .collect();
     assert_eq!(listed, there, "docs/SUMMARY.md and the pages of docs/");
 }

@@ -9,6 +9,7 @@ mod dap;
 mod dap_client;
 mod documentation;
 mod editors;
+mod explain;
 mod first_steps;
 mod generated;
 mod help;

@@ -19,6 +19,7 @@ const TASKS: &str = include_str!("../../docs/tasks.md");
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 const RECORDING: &str = include_str!("../../docs/recording.md");
 const REPORTS: &str = include_str!("../../docs/reports.md");
+const TROUBLESHOOTING: &str = include_str!("../../docs/troubleshooting.md");
 
 /// Whether a test runs a command.
 type Wanted = fn(&str) -> bool;
@@ -330,6 +331,12 @@ fn transcripts_with_a_real_capture() {
     assert_eq!(count, 1);
 }
 
+#[test]
+fn explained_messages() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(run_with(TROUBLESHOOTING, top, false, |_| true), 1);
+}
+
 /// Snapshots in transcripts are in the repository, or made by earlier commands; for captures the text
 /// says where to find them.
 #[test]
@@ -394,7 +401,7 @@ fn transcripts_are_run_or_not_for_a_reason() {
                 TRACE_FILES,
             ],
             Some("debugging.md") => &[RECORDED, CAPTURE],
-            Some("tutorial.md" | "tasks.md") => &[|_| true],
+            Some("tutorial.md" | "tasks.md" | "troubleshooting.md") => &[|_| true],
             Some("recording.md") => &[RECORDS],
             Some("reports.md") => &[REPORT],
             Some(name) if name.ends_with(".md") => &[],

@@ -1,21 +1,23 @@
-//! The troubleshooting page has an entry for every message of the program: each text of prose in the
-//! sources is a message, unless `not_messages.txt` has it with the reason.
+//! `armsnap explain` has an explanation for every message of the program, and for no other: each text of prose in
+//! the sources is a message, unless `not_messages.txt` has it with the reason.
 
 mod sources;
 
+use crate::support::gdb::{armsnap, run};
+use serde::Deserialize;
 use sources::Text;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 const TOP: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Stands for any text in messages of the page, in exceptions, and for the values in texts.
+/// Stands for any text in messages, in exceptions, and for the values in texts.
 const ANY: char = '…';
 
 /// Patterns with less would cover anything.
 const FEWEST_LETTERS: usize = 5;
-/// The texts that one entry may cover.
+/// The texts that one message may cover.
 const MAX_TEXTS: usize = 16;
 
 /// What GDB prints, not armsnap.
@@ -42,8 +44,8 @@ fn fits(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// Whether an entry of the page is about a text. A text may have places before it, such as a file's
-/// name, and a value behind it.
+/// Whether a message with an explanation is a text. A text may have places before it, such as a file's
+/// name, and a value after it.
 fn covers(message: &str, text: &str) -> bool {
     let mut text = text;
     loop {
@@ -58,29 +60,18 @@ fn covers(message: &str, text: &str) -> bool {
     }
 }
 
-/// An entry of the page: messages, and what is written on them.
-struct Entry {
+/// What `armsnap explain` says about messages.
+#[derive(Deserialize)]
+struct Explanation {
+    name: String,
     messages: Vec<String>,
-    meaning: String,
+    explanation: String,
 }
 
-/// The entries: paragraphs that start with a message in bold.
-fn entries(page: &str) -> Vec<Entry> {
-    let paragraphs = page.split("\n\n").map(str::trim);
-    let entries = paragraphs.filter(|paragraph| paragraph.starts_with("**`"));
-    entries
-        .map(|paragraph| {
-            let paragraph = paragraph.replace('\n', " ");
-            let (messages, meaning) = paragraph
-                .rsplit_once("`** — ")
-                .unwrap_or_else(|| panic!("no meaning: {paragraph}"));
-            let messages = messages.trim_start_matches("**`");
-            Entry {
-                messages: messages.split("`**, **`").map(str::to_owned).collect(),
-                meaning: meaning.to_owned(),
-            }
-        })
-        .collect()
+fn explanations() -> Vec<Explanation> {
+    let output = run(armsnap().args(["explain", "--json"]));
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// The exceptions, by file or folder: what is no message there.
@@ -96,22 +87,17 @@ fn read(name: &str) -> String {
     fs::read_to_string(Path::new(TOP).join(name)).unwrap()
 }
 
-fn page() -> String {
-    read("docs/troubleshooting.md")
-}
-
 #[test]
-fn every_message_has_an_entry_on_the_page() {
+fn every_message_has_an_explanation() {
     let Some(texts) = sources::texts(Path::new(TOP)) else {
         return;
     };
     assert!(texts.len() > 1000, "{}", texts.len());
-    let page = page();
-    let entries = entries(&page);
+    let explanations = explanations();
     let exceptions = read("tests/cli/messages/not_messages.txt");
     let exceptions = self::exceptions(&exceptions);
     let mut used = vec![false; exceptions.len()];
-    let messages = entries.iter().flat_map(|entry| &entry.messages);
+    let messages = explanations.iter().flat_map(|of| &of.messages);
     let messages: Vec<(&str, &str)> = messages
         .map(|message| {
             let parts = message.split(ANY);
@@ -145,7 +131,7 @@ fn every_message_has_an_entry_on_the_page() {
     let missing_count = missing.len();
     assert!(
         missing.is_empty(),
-        "{missing_count} messages are not in docs/troubleshooting.md:\n{}",
+        "{missing_count} messages are not in docs/messages/:\n{}",
         missing.join("\n")
     );
     let unused = exceptions.iter().zip(used).filter(|(_, used)| !used);
@@ -155,7 +141,7 @@ fn every_message_has_an_entry_on_the_page() {
         "not_messages.txt: nothing is like {unused:#?}"
     );
     let mut wrong: Vec<String> = Vec::new();
-    for message in entries.iter().flat_map(|entry| &entry.messages) {
+    for message in explanations.iter().flat_map(|of| &of.messages) {
         if GDBS.contains(&message.as_str()) {
             continue;
         }
@@ -169,31 +155,50 @@ fn every_message_has_an_entry_on_the_page() {
             wrong.push(format!("too short: {message:?}"));
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "docs/troubleshooting.md:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "docs/messages/:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn every_entry_has_a_meaning_and_messages_are_there_once() {
-    let page = page();
-    let entries = entries(&page);
-    assert!(entries.len() > 100, "{}", entries.len());
-    let mut messages: Vec<&String> = Vec::new();
-    for Entry {
-        messages: of,
-        meaning,
-    } in &entries
+fn names_and_messages_are_there_once_and_all_are_explained() {
+    let explanations = explanations();
+    let mut texts = BTreeSet::new();
+    for Explanation {
+        name,
+        messages,
+        explanation,
+    } in &explanations
     {
-        assert!(meaning.len() > 20, "{of:?}: {meaning}");
-        messages.extend(of);
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(name.chars().all(is_plain), "{name}");
+        assert!(!messages.is_empty(), "{name}");
+        assert!(explanation.len() > 10, "{name}: {explanation}");
+        for text in messages.iter().chain([name]) {
+            assert!(texts.insert(text), "{text} is there twice");
+        }
     }
-    messages.sort_unstable();
-    let twice = messages.windows(2).filter(|pair| pair[0] == pair[1]);
-    let twice: Vec<_> = twice.map(|pair| pair[0]).collect();
-    assert!(twice.is_empty(), "these have two entries: {twice:#?}");
+    assert!(explanations.len() > 300, "{}", explanations.len());
+}
+
+#[test]
+fn every_line_of_the_pages_is_read() {
+    let pages = fs::read_dir(Path::new(TOP).join("docs/messages")).unwrap();
+    let pages = pages.map(|page| fs::read_to_string(page.unwrap().path()).unwrap());
+    let pages: Vec<String> = pages.collect();
+    let lines = |start: &str| {
+        let lines = pages.iter().flat_map(|page| page.lines());
+        lines.filter(|line| line.starts_with(start)).count()
+    };
+    let explanations = explanations();
+    assert_eq!(explanations.len(), lines("### "));
+    let messages = explanations.iter().map(|of| of.messages.len());
+    assert_eq!(messages.sum::<usize>(), lines("- "));
+    for Explanation {
+        name, explanation, ..
+    } in &explanations
+    {
+        assert!(!explanation.contains("- `"), "{name}: {explanation}");
+        assert!(!explanation.contains("]("), "{name}: {explanation}");
+    }
 }
 
 #[test]
