@@ -25,13 +25,13 @@ fn all_captures_decode_in_parts_as_a_whole() {
             };
             for (index, level) in LEVELS.into_iter().enumerate() {
                 case.level = level;
-                let forms: &[Form] = match level {
-                    Level::Elements => &[Form::Text, Form::Json, Form::Nothing],
-                    Level::Packets => &[Form::Json, Form::Nothing],
-                    Level::Branches => &[Form::Json],
+                let forms: &[LineForm] = match level {
+                    Level::Elements => &[LineForm::Text, LineForm::JsonLines, LineForm::Counts],
+                    Level::Packets => &[LineForm::JsonLines, LineForm::Counts],
+                    Level::Branches => &[LineForm::JsonLines],
                     // The disassembler is slow without optimisation.
-                    Level::Instructions if total > 30 << 10 => &[Form::Nothing],
-                    Level::Instructions => &[Form::Text],
+                    Level::Instructions if total > 30 << 10 => &[LineForm::Counts],
+                    Level::Instructions => &[LineForm::Text],
                 };
                 for &form in forms {
                     case.form = form;
@@ -68,9 +68,9 @@ fn threads_decode_as_a_whole() {
             let mut case = with_bytes(case, once.repeat(times));
             case.piece = 1 << 10;
             for (level, form, jobs) in [
-                (Level::Packets, Form::Json, 2),
-                (Level::Elements, Form::Nothing, 3),
-                (Level::Elements, Form::Text, 2),
+                (Level::Packets, LineForm::JsonLines, 2),
+                (Level::Elements, LineForm::Counts, 3),
+                (Level::Elements, LineForm::Text, 2),
             ] {
                 (case.level, case.form) = (level, form);
                 let sizes = Sizes {
@@ -138,7 +138,7 @@ fn parts_and_their_states_travel_as_text() {
             let mut case = with_bytes(case, bytes);
             let total = case.buffer.bytes();
             case.piece = (total / 12).max(1) as usize;
-            case.form = Form::Text;
+            case.form = LineForm::Text;
             for level in [Level::Elements, Level::Instructions] {
                 case.level = level;
                 let parts = parts(total, case.piece, numbers(total + 1));

@@ -4,24 +4,14 @@
 //! Shared by the fuzz targets and by the tests of mutated snapshots. It has no result: callers detect
 //! panics, overflows and hangs.
 
-use armsnap::capture::{Capture, Visitor, traced_core};
+use armsnap::capture::Capture;
 use armsnap::check::check;
 use armsnap::convert::snapshot::{Found, Options as ReadOptions, read};
 use armsnap::convert::{trace_file, with_trace};
-use armsnap::decode::{Decoding, Image, Source, decode_buffer};
-use armsnap::flow::{Flow, FlowConfig};
-use armsnap::program::disassembly::Disassembler;
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
-use armsnap::quantity::TraceId;
+use armsnap::decode::{Decoding, ProgramOptions, Programs, decode_buffer};
 use armsnap::remote_protocol::framing::write_packet;
 use armsnap::report::info::{Info, text::Text};
-use armsnap::report::listing::Listed;
-use armsnap::report::listing::branches::Branches;
-use armsnap::report::listing::elements::ElementListing;
-use armsnap::report::listing::instructions::InstructionListing;
-use armsnap::report::listing::jsonl::JsonLines;
-use armsnap::report::listing::packets::PacketListing;
-use armsnap::report::listing::text::TextLines;
+use armsnap::report::listing::{Level, LineForm, decoder};
 use armsnap::server::{Meanwhile, Session, endpoints};
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
@@ -56,97 +46,45 @@ pub fn snapshot(files: InMemory) -> bool {
     if parts.map(|part| part.len()).sum::<usize>() > MAX_TRACE {
         return true;
     }
-    for level in 0..4 {
-        decode(&loaded, &capture, level);
-    }
+    decode(&loaded, &capture);
     walk(&loaded);
     convert(&loaded);
     serve(&loaded);
     true
 }
 
-/// Makes the decoder of a level.
-struct Make<'a, L> {
-    level: usize,
-    lines: L,
-    image: Image<'a>,
-    m_profile: bool,
-    counts_cycles: bool,
-}
-
-impl<'a, L: armsnap::report::listing::Lines + 'a> Visitor for Make<'a, L> {
-    type Output = Option<Box<dyn Decoding<dyn Listed + 'a> + 'a>>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + 'static,
-        E: ElementDecoder<Packet = D::Packet> + 'static,
-    {
-        Some(match (self.level, flow) {
-            (0, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
-            (1, _) => {
-                let branches = Branches::new(self.lines, self.counts_cycles);
-                Box::new(Source::with_elements(packets, elements, branches))
+fn decode(loaded: &OpenSnapshot, capture: &Capture) {
+    let options = ProgramOptions {
+        named: &[],
+        as_memory: false,
+        symbols: false,
+    };
+    let Ok((programs, _)) = Programs::of(loaded, capture, &options) else {
+        return;
+    };
+    for level in [
+        Level::Packets,
+        Level::Branches,
+        Level::Elements,
+        Level::Instructions,
+    ] {
+        for buffer in &capture.buffers {
+            let mut decoders = Vec::new();
+            for (number, source) in buffer.sources.iter().enumerate() {
+                let form = match number % 2 {
+                    0 => LineForm::JsonLines,
+                    _ => LineForm::Text,
+                };
+                let decoder = decoder(loaded, &programs, (buffer, source), (level, form)).unwrap();
+                let decoder: Box<dyn Decoding<_>> = decoder;
+                decoders.push((source.trace_id, decoder));
             }
-            (2, Some(flow)) => {
-                let flow = Flow::new(flow, self.image);
-                Box::new(Source::with_flow(
-                    packets,
-                    elements,
-                    flow,
-                    ElementListing::new(self.lines),
-                ))
-            }
-            (3, Some(flow)) => {
-                let disassembler = Disassembler::new(self.m_profile).ok()?;
-                let listing = InstructionListing::new(self.lines, self.image, None, disassembler);
-                let flow = Flow::new(flow, self.image);
-                Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            (_, None) => {
-                let listing = ElementListing::new(self.lines);
-                Box::new(Source::with_elements(packets, elements, listing))
-            }
-            _ => return None,
-        })
-    }
-}
-
-fn decode(loaded: &OpenSnapshot, capture: &Capture, level: usize) {
-    let devices = &loaded.snapshot.devices;
-    let memories = devices.iter().map(|device| CoreMemory::new(loaded, device));
-    let memories: Vec<CoreMemory> = memories.collect();
-    for buffer in &capture.buffers {
-        let mut decoders = Vec::new();
-        for (number, source) in buffer.sources.iter().enumerate() {
-            let image = Image(source.core.map(|core| &memories[core]));
-            let core = source.core.map(|core| traced_core(&devices[core]));
-            let m_profile = core.is_some_and(|core| core.is_microcontroller());
-            let (id, counts_cycles) = (source.trace_id, source.config.counts_cycles());
-            let decoder = if number % 2 == 0 {
-                source.config.visit(Make {
-                    level,
-                    lines: JsonLines::new(&source.name, &buffer.name, id),
-                    image,
-                    m_profile,
-                    counts_cycles,
-                })
-            } else {
-                source.config.visit(Make {
-                    level,
-                    lines: TextLines::new(TraceId(0), None),
-                    image,
-                    m_profile,
-                    counts_cycles,
-                })
-            };
-            decoders.extend(decoder.map(|decoder| (id, decoder)));
+            let done = decode_buffer(buffer, &mut decoders, 4096, |_, listed| {
+                listed.text().clear();
+                Ok::<(), ()>(())
+            });
+            assert!(done.is_ok());
         }
-        let done = decode_buffer(buffer, &mut decoders, 4096, |_, listed| {
-            listed.text().clear();
-            Ok::<(), ()>(())
-        });
-        assert!(done.is_ok());
     }
 }
 

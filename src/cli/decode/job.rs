@@ -6,25 +6,11 @@
 //! written them.
 
 use super::{Format, Level};
-use armsnap::capture::{
-    CaptureBuffer, CaptureSource, Saved, Visitor, traced_core, traces_host_ids,
-};
-use armsnap::decode::{Decoding, Image, Programs, Resumable, Source, Totals, decode_buffer};
-use armsnap::flow::{Flow, FlowConfig};
+use armsnap::capture::{CaptureBuffer, CaptureSource};
+use armsnap::decode::{Decoding, Programs, Totals, decode_buffer};
 use armsnap::mapped;
-use armsnap::program::disassembly::Disassembler;
-use armsnap::program::symbols::Symbols;
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
-use armsnap::quantity::TraceId;
-use armsnap::report::listing::branches::Branches;
-use armsnap::report::listing::elements::ElementListing;
-use armsnap::report::listing::instructions::InstructionListing;
-use armsnap::report::listing::jsonl::JsonLines;
-use armsnap::report::listing::nothing::NoLines;
-use armsnap::report::listing::packets::PacketListing;
-use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::text_buffer::TextBuffer;
-use armsnap::report::listing::{Counts, Lines, Listed, Unfollowed};
+use armsnap::report::listing::{self, Counts, LineForm, ListingDecoder, Unfollowed};
 use armsnap::snapshot::OpenSnapshot;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -39,53 +25,6 @@ const SILENT_PIECE: usize = 256 << 10;
 pub(super) const PAGE: usize = 1 << 20;
 /// The number of pages of a source that may wait for another source.
 const WAITING: usize = 4;
-
-type Decoder<'a> = Box<dyn Resumable<dyn Listed + 'a> + 'a>;
-
-/// Makes the decoder of one source for a level and a form of listing.
-struct Make<'a, L> {
-    level: Level,
-    lines: L,
-    counts_cycles: bool,
-    m_profile: bool,
-    image: Image<'a>,
-    symbols: Option<&'a Symbols>,
-}
-
-impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
-    type Output = Result<Decoder<'a>, String>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + Saved + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
-    {
-        Ok(match (self.level, flow) {
-            (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
-            (Level::Branches, _) => {
-                let branches = Branches::new(self.lines, self.counts_cycles);
-                Box::new(Source::with_elements(packets, elements, branches))
-            }
-            (Level::Elements, Some(flow)) => {
-                let flow = Flow::new(flow, self.image);
-                let listing = ElementListing::new(self.lines);
-                Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            (Level::Instructions, Some(flow)) => {
-                let flow = Flow::new(flow, self.image);
-                let disassembler = Disassembler::new(self.m_profile);
-                let disassembler = disassembler.map_err(|error| error.to_string())?;
-                let listing =
-                    InstructionListing::new(self.lines, self.image, self.symbols, disassembler);
-                Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            (Level::Elements | Level::Instructions, None) => {
-                let listing = ElementListing::new(self.lines);
-                Box::new(Source::with_elements(packets, elements, listing))
-            }
-        })
-    }
-}
 
 /// Counts of what was decoded, and notes.
 #[derive(Clone, Debug, Default)]
@@ -307,47 +246,19 @@ impl Job<'_> {
         &'b self,
         buffer: &CaptureBuffer,
         source: &CaptureSource,
-    ) -> Result<Decoder<'b>, String> {
-        // An unformatted buffer has no IDs. Its elements carry the ID that was assigned to the
-        // trace unit, as those of the reference decoder do.
-        let shown = match (buffer.frames, self.level) {
-            (None, Level::Packets) => TraceId(0),
-            _ => source.trace_id,
+    ) -> Result<ListingDecoder<'b>, String> {
+        let form = match self.format {
+            Format::Text => LineForm::Text,
+            Format::Jsonl => LineForm::JsonLines,
+            Format::None => LineForm::Counts,
         };
-        let symbols = source.core.and_then(|core| self.programs.symbols(core));
-        match self.format {
-            Format::Jsonl => {
-                let lines = JsonLines::new(&source.name, &buffer.name, shown);
-                let lines = lines.with_clock(source.clock);
-                self.make(source, symbols, lines)
-            }
-            Format::Text => {
-                let device = &self.loaded.snapshot.devices[source.device];
-                let lines = TextLines::new(shown, symbols)
-                    .with_clock(source.clock)
-                    .with_host_ids(traces_host_ids(device));
-                self.make(source, symbols, lines)
-            }
-            Format::None => self.make(source, symbols, NoLines::default()),
-        }
-    }
-
-    fn make<'b, L: Lines + 'b>(
-        &'b self,
-        source: &CaptureSource,
-        symbols: Option<&'b Symbols>,
-        lines: L,
-    ) -> Result<Decoder<'b>, String> {
-        let core = source.core;
-        let devices = &self.loaded.snapshot.devices;
-        source.visit(Make {
-            level: self.level,
-            lines,
-            counts_cycles: source.config.counts_cycles(),
-            m_profile: core.is_some_and(|core| traced_core(&devices[core]).is_microcontroller()),
-            image: Image(core.and_then(|core| self.programs.memory(core))),
-            symbols,
-        })
+        let level = match self.level {
+            Level::Packets => listing::Level::Packets,
+            Level::Elements => listing::Level::Elements,
+            Level::Branches => listing::Level::Branches,
+            Level::Instructions => listing::Level::Instructions,
+        };
+        listing::decoder(self.loaded, self.programs, (buffer, source), (level, form))
     }
 }
 

@@ -3,34 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::skip;
-use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Saved, Visitor, traced_core};
+use armsnap::capture::{Capture, CaptureBuffer};
 use armsnap::decode::parts::{
     Decoders, Joiner, Output, Page, Part, PartDecoder, PartError, PartState, Sizes, decode_in_parts,
 };
-use armsnap::decode::{Decoding, Image, Resumable, Source, Totals, Unsaved, decode_buffer};
-use armsnap::flow::{Flow, FlowConfig};
-use armsnap::program::disassembly::Disassembler;
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
-use armsnap::report::listing::branches::Branches;
-use armsnap::report::listing::elements::ElementListing;
-use armsnap::report::listing::instructions::InstructionListing;
-use armsnap::report::listing::jsonl::JsonLines;
-use armsnap::report::listing::nothing::NoLines;
-use armsnap::report::listing::packets::PacketListing;
-use armsnap::report::listing::text::TextLines;
-use armsnap::report::listing::{Lines, Listed};
-use armsnap::snapshot::memory::CoreMemory;
+use armsnap::decode::{Decoding, ProgramOptions, Programs, Totals, Unsaved, decode_buffer};
+use armsnap::report::listing::{Listed, decoder};
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Level {
-    Packets,
-    Elements,
-    Branches,
-    Instructions,
-}
+pub(super) use armsnap::report::listing::{Level, LineForm};
 
 pub(super) const LEVELS: [Level; 4] = [
     Level::Packets,
@@ -38,55 +21,6 @@ pub(super) const LEVELS: [Level; 4] = [
     Level::Branches,
     Level::Instructions,
 ];
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
-    Text,
-    Json,
-    Nothing,
-}
-
-struct Make<'a, L> {
-    level: Level,
-    lines: L,
-    image: Image<'a>,
-    m_profile: bool,
-    counts_cycles: bool,
-}
-
-impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
-    type Output = Box<dyn Resumable<dyn Listed + 'a> + 'a>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + Saved + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
-    {
-        let Self { lines, image, .. } = self;
-        match (self.level, flow) {
-            (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(lines))),
-            (Level::Branches, _) => {
-                let branches = Branches::new(lines, self.counts_cycles);
-                Box::new(Source::with_elements(packets, elements, branches))
-            }
-            (Level::Elements, Some(flow)) => {
-                let flow = Flow::new(flow, image);
-                let listing = ElementListing::new(lines);
-                Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            (Level::Instructions, Some(flow)) => {
-                let disassembler = Disassembler::new(self.m_profile).unwrap();
-                let listing = InstructionListing::new(lines, image, None, disassembler);
-                let flow = Flow::new(flow, image);
-                Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            (_, None) => {
-                let listing = ElementListing::new(lines);
-                Box::new(Source::with_elements(packets, elements, listing))
-            }
-        }
-    }
-}
 
 /// What a source gives for a piece.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -121,10 +55,10 @@ fn take(listed: &mut (dyn Listed + '_), packets: u64) -> Taken {
 /// A snapshot and how it is decoded.
 pub(super) struct Case<'a> {
     pub(super) loaded: &'a OpenSnapshot,
-    pub(super) memories: &'a [CoreMemory],
+    pub(super) programs: &'a Programs,
     pub(super) buffer: CaptureBuffer,
     pub(super) level: Level,
-    pub(super) form: Form,
+    pub(super) form: LineForm,
     pub(super) piece: usize,
 }
 
@@ -132,35 +66,15 @@ pub(super) struct Case<'a> {
 pub(super) type Decoded = (Vec<Vec<Taken>>, Totals);
 
 impl Case<'_> {
-    fn make(&self, source: &CaptureSource) -> Box<dyn Resumable<dyn Listed + '_> + '_> {
-        let id = source.trace_id;
-        match self.form {
-            Form::Text => self.with(source, TextLines::new(id, None)),
-            Form::Json => self.with(source, JsonLines::new(&source.name, &self.buffer.name, id)),
-            Form::Nothing => self.with(source, NoLines::default()),
-        }
-    }
-
-    fn with<'a, L: Lines + 'a>(
-        &'a self,
-        source: &CaptureSource,
-        lines: L,
-    ) -> Box<dyn Resumable<dyn Listed + 'a> + 'a> {
-        let devices = &self.loaded.snapshot.devices;
-        let core = source.core.map(|core| traced_core(&devices[core]));
-        source.visit(Make {
-            level: self.level,
-            lines,
-            image: Image(source.core.map(|core| &self.memories[core])),
-            m_profile: core.is_some_and(|core| core.is_microcontroller()),
-            counts_cycles: source.config.counts_cycles(),
-        })
-    }
-
     fn decoders(&self) -> Decoders<'_, dyn Listed + '_> {
         let sources = self.buffer.sources.iter();
+        let wanted = (self.level, self.form);
         sources
-            .map(|source| (source.trace_id, self.make(source)))
+            .map(|source| {
+                let source_of = (&self.buffer, source);
+                let decoder = decoder(self.loaded, self.programs, source_of, wanted).unwrap();
+                (source.trace_id, decoder)
+            })
             .collect()
     }
 
@@ -318,20 +232,22 @@ pub(super) fn snapshots() -> Vec<PathBuf> {
 pub(super) fn cases(path: &Path, mut each: impl FnMut(Case<'_>)) {
     let loaded: OpenSnapshot = Snapshot::open(path, &OpenOptions::default()).unwrap();
     let (capture, _) = Capture::open(&loaded);
-    let devices = loaded.snapshot.devices.iter();
-    let memories: Vec<CoreMemory> = devices
-        .map(|device| CoreMemory::new(&loaded, device))
-        .collect();
+    let options = ProgramOptions {
+        named: &[],
+        as_memory: false,
+        symbols: false,
+    };
+    let (programs, _) = Programs::of(&loaded, &capture, &options).unwrap();
     for buffer in &capture.buffers {
         if buffer.sources.is_empty() || buffer.bytes() == 0 {
             continue;
         }
         each(Case {
             loaded: &loaded,
-            memories: &memories,
+            programs: &programs,
             buffer: buffer.clone(),
             level: Level::Packets,
-            form: Form::Nothing,
+            form: LineForm::Counts,
             piece: 1,
         });
     }

@@ -53,7 +53,7 @@ fn synchronisation_points_alone_decode_byte_by_byte() {
                 let total = bytes.len() as u64;
                 let case = Case {
                     level: Level::Elements,
-                    form: Form::Text,
+                    form: LineForm::Text,
                     piece: 1,
                     buffer: with_bytes(
                         Case {
@@ -155,7 +155,11 @@ fn returns_to_callers_from_before_a_part_are_followed() {
             let total = case.buffer.bytes();
             let mut case = case;
             case.level = Level::Elements;
-            for (form, piece) in [(Form::Text, 16), (Form::Nothing, 45), (Form::Text, 90)] {
+            for (form, piece) in [
+                (LineForm::Text, 16),
+                (LineForm::Counts, 45),
+                (LineForm::Text, 90),
+            ] {
                 (case.form, case.piece) = (form, piece);
                 let whole = case.whole();
                 let instructions = whole.0.iter().map(|piece| piece[0].counts[1]).sum::<u64>();
@@ -232,7 +236,7 @@ proptest! {
                     Stretch::Sync(sync) => bytes.extend_from_slice(SYNCS[*sync]),
                 }
             }
-            let mut case = Case { level: LEVELS[level], form: Form::Text, piece, ..case };
+            let mut case = Case { level: LEVELS[level], form: LineForm::Text, piece, ..case };
             case.buffer.frames = case.buffer.frames.filter(|_| framed);
             if case.buffer.frames.is_some() {
                 // Switches between the sources, and to one that is not known.

@@ -4,6 +4,7 @@
 //! the elements.
 
 pub mod branches;
+mod decoder;
 pub mod elements;
 pub mod instructions;
 pub mod jsonl;
@@ -12,6 +13,8 @@ pub mod packets;
 mod rendered;
 pub mod text;
 pub mod text_buffer;
+
+pub use decoder::{Level, LineForm, ListingDecoder, decoder};
 
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_trace::element::{Atoms, Exception, Mark};
