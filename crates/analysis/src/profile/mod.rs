@@ -22,6 +22,7 @@ mod rules;
 mod run;
 mod runs;
 pub mod shards;
+mod sink;
 mod stack;
 mod tree;
 mod window;

@@ -6,6 +6,7 @@ use super::functions::Functions;
 use super::latency::Exceptions;
 use super::note::Note;
 use super::parts::{sizes, sum};
+use super::sink;
 use super::stack::Listener;
 use super::tree::{self, Tree};
 use super::window::Window;
@@ -13,20 +14,14 @@ use super::window::Window;
 use super::{FunctionId, PartCount};
 #[cfg(test)]
 use armsnap_arch::quantity::Address;
-use armsnap_arch::quantity::{BufferOffset, TraceId};
-use armsnap_history::decode::{
-    Decoding, Image, Programs, Source, SourceSinks, Totals as BufferTotals, decode_buffer,
-};
-use armsnap_snapshot::capture::{Capture, CaptureBuffer, CaptureSource, Visitor};
+use armsnap_arch::quantity::TraceId;
+use armsnap_history::decode::{Decoding, Image, Programs, Totals as BufferTotals, decode_buffer};
+use armsnap_snapshot::capture::{Capture, CaptureBuffer, CaptureSource};
 use armsnap_snapshot::mapped;
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::recording::Recording;
-use armsnap_trace::element::{Element, ElementSink};
-use armsnap_trace::element::{Exception, Mark};
 #[cfg(test)]
-use armsnap_trace::flow::LastInstruction;
-use armsnap_trace::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range, Run};
-use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
+use armsnap_trace::flow::{LastInstruction, Range};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -347,8 +342,10 @@ fn decode_group<L: Listener>(
         for (source, running) in &mut *sources {
             running.start_buffer(buffer);
             let image = Image(running.track.core.and_then(|core| programs.memory(core)));
-            let course = Sink(&mut running.course, ());
-            decoders.push((source.trace_id, source.visit(Make { image, course })));
+            decoders.push((
+                source.trace_id,
+                sink::decoder(source, image, &mut running.course),
+            ));
         }
         let mut done = 0;
         let totals = decode_buffer(buffer, &mut decoders, PIECE, |index, ()| {
@@ -368,88 +365,4 @@ fn decode_group<L: Listener>(
         running.packets += packets;
     }
     Ok(totals)
-}
-
-/// Makes the decoder of a source.
-struct Make<'c, 'a, 'i, L> {
-    image: Image<'i>,
-    course: Sink<'c, 'a, L>,
-}
-
-impl<'c, 'a: 'c, 'i: 'c, L: Listener> Visitor for Make<'c, 'a, 'i, L> {
-    type Output = Box<dyn Decoding<()> + 'c>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + 'static,
-        E: ElementDecoder<Packet = D::Packet> + 'static,
-    {
-        match flow {
-            Some(flow) => {
-                let flow = Flow::new(flow, self.image);
-                Box::new(Source::with_flow(packets, elements, flow, self.course))
-            }
-            None => Box::new(Source::with_elements(packets, elements, self.course)),
-        }
-    }
-}
-
-/// A course, borrowed while a buffer is decoded.
-struct Sink<'c, 'a, L>(&'c mut Course<'a, L>, ());
-
-impl<L: Listener> FlowSink for Sink<'_, '_, L> {
-    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
-        self.0.range(at, range, cycles);
-    }
-
-    #[inline]
-    fn block(
-        &mut self,
-        at: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        cycles: Option<u32>,
-    ) {
-        self.0.block(at, blocks, id, taken, cycles);
-    }
-
-    #[inline]
-    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
-        self.0.run(at, blocks, run);
-    }
-
-    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.0.q_range(at, range);
-    }
-
-    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
-        self.0.exception(at, exception);
-    }
-
-    fn gap(&mut self, at: BufferOffset, gap: Gap) {
-        FlowSink::gap(self.0, at, gap);
-    }
-
-    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
-        FlowSink::mark(self.0, at, mark);
-    }
-
-    fn forget(&mut self, blocks: &Blocks) {
-        self.0.forget(blocks);
-    }
-}
-
-impl<L: Listener> ElementSink for Sink<'_, '_, L> {
-    fn element(&mut self, at: BufferOffset, element: Element) {
-        self.0.element(at, element);
-    }
-}
-
-impl<L> SourceSinks<()> for Sink<'_, '_, L> {
-    fn end(&mut self, _: BufferOffset) {}
-
-    fn output(&mut self) -> &mut () {
-        &mut self.1
-    }
 }

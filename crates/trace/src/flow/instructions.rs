@@ -162,7 +162,8 @@ impl<C: CodeImage> Flow<C> {
                     break;
                 };
                 is_timed = cycles.is_some();
-                let [first, each] = cycles.unwrap_or_default().map(u32::from);
+                let [first, each] = cycles.unwrap_or_default();
+                let (first, each) = (u32::from(first), u32::from(each));
                 let passed = |index: u8| atoms.bits >> index & 1;
                 let step = |block: u32, index: u8| Step {
                     packet: done as u32,

@@ -1,0 +1,160 @@
+//! The decoder of a source whose output a course follows.
+//!
+//! The decoders do not know the type of the course's listener: they are compiled once for all
+//! listeners, and call the course through [`Follower`], once per block or run of blocks.
+
+use super::course::Course;
+use super::stack::Listener;
+use armsnap_arch::quantity::BufferOffset;
+use armsnap_history::decode::{Decoding, Image, Source, SourceSinks};
+use armsnap_snapshot::capture::{CaptureSource, Visitor};
+use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use armsnap_trace::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range, Run};
+use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
+
+/// Makes the decoder of a source that executes the code in an image.
+pub(super) fn decoder<'c>(
+    source: &CaptureSource,
+    image: Image<'c>,
+    course: &'c mut Course<'_, impl Listener>,
+) -> Box<dyn Decoding<()> + 'c> {
+    let sink = Sink(course, ());
+    source.visit(Make { image, sink })
+}
+
+struct Make<'c> {
+    image: Image<'c>,
+    sink: Sink<'c>,
+}
+
+impl<'c> Visitor for Make<'c> {
+    type Output = Box<dyn Decoding<()> + 'c>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        match flow {
+            Some(flow) => {
+                let flow = Flow::new(flow, self.image);
+                Box::new(Source::with_flow(packets, elements, flow, self.sink))
+            }
+            None => Box::new(Source::with_elements(packets, elements, self.sink)),
+        }
+    }
+}
+
+/// A block, as [`FlowSink::block`] receives it.
+type Block<'b> = (&'b Blocks, BlockId, bool, Option<u32>);
+
+/// A course with a listener of any type.
+trait Follower {
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>);
+    fn block(&mut self, at: BufferOffset, block: Block<'_>);
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>);
+    fn q_range(&mut self, at: BufferOffset, range: &QRange);
+    fn exception(&mut self, at: BufferOffset, exception: &Exception);
+    fn gap(&mut self, at: BufferOffset, gap: Gap);
+    fn mark(&mut self, at: BufferOffset, mark: &Mark);
+    fn forget(&mut self, blocks: &Blocks);
+    fn element(&mut self, at: BufferOffset, element: Element);
+}
+
+impl<L: Listener> Follower for Course<'_, L> {
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        FlowSink::range(self, at, range, cycles);
+    }
+
+    fn block(&mut self, at: BufferOffset, (blocks, id, taken, cycles): Block<'_>) {
+        FlowSink::block(self, at, blocks, id, taken, cycles);
+    }
+
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        FlowSink::run(self, at, blocks, run);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        FlowSink::q_range(self, at, range);
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        FlowSink::exception(self, at, exception);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        FlowSink::gap(self, at, gap);
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        FlowSink::mark(self, at, mark);
+    }
+
+    fn forget(&mut self, blocks: &Blocks) {
+        FlowSink::forget(self, blocks);
+    }
+
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        ElementSink::element(self, at, element);
+    }
+}
+
+/// A course, borrowed while a buffer is decoded.
+struct Sink<'c>(&'c mut dyn Follower, ());
+
+impl FlowSink for Sink<'_> {
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.0.range(at, range, cycles);
+    }
+
+    #[inline]
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.0.block(at, (blocks, id, taken, cycles));
+    }
+
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        self.0.run(at, blocks, run);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.0.q_range(at, range);
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.0.exception(at, exception);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.0.gap(at, gap);
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.0.mark(at, mark);
+    }
+
+    fn forget(&mut self, blocks: &Blocks) {
+        self.0.forget(blocks);
+    }
+}
+
+impl ElementSink for Sink<'_> {
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        self.0.element(at, element);
+    }
+}
+
+impl SourceSinks<()> for Sink<'_> {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut () {
+        &mut self.1
+    }
+}
