@@ -9,8 +9,7 @@ use std::fmt::Write as _;
 use gdbstub::common::Tid;
 
 use super::client_state::BranchTrace;
-use super::endpoint::HistoryMode;
-use super::reply::{MALFORMED, transfer};
+use super::reply::transfer;
 use super::target::SnapshotTarget;
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_history::timeline::{Direction, EndAgrees, Entry, PointKind, Position};
@@ -28,41 +27,38 @@ const NOTHING_NEW: &str = "<btrace version=\"1.0\"></btrace>";
 /// A block with an end before its start is a gap.
 const GAP: &str = "<block begin=\"0x1\" end=\"0x0\"/>\n";
 
-/// Answers a packet of branch tracing.
-pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
-    if target.endpoint.history != HistoryMode::Btrace {
-        return None;
-    }
-    let after = |name: &str| packet.strip_prefix(name.as_bytes());
+/// `Qbtrace:bts`.
+pub(super) fn start(target: &mut SnapshotTarget, _: &[u8]) -> Option<Vec<u8>> {
     let thread = target.selection.read();
-    let reply = match packet {
-        b"Qbtrace:bts" if target.positions.history(thread).is_none() => {
-            Some(b"E.no trace of this core can be followed".to_vec())
-        }
-        b"Qbtrace:bts" | b"Qbtrace:off" => Some(b"OK".to_vec()),
-        _ => {
-            if let Some(rest) = after("qXfer:btrace-conf:read:") {
-                let document = match target.positions.history(thread) {
-                    Some(_) => CONFIGURATION,
-                    None => NO_CONFIGURATION,
-                };
-                transfer(document.as_bytes(), rest)
-            } else if let Some(rest) = after("qXfer:btrace:read:all") {
-                whole(target, rest)
-            } else {
-                let rest =
-                    after("qXfer:btrace:read:new").or_else(|| after("qXfer:btrace:read:delta"));
-                // A snapshot does not run.
-                transfer(NOTHING_NEW.as_bytes(), rest?)
-            }
-        }
+    Some(match target.positions.history(thread) {
+        Some(_) => b"OK".to_vec(),
+        None => b"E.no trace of this core can be followed".to_vec(),
+    })
+}
+
+/// `Qbtrace:off`.
+pub(super) fn stop(_: &mut SnapshotTarget, _: &[u8]) -> Option<Vec<u8>> {
+    Some(b"OK".to_vec())
+}
+
+/// `qXfer:btrace-conf:read`.
+pub(super) fn configuration(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let thread = target.selection.read();
+    let document = match target.positions.history(thread) {
+        Some(_) => CONFIGURATION,
+        None => NO_CONFIGURATION,
     };
-    Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
+    transfer(document.as_bytes(), arguments)
+}
+
+/// What has been executed since the last request: a snapshot does not run.
+pub(super) fn nothing_new(_: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    transfer(NOTHING_NEW.as_bytes(), arguments)
 }
 
 /// Returns a piece of the trace up to the position of the selected core. GDB requests small pieces,
 /// so the document is cached.
-fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let thread = target.selection.read();
     let position = target.positions.position(thread)?;
     let kept = target.btrace.take();

@@ -66,7 +66,7 @@ const NOWHERE: u64 = 0b0110 << 52;
 const FREE: u64 = 1 << 20;
 
 /// Answers a request for the register `$position` of a thread.
-pub(super) fn position(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn position(target: &mut SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let position = target.shown_position(thread_id(thread)?);
     Some(format!("{position:x}").into_bytes())
 }

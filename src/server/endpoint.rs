@@ -236,6 +236,13 @@ impl Endpoint {
             .map(|program| &**program)
     }
 
+    /// Returns where the first segment of a position-independent program was loaded.
+    pub(super) fn first_segment(&self) -> Option<u64> {
+        let mut program = self.program.iter();
+        let program = program.find(|program| program.elf.offset != 0)?;
+        Some(program.elf.segments.first()?.address)
+    }
+
     /// Returns the notes: assumptions, contradictions, faults.
     pub fn notes(&self) -> Vec<Note> {
         self.notes_of(|_| true)

@@ -1,4 +1,4 @@
-//! Moves cores in their histories and writes the stop replies.
+//! Moves cores in their histories, and says why they stopped.
 //!
 //! A core without decodable trace has one position, the halted state. That position is both ends
 //! of its history: every move stops at once at the respective end.
@@ -7,22 +7,23 @@ mod together;
 
 use std::ops::Range;
 
-use gdbstub::common::Tid;
+use gdbstub::common::{Signal, Tid};
+use gdbstub::stub::MultiThreadStopReason;
+use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
+use gdbstub::target::ext::breakpoints::WatchKind;
 
 use super::breakpoints::Kind;
-use super::cores::Core;
+use super::endpoint::HistoryMode;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
 use super::watched::{self, Access, Search};
 use super::watchpoints;
-use crate::remote_protocol::framing::write_packet;
-use crate::remote_protocol::hex::{self, write_hex};
+use crate::remote_protocol::hex;
 use armsnap_analysis::report::history as words;
 use armsnap_arch::quantity::Address;
 use armsnap_history::timeline::{
     AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position,
 };
-use armsnap_snapshot::snapshot::signals::{self, Signal};
 use armsnap_snapshot::stop::Cancel;
 
 /// Why a core stopped.
@@ -60,19 +61,21 @@ const NO_MORE: &str = "\nNo more reverse-execution history.\n";
 
 /// Where and why a move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stop {
+pub(super) struct Stop {
     thread: Tid,
     reason: Reason,
 }
 
-/// Moves cores and appends the replies: text for the user, and the stop reply. Returns whether the
-/// move was cancelled.
-pub(super) fn run(
-    target: &mut SnapshotTarget,
-    resume: Resume,
-    cancel: &Cancel,
-    out: &mut Vec<u8>,
-) -> bool {
+/// What a client learns of a move.
+pub(super) struct Moved {
+    /// Text for the user.
+    pub text: String,
+    /// Its end.
+    pub stop: Stop,
+}
+
+/// Moves cores.
+pub(super) fn run(target: &mut SnapshotTarget, resume: Resume, cancel: &Cancel) -> Moved {
     let halted = target.positions.past(resume.thread).is_none();
     let mut text = String::new();
     let mut stop = if target.positions.reach_end(resume.thread, cancel) {
@@ -103,11 +106,7 @@ pub(super) fn run(
         text += NO_MORE;
         stop.reason = Reason::EndsOverBreakpoint;
     }
-    if !text.is_empty() {
-        write_packet(format!("O{}", hex::encode(&text)).as_bytes(), out);
-    }
-    write_packet(stop.reply(target).as_bytes(), out);
-    stop.reason == Reason::Interrupted
+    Moved { text, stop }
 }
 
 /// Whether a step may be one of GDB itself, over a breakpoint that does not stop it (its condition is false, or it
@@ -118,15 +117,12 @@ fn steps_over_breakpoint(target: &SnapshotTarget, resume: Resume) -> bool {
     resume.alone && resume.extent == Extent::Step && is_only && target.is_gdb
 }
 
-/// Appends the replies for a move that had no effect.
-pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, out: &mut Vec<u8>) {
+/// Returns the end of a move that had no effect; `text` says why.
+pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, text: String) -> Moved {
     target.selection.stopped(thread);
-    if !why.is_empty() {
-        write_packet(format!("O{}", hex::encode(why)).as_bytes(), out);
-    }
     let reason = Reason::Interrupted;
     let stop = Stop { thread, reason };
-    write_packet(stop.reply(target).as_bytes(), out);
+    Moved { text, stop }
 }
 
 /// Moves the core and, unless it moves alone, the others with it.
@@ -372,84 +368,84 @@ fn chosen_by(target: &SnapshotTarget, thread: Tid) -> String {
 }
 
 impl Stop {
-    /// Formats the stop reply (GDB manual, E.3).
-    ///
-    /// GDB reads `replaylog`. LLDB does not know it and, when a step does not change the pc, steps
-    /// again endlessly; an exception with a description makes it stop and print the reason. No kind
-    /// of step passes a gap: its signal is SIGLOST, "Resource lost", in GDB's numbering.
-    fn reply(self, target: &SnapshotTarget) -> String {
-        let (signal, why) = match self.reason {
-            Reason::Moved => (5, String::new()),
-            Reason::Breakpoint(Kind::Software) => (5, "swbreak:;".to_owned()),
-            Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
-            Reason::Watchpoint(kind, address) => (5, format!("{}:{address:x};", kind.name())),
-            // Without a signal GDB stops regardless of the value.
-            Reason::UnknownStore(_) | Reason::EndsOverBreakpoint => (0, String::new()),
-            Reason::Gap => (29, exception("gap in history")),
-            Reason::HistoryBegins => {
-                let description = exception("beginning of history");
-                (5, format!("replaylog:begin;{description}"))
-            }
-            Reason::HistoryEnds => {
-                let description = exception("end of history");
-                (5, format!("replaylog:end;{description}"))
-            }
-            Reason::Interrupted => (2, String::new()),
-        };
-        let thread = self.thread;
-        let registers = registers(target, thread);
-        format!("T{signal:02x}thread:{thread:x};{registers}{why}")
+    /// Returns whether the client interrupted the move.
+    pub(super) fn is_interrupted(self) -> bool {
+        self.reason == Reason::Interrupted
     }
-}
 
-fn exception(words: &str) -> String {
-    format!("reason:exception;description:{};", hex::encode(words))
-}
-
-/// Formats the registers in a stop reply, which saves GDB requests: the program counter and the registers
-/// of the history.
-fn registers(target: &SnapshotTarget, thread: Tid) -> String {
-    let mut text = String::new();
-    let mut described = target.endpoint.description.registers();
-    if let Some(pc) = described.find(|register| register.name == "pc") {
-        let bytes = target.positions.register(thread, pc).unwrap_or_default();
-        let bytes = target.endpoint.in_order(bytes);
-        let bytes: Option<Vec<u8>> = bytes.into_iter().collect();
-        if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
-            let mut value = Vec::new();
-            write_hex(&bytes, &mut value);
-            let value = String::from_utf8_lossy(&value).into_owned();
-            text += &format!("{:x}:{value};", pc.number);
+    /// Returns the reason as gdbstub reports it.
+    ///
+    /// No kind of step passes a gap: its signal is SIGLOST, "Resource lost".
+    pub(super) fn reason(self, target: &SnapshotTarget) -> MultiThreadStopReason<u64> {
+        let tid = self.thread;
+        let signal = |signal| MultiThreadStopReason::SignalWithThread { tid, signal };
+        let end = |pos| match is_reversible(target) {
+            true => MultiThreadStopReason::ReplayLog {
+                tid: Some(tid),
+                pos,
+            },
+            false => signal(Signal::SIGTRAP),
+        };
+        match self.reason {
+            Reason::Moved => signal(Signal::SIGTRAP),
+            Reason::Breakpoint(Kind::Software) => MultiThreadStopReason::SwBreak(tid),
+            Reason::Breakpoint(Kind::Hardware) => MultiThreadStopReason::HwBreak(tid),
+            Reason::Watchpoint(kind, addr) => {
+                let kind = match kind {
+                    watchpoints::Kind::Write => WatchKind::Write,
+                    watchpoints::Kind::Read => WatchKind::Read,
+                    watchpoints::Kind::Access => WatchKind::ReadWrite,
+                };
+                MultiThreadStopReason::Watch { tid, kind, addr }
+            }
+            // Without a signal GDB stops regardless of the value.
+            Reason::UnknownStore(_) | Reason::EndsOverBreakpoint => signal(Signal::SIGZERO),
+            Reason::Gap => signal(Signal::SIGLOST),
+            Reason::HistoryBegins => end(ReplayLogPosition::Begin),
+            Reason::HistoryEnds => end(ReplayLogPosition::End),
+            Reason::Interrupted => signal(Signal::SIGINT),
         }
     }
-    if let Some(registers) = target.endpoint.history_registers {
-        let isa = target.positions.isa(thread);
-        let is_big = target.endpoint.is_big_endian();
-        text += &registers.expedited(target.shown_position(thread), isa, is_big);
+
+    /// Returns what gdbstub's stop reply lacks.
+    ///
+    /// GDB reads `replaylog`, which gdbstub reports only for a target with reverse execution. LLDB does
+    /// not know it and, when a step does not change the pc, steps again endlessly; an exception with
+    /// a description makes it stop and print the reason.
+    pub(super) fn more(self, target: &SnapshotTarget) -> String {
+        let (end, words) = match self.reason {
+            Reason::Gap => ("", "gap in history"),
+            Reason::HistoryBegins => ("replaylog:begin;", "beginning of history"),
+            Reason::HistoryEnds => ("replaylog:end;", "end of history"),
+            _ => return String::new(),
+        };
+        let end = if is_reversible(target) { "" } else { end };
+        let words = hex::encode(words);
+        format!("{end}reason:exception;description:{words};")
     }
-    text
+
+    /// Returns the numbers and bytes of the registers in a stop reply, which saves GDB requests: the
+    /// program counter and the registers of the history.
+    pub(super) fn registers(self, target: &SnapshotTarget) -> Vec<(u32, Vec<u8>)> {
+        let thread = self.thread;
+        let mut all = Vec::new();
+        let mut described = target.endpoint.description.registers();
+        if let Some(pc) = described.find(|register| register.name == "pc") {
+            let bytes = target.positions.register(thread, pc).unwrap_or_default();
+            let bytes = target.endpoint.in_order(bytes);
+            let bytes: Option<Vec<u8>> = bytes.into_iter().collect();
+            let bytes = bytes.filter(|bytes| !bytes.is_empty());
+            all.extend(bytes.map(|bytes| (pc.number, bytes)));
+        }
+        if let Some(registers) = target.endpoint.history_registers {
+            let isa = target.positions.isa(thread);
+            let is_big = target.endpoint.is_big_endian();
+            all.extend(registers.expedited(target.shown_position(thread), isa, is_big));
+        }
+        all
+    }
 }
 
-/// Formats the stop reply of a thread that has not moved from the state of the snapshot. The `current`
-/// thread stopped because of a signal (GDB's number): that of its program, or SIGTRAP. LLDB requires
-/// the thread's name, and a stop reason for the `current` thread only.
-///
-/// GDB disconnects from a server whose stopped thread has no known program counter, unless the stop
-/// reason is that libraries were loaded (`without_pc`): then it does not ask for a program counter.
-pub fn standing(
-    thread: Tid,
-    core: Option<&Core>,
-    signal: Option<&Signal>,
-    current: bool,
-    without_pc: bool,
-) -> String {
-    let received = signal.filter(|_| !without_pc);
-    let received = received.map_or(5, |signal| signals::to_gdb(signal.number));
-    let signal = if current { received } else { 0 };
-    let name = core.map_or("", |core| &core.name);
-    let reason = if without_pc { "library:;" } else { "" };
-    format!(
-        "T{signal:02x}thread:{thread:x};hexname:{};{reason}",
-        hex::encode(name)
-    )
+fn is_reversible(target: &SnapshotTarget) -> bool {
+    target.endpoint.history == HistoryMode::Replay
 }

@@ -10,6 +10,7 @@
 
 use std::fmt::Write as _;
 
+use crate::remote_protocol::hex;
 use armsnap_arch::arch::{Architecture, TargetDescription};
 use armsnap_arch::quantity::Isa;
 
@@ -73,31 +74,42 @@ impl HistoryRegisters {
         }
     }
 
-    /// Formats the known values for a stop reply.
-    pub fn expedited(self, position: u64, isa: Option<Isa>, is_big: bool) -> String {
-        let position = position_value(position, is_big);
-        let mut text = format!("{:x}:{position};", self.position);
-        if let (Some(number), Some(_)) = (self.isa, isa) {
-            let _ = write!(text, "{number:x}:{};", isa_value(isa, is_big));
+    /// Returns the numbers and bytes of those with a known value, for a stop reply.
+    pub fn expedited(self, position: u64, isa: Option<Isa>, is_big: bool) -> Vec<(u32, Vec<u8>)> {
+        let mut all = vec![(self.position, position_bytes(position, is_big).to_vec())];
+        if let (Some(number), Some(isa)) = (self.isa, isa) {
+            all.extend(isa_bytes(isa, is_big).map(|bytes| (number, bytes.to_vec())));
         }
-        text
+        all
+    }
+}
+
+fn position_bytes(position: u64, is_big: bool) -> [u8; 8] {
+    match is_big {
+        true => position.to_be_bytes(),
+        false => position.to_le_bytes(),
     }
 }
 
 /// Returns `$position` as sent.
 pub(super) fn position_value(position: u64, is_big: bool) -> String {
-    match is_big {
-        true => format!("{position:016x}"),
-        false => format!("{:016x}", position.swap_bytes()),
-    }
+    hex::encode(position_bytes(position, is_big))
+}
+
+fn isa_bytes(isa: Isa, is_big: bool) -> Option<[u8; 4]> {
+    let value: u32 = match isa {
+        Isa::A32 => 0,
+        Isa::T32 => 1,
+        Isa::A64 | Isa::ThumbEe | Isa::Jazelle => return None,
+    };
+    Some(match is_big {
+        true => value.to_be_bytes(),
+        false => value.to_le_bytes(),
+    })
 }
 
 /// Returns `$isa` as sent.
-pub(super) fn isa_value(isa: Option<Isa>, is_big: bool) -> &'static str {
-    match isa {
-        Some(Isa::A32) => "00000000",
-        Some(Isa::T32) if is_big => "00000001",
-        Some(Isa::T32) => "01000000",
-        Some(Isa::A64 | Isa::ThumbEe | Isa::Jazelle) | None => "xxxxxxxx",
-    }
+pub(super) fn isa_value(isa: Option<Isa>, is_big: bool) -> String {
+    let bytes = isa.and_then(|isa| isa_bytes(isa, is_big));
+    bytes.map_or_else(|| "x".repeat(8), hex::encode)
 }

@@ -9,9 +9,6 @@ use std::fmt::Write as _;
 use super::endpoint::{Endpoint, escape};
 use armsnap_snapshot::snapshot::libraries::LinkMap;
 
-/// Feature in the reply to `qSupported`.
-pub(super) const FEATURE: &str = ";qXfer:libraries-svr4:read+";
-
 /// Formats the list (GDB manual, "Library List Format for SVR4 Targets"); `None` without a
 /// program.
 pub(super) fn document(endpoint: &Endpoint) -> Option<String> {

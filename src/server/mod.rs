@@ -2,8 +2,7 @@
 //!
 //! ```text
 //! snapshot → endpoint (cores of one architecture) ← session ← client
-//!                                                   framing → packets of our own
-//!                                                           → gdbstub → target
+//!                                                   framing → table of packets → gdbstub → target
 //! ```
 //!
 //! A snapshot is read-only: registers and memory cannot be written. Each core is a thread.
@@ -17,10 +16,11 @@ mod client_state;
 mod cores;
 mod endpoint;
 mod execution;
+mod features;
 mod frame_calls;
 mod history_registers;
-mod host_io;
 mod inbox;
+mod inputs;
 mod keepalive;
 mod libraries;
 pub mod listen;
@@ -34,13 +34,16 @@ mod past_values;
 mod peer;
 mod positions;
 mod process_stack;
+mod registers;
 mod reply;
 mod resume;
 mod selection;
 mod session;
 mod shown_memory;
-mod stub_target;
+mod stops;
+mod stub;
 mod target;
+mod threads;
 mod trace_buffer;
 mod trace_file;
 mod trace_file_endpoint;

@@ -1,11 +1,9 @@
-//! Packets that resume cores: `vCont`, `c`, `s`, `bc`, `bs` (GDB manual, E.2).
+//! The moves that a client requests.
 //!
 //! Independent of positions; [`super::execution`] moves cores.
 
 use gdbstub::common::Tid;
 
-use super::reply::{pair, thread_id};
-use crate::remote_protocol::hex::parse_hex;
 use armsnap_history::timeline::Direction;
 
 /// How far a core moves.
@@ -32,85 +30,56 @@ pub struct Resume {
     pub extent: Extent,
 }
 
-/// A packet that does not resume, or is malformed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Other {
-    /// Another packet.
-    NoMove,
-    /// A malformed packet.
-    Malformed,
+/// The actions of one `vCont` (GDB manual, E.2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Actions {
+    one: Option<(Tid, Extent)>,
+    alone: bool,
 }
 
-/// Parses a packet. `selected` is the thread selected with `Hg`; `alone` is the one selected with
-/// `Hc`, or `None` if that selected all threads.
+impl Actions {
+    /// One thread moves. The user moves the thread that steps; without one, the thread that
+    /// continues.
+    pub fn add(&mut self, thread: Tid, extent: Extent) {
+        let steps = extent != Extent::Continue;
+        let is_first = |(_, before)| steps && before == Extent::Continue;
+        if self.one.is_none_or(is_first) {
+            self.one = Some((thread, extent));
+        }
+    }
+
+    /// The threads without an action of their own do not move.
+    pub fn lock(&mut self) {
+        self.alone = true;
+    }
+
+    /// Returns the move; without an action of one thread, that of the `selected` one. `None` if no
+    /// thread moves.
+    pub fn resume(self, selected: Tid) -> Option<Resume> {
+        let all = (!self.alone).then_some((selected, Extent::Continue));
+        let (thread, extent) = self.one.or(all)?;
+        Some(Resume {
+            thread,
+            alone: self.alone,
+            direction: Direction::Forward,
+            extent,
+        })
+    }
+}
+
+/// Returns the `vCont` for a `c`, `C`, `s` or `S`. `selected` is the thread that the user selected;
+/// `alone` is the one selected with `Hc`, or `None` if that selected all threads.
 ///
-/// Signals are ignored: `C05` is `c`. GDB selects one thread with `Hc` only if the others must not
-/// move; if all may, the user moves the selected one.
-pub fn parse(packet: &[u8], selected: Tid, alone: Option<Tid>) -> Result<Resume, Other> {
-    let chosen = |direction, extent| Resume {
-        thread: alone.unwrap_or(selected),
-        alone: alone.is_some(),
-        direction,
-        extent,
-    };
-    match packet {
-        b"bs" => Ok(chosen(Direction::Backward, Extent::Step)),
-        b"bc" => Ok(chosen(Direction::Backward, Extent::Continue)),
-        [b'c' | b'C', ..] => Ok(chosen(Direction::Forward, Extent::Continue)),
-        [b's' | b'S', ..] => Ok(chosen(Direction::Forward, Extent::Step)),
-        _ => {
-            let actions = packet.strip_prefix(b"vCont;").ok_or(Other::NoMove)?;
-            continue_actions(actions, selected).ok_or(Other::Malformed)
-        }
+/// Signals and addresses are ignored: `C05` is `c`. GDB selects one thread with `Hc` only if the
+/// others must not move; if all may, the user moves the selected one.
+pub fn in_actions(packet: &[u8], selected: Tid, alone: Option<Tid>) -> String {
+    let steps = matches!(packet, [b's' | b'S', ..]);
+    match (steps, alone) {
+        (false, None) => "vCont;c".to_owned(),
+        (false, Some(thread)) => format!("vCont;c:{thread:x}"),
+        (true, None) => format!("vCont;s:{selected:x};c"),
+        (true, Some(thread)) => format!("vCont;s:{thread:x}"),
     }
-}
-
-/// Parses the actions of `vCont`. The user moves the thread that steps; without one, the thread that
-/// continues alone, or the selected one.
-fn continue_actions(actions: &[u8], selected: Tid) -> Option<Resume> {
-    let mut all = None;
-    let mut one: Option<(Tid, Extent)> = None;
-    for action in actions.split(|byte| *byte == b';') {
-        let (what, thread) = match action.iter().rposition(|byte| *byte == b':') {
-            Some(at) => (&action[..at], Some(&action[at + 1..])),
-            None => (action, None),
-        };
-        let extent = extent(what)?;
-        match thread {
-            None | Some(b"-1") => all = all.or(Some(extent)),
-            Some(digits) => {
-                let thread = thread_id(digits)?;
-                let steps = extent != Extent::Continue;
-                if one.is_none_or(|(_, before)| steps && before == Extent::Continue) {
-                    one = Some((thread, extent));
-                }
-            }
-        }
-    }
-    let (thread, extent) = match one {
-        Some(one) => one,
-        None => (selected, all?),
-    };
-    Some(Resume {
-        thread,
-        alone: all.is_none(),
-        direction: Direction::Forward,
-        extent,
-    })
-}
-
-fn extent(action: &[u8]) -> Option<Extent> {
-    Some(match action {
-        b"c" => Extent::Continue,
-        b"s" => Extent::Step,
-        [b'C', signal @ ..] => parse_hex(signal).map(|_| Extent::Continue)?,
-        [b'S', signal @ ..] => parse_hex(signal).map(|_| Extent::Step)?,
-        [b'r', range @ ..] => {
-            let (first, end) = pair(range, b',')?;
-            Extent::Within(first, end)
-        }
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -121,60 +90,47 @@ mod tests {
         Tid::new(number).unwrap()
     }
 
-    fn resume(thread: usize, alone: bool, direction: Direction, extent: Extent) -> Resume {
-        Resume {
-            thread: tid(thread),
-            alone,
-            direction,
-            extent,
-        }
-    }
-
     #[test]
-    fn moves_are_parsed() {
-        use Direction::{Backward, Forward};
+    fn actions_move_one_thread() {
         use Extent::{Continue, Step, Within};
-        for (packet, hc, wanted) in [
-            ("bs", None, resume(2, false, Backward, Step)),
-            ("bs", Some(1), resume(1, true, Backward, Step)),
-            ("bc", None, resume(2, false, Backward, Continue)),
-            ("c", None, resume(2, false, Forward, Continue)),
-            ("S05", Some(3), resume(3, true, Forward, Step)),
-            ("vCont;c", Some(1), resume(2, false, Forward, Continue)),
-            ("vCont;c:1", None, resume(1, true, Forward, Continue)),
-            ("vCont;s:1;c", None, resume(1, false, Forward, Step)),
-            ("vCont;s:1;c:-1", None, resume(1, false, Forward, Step)),
-            ("vCont;s:3", None, resume(3, true, Forward, Step)),
-            ("vCont;c:1;s:3", None, resume(3, true, Forward, Step)),
-            ("vCont;C1d:1;c", None, resume(1, false, Forward, Continue)),
-            (
-                "vCont;r10,20:1",
-                None,
-                resume(1, true, Forward, Within(0x10, 0x20)),
-            ),
+        let within = Within(0x10, 0x20);
+        for (actions, alone, wanted) in [
+            (&[][..], false, Some((2, Continue))),
+            (&[], true, None),
+            (&[(1, Continue)], true, Some((1, Continue))),
+            (&[(1, Step)], false, Some((1, Step))),
+            (&[(1, Continue), (3, Step)], true, Some((3, Step))),
+            (&[(3, Step), (1, Continue)], true, Some((3, Step))),
+            (&[(3, Step), (1, within)], true, Some((3, Step))),
+            (&[(1, within)], true, Some((1, within))),
         ] {
-            let read = parse(packet.as_bytes(), tid(2), hc.map(tid));
-            assert_eq!(read, Ok(wanted), "{packet}");
+            let mut all = Actions::default();
+            for (thread, extent) in actions {
+                all.add(tid(*thread), *extent);
+            }
+            if alone {
+                all.lock();
+            }
+            let wanted = wanted.map(|(thread, extent)| Resume {
+                thread: tid(thread),
+                alone,
+                direction: Direction::Forward,
+                extent,
+            });
+            assert_eq!(all.resume(tid(2)), wanted, "{actions:?}");
         }
     }
 
     #[test]
-    fn packets_that_do_not_resume_are_errors() {
-        for packet in ["g", "bz", "vCont?", "vCont", "qC"] {
-            let read = parse(packet.as_bytes(), tid(1), None);
-            assert_eq!(read, Err(Other::NoMove), "{packet}");
-        }
-        for packet in [
-            "vCont;",
-            "vCont;t",
-            "vCont;q",
-            "vCont;s:",
-            "vCont;s:0",
-            "vCont;r1:1",
-            "vCont;Cx",
+    fn older_packets_are_actions() {
+        for (packet, hc, wanted) in [
+            ("c", None, "vCont;c"),
+            ("C05", Some(1), "vCont;c:1"),
+            ("s", None, "vCont;s:1f;c"),
+            ("S05;40100000", Some(3), "vCont;s:3"),
         ] {
-            let read = parse(packet.as_bytes(), tid(1), None);
-            assert_eq!(read, Err(Other::Malformed), "{packet}");
+            let actions = in_actions(packet.as_bytes(), tid(0x1f), hc.map(tid));
+            assert_eq!(actions, wanted, "{packet}");
         }
     }
 }

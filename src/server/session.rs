@@ -1,8 +1,8 @@
 //! The session of one client: bytes in, bytes out.
 //!
-//! The session frames packets, verifies checksums, answers packets that gdbstub does not support
-//! (`packets`), and passes the others on byte by byte. gdbstub fails on a malformed packet: here it
-//! is answered with an error, and the session continues.
+//! The session frames packets, verifies checksums, answers those in the table of `packets`, and passes the
+//! others to gdbstub. gdbstub fails on a malformed packet: here it is answered with an error, and the
+//! session continues. When gdbstub waits for the end of a move, the session moves the cores.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,29 +10,26 @@ use std::time::{Duration, Instant};
 
 use gdbstub::conn::Connection;
 use gdbstub::stub::GdbStub;
-use gdbstub::stub::state_machine::GdbStubStateMachine;
+use gdbstub::stub::state_machine::state::{Idle, Running};
+use gdbstub::stub::state_machine::{GdbStubStateMachine, GdbStubStateMachineInner};
 
-use super::endpoint::Endpoint;
-use super::execution;
+use super::endpoint::{Endpoint, HistoryMode};
+use super::execution::{self, Moved};
 use super::keepalive::Alive;
-use super::monitor;
-use super::packets::{self, Answer};
+use super::packets::{self, Handler};
+use super::positions::Past;
 use super::reply::{MALFORMED, NO_MEMORY};
+use super::stub::RegisterNumber;
 use super::target::SnapshotTarget;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, write_packet};
 use crate::remote_protocol::hex;
-use armsnap_snapshot::mapped;
 use armsnap_snapshot::stop::{self, Cancel, Stopped};
-use armsnap_snapshot::text::one_line;
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///
 /// A client sends it while it waits for a move. If the move has already ended, it was one of many
 /// (`reverse-stepi 1000`), and the Ctrl-C cancels the next one.
 const LATE: Duration = Duration::from_secs(1);
-
-/// How often the snapshot's files are checked for truncation.
-const CHECK: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +77,8 @@ pub enum Meanwhile {
 }
 
 type Stub = GdbStubStateMachine<'static, SnapshotTarget, Outbox>;
+/// gdbstub in one of its states.
+type StubIn<State> = GdbStubStateMachineInner<'static, State, SnapshotTarget, Outbox>;
 
 /// The output of gdbstub.
 #[derive(Default)]
@@ -103,12 +102,27 @@ impl Connection for Outbox {
     }
 }
 
-/// The result of passing a packet to gdbstub.
-enum Outcome {
-    /// Its reply, framed; may be empty.
+/// How a packet is answered.
+enum Answer {
+    /// With this payload, escaped as required.
     Reply(Vec<u8>),
+    /// With packets of gdbstub; there may be none.
+    Packets(Vec<u8>),
+    /// `QStartNoAckMode`.
+    NoAckMode,
+    /// `vKill`, answered before the session ends.
+    Kill,
+    /// gdbstub waits for the end of a move.
+    Moves(StubIn<Running>),
+    /// With packets of gdbstub, before the session ends.
     Ended(Vec<u8>, End),
-    Failed,
+}
+
+/// The reply to a packet that is not supported.
+const UNSUPPORTED: Answer = Answer::Reply(Vec::new());
+
+fn malformed() -> Answer {
+    Answer::Reply(MALFORMED.to_vec())
 }
 
 /// The state of the client's first request, `qSupported`.
@@ -124,6 +138,8 @@ enum Greeting {
 pub struct Session {
     framer: Framer,
     stub: Option<Stub>,
+    /// Whether a document filled gdbstub's buffer.
+    is_filled: bool,
     target: SnapshotTarget,
     /// Whether packets are acknowledged: until the client requests no-ack mode.
     acknowledges: bool,
@@ -135,8 +151,6 @@ pub struct Session {
     late: Option<Instant>,
     /// Whether a move was stopped by a Ctrl-C that has not been read yet.
     interrupted: bool,
-    /// When the files were last checked.
-    checked: Instant,
 }
 
 impl Session {
@@ -145,6 +159,7 @@ impl Session {
         Self {
             framer: Framer::default(),
             stub: None,
+            is_filled: false,
             target: SnapshotTarget::new(endpoint),
             acknowledges: true,
             last_reply: Vec::new(),
@@ -152,7 +167,6 @@ impl Session {
             alive: None,
             late: None,
             interrupted: false,
-            checked: Instant::now(),
         }
     }
 
@@ -230,39 +244,43 @@ impl Session {
         }
     }
 
-    /// Returns a message if a file of the snapshot was truncated. Missing whole pages are detected
-    /// at once, the rest when the files are checked.
-    fn cut_file(&mut self) -> Option<String> {
-        if !mapped::is_cut() && self.checked.elapsed() < CHECK {
-            return None;
-        }
-        self.checked = Instant::now();
-        let cut = mapped::cut_file()?;
-        let cut = one_line(&cut);
-        Some(format!("{cut}: its contents are not known any more\n"))
-    }
-
     fn packet(&mut self, packet: &[u8], out: &mut Vec<u8>, client: &dyn Client) -> Option<End> {
         // With acknowledgements, a client resends a packet that it waits for.
-        let cancel = client.cancel(!self.acknowledges);
+        self.target.cancel = client.cancel(!self.acknowledges);
         let places = self.target.positions.places();
-        let answer = match stop::catch(|| packets::answer(&mut self.target, packet)) {
+        let is_of_files = packets::is_of_files(&self.target, packet);
+        let is_handshake = matches!(packet, [b'q' | b'Q' | b'v', ..]);
+        let answer = stop::catch(|| {
+            // Those of the handshake and those about a trace frame need no position.
+            if !is_handshake && !is_of_files {
+                self.target.positions.rest();
+            }
+            self.answer(packet)
+        });
+        let answer = match answer {
             Ok(answer) => answer,
             Err(Stopped) => {
                 self.target.come_back(places.clone());
                 if self.is_abandoned(client) {
                     return None;
                 }
-                Answer::Reply(MALFORMED.to_vec())
+                malformed()
             }
         };
+        if packet.starts_with(b"qRcmd") {
+            self.interrupted |= client.meanwhile() == Meanwhile::Interrupts;
+            if self.is_abandoned(client) {
+                return None;
+            }
+        }
         match answer {
-            Answer::Reply(_)
-                if packets::is_of_files(&self.target, packet) && self.cut_file().is_some() =>
+            Answer::Reply(_) | Answer::Packets(_)
+                if is_of_files && self.target.cut_file().is_some() =>
             {
                 write_packet(NO_MEMORY, out);
             }
             Answer::Reply(reply) => write_packet(&reply, out),
+            Answer::Packets(packets) => out.extend_from_slice(&packets),
             Answer::NoAckMode => {
                 self.acknowledges = false;
                 // With acknowledgements, a keepalive packet would have to be acknowledged too.
@@ -273,74 +291,111 @@ impl Session {
                 write_packet(b"OK", out);
                 return Some(End::Killed);
             }
-            Answer::Move(resume) => {
-                let late = self.late.take().is_some_and(|at| at.elapsed() < LATE);
-                let start = out.len();
-                // The client waits for the stop reply: the user did not cause packets sent meanwhile.
-                let cancel = client.cancel(false);
-                let target = &mut self.target;
-                let done = stop::catch(|| {
-                    if late {
-                        execution::interrupted(target, resume.thread, "", out);
-                        return false;
-                    }
-                    execution::run(target, resume, &cancel, out)
-                });
-                let cut = self.cut_file();
-                let interrupted = client.meanwhile() == Meanwhile::Interrupts;
-                self.interrupted |= done.unwrap_or(true) && interrupted;
-                if done.is_err() || cut.is_some() {
-                    out.truncate(start);
-                    self.target.come_back(places);
-                    let why = cut.unwrap_or_default();
-                    execution::interrupted(&mut self.target, resume.thread, &why, out);
-                }
-            }
-            Answer::Monitor(command) => {
-                let target = &mut self.target;
-                let done = stop::catch(|| monitor::run(target, &command, &cancel));
-                let text = done.unwrap_or_else(|Stopped| {
-                    self.target.come_back(places);
-                    monitor::STOPPED.to_owned()
-                });
-                self.interrupted |= client.meanwhile() == Meanwhile::Interrupts;
-                if self.is_abandoned(client) {
-                    return None;
-                }
-                let text = self.cut_file().unwrap_or(text);
-                for line in text.lines() {
-                    write_packet(format!("O{}0a", hex::encode(line)).as_bytes(), out);
-                }
-                write_packet(b"OK", out);
-            }
-            Answer::Pass(packet) => {
-                let mut reply = match self.pass(&packet) {
-                    Outcome::Reply(bytes) => bytes,
-                    Outcome::Ended(bytes, end) => {
-                        out.extend_from_slice(&bytes);
-                        return Some(end);
-                    }
-                    Outcome::Failed => {
-                        let mut reply = Vec::new();
-                        write_packet(MALFORMED, &mut reply);
-                        reply
-                    }
-                };
-                if packet.starts_with(b"qSupported") {
-                    reply = packets::features(&reply, &self.target.endpoint);
-                } else if packet == b"qHostInfo" {
-                    reply = packets::with_address_bits(reply, &self.target);
-                }
-                out.extend_from_slice(&reply);
+            Answer::Moves(stub) => self.carry_out(stub, places, out, client),
+            Answer::Ended(packets, end) => {
+                out.extend_from_slice(&packets);
+                return Some(end);
             }
         }
         None
     }
 
+    /// Moves the cores as the client requested, and appends the stop reply.
+    fn carry_out(
+        &mut self,
+        stub: StubIn<Running>,
+        places: Vec<Option<Past>>,
+        out: &mut Vec<u8>,
+        client: &dyn Client,
+    ) {
+        let Some(resume) = self.target.resume.take() else {
+            write_packet(MALFORMED, out);
+            return;
+        };
+        let is_late = self.late.take().is_some_and(|at| at.elapsed() < LATE);
+        // The client waits for the stop reply: the user did not cause packets sent meanwhile.
+        let cancel = client.cancel(false);
+        let target = &mut self.target;
+        let done = stop::catch(|| match is_late {
+            true => execution::interrupted(target, resume.thread, String::new()),
+            false => execution::run(target, resume, &cancel),
+        });
+        let cut = self.target.cut_file();
+        let is_cancelled = match &done {
+            Ok(moved) => !is_late && moved.stop.is_interrupted(),
+            Err(Stopped) => true,
+        };
+        let interrupted = client.meanwhile() == Meanwhile::Interrupts;
+        self.interrupted |= is_cancelled && interrupted;
+        let moved = match (done, cut) {
+            (Ok(moved), None) => moved,
+            (_, cut) => {
+                self.target.come_back(places);
+                let why = cut.unwrap_or_default();
+                execution::interrupted(&mut self.target, resume.thread, why)
+            }
+        };
+        self.report(stub, &moved, out);
+    }
+
+    /// Appends text for the user and the stop reply.
+    fn report(&mut self, stub: StubIn<Running>, moved: &Moved, out: &mut Vec<u8>) {
+        if !moved.text.is_empty() {
+            write_packet(format!("O{}", hex::encode(&moved.text)).as_bytes(), out);
+        }
+        let (stop, target) = (moved.stop, &mut self.target);
+        let registers = stop.registers(target);
+        let registers = registers.iter();
+        let mut registers =
+            registers.map(|(number, bytes)| (RegisterNumber(*number), bytes.as_slice()));
+        let reason = stop.reason(target);
+        let Ok(GdbStubStateMachine::Idle(idle)) =
+            stub.report_stop_with_regs(target, reason, &mut registers)
+        else {
+            write_packet(MALFORMED, out);
+            return;
+        };
+        let mut reply = payload(self.idle(idle));
+        reply.extend_from_slice(stop.more(&self.target).as_bytes());
+        write_packet(&reply, out);
+    }
+
+    /// Answers a packet, or decides how the session answers it.
+    fn answer(&mut self, packet: &[u8]) -> Answer {
+        let Some((handler, rest)) = packets::find(packet) else {
+            return self.pass(packet);
+        };
+        let target = &mut self.target;
+        match handler {
+            Handler::Frames(_) if target.endpoint.traces.is_none() => UNSUPPORTED,
+            Handler::Branches(_) if target.endpoint.history != HistoryMode::Btrace => UNSUPPORTED,
+            Handler::Reply(reply) | Handler::Frames(reply) | Handler::Branches(reply) => {
+                reply(target, rest).map_or_else(malformed, Answer::Reply)
+            }
+            Handler::Request(request) => match request(target, packet) {
+                Some(request) => self.pass(&request),
+                None => malformed(),
+            },
+            Handler::Both(request, complete) => match request(target, packet) {
+                Some(request) => match self.pass(&request) {
+                    Answer::Packets(reply) => Answer::Reply(complete(&self.target, payload(reply))),
+                    other => other,
+                },
+                None => malformed(),
+            },
+            Handler::NoAckMode => Answer::NoAckMode,
+            Handler::Kill => Answer::Kill,
+        }
+    }
+
     /// Passes one packet to gdbstub.
-    fn pass(&mut self, packet: &[u8]) -> Outcome {
+    fn pass(&mut self, packet: &[u8]) -> Answer {
+        let fills = packet.starts_with(b"qXfer:") || packet.starts_with(b"vFile:");
+        if std::mem::replace(&mut self.is_filled, fills) && !fills {
+            self.stub = None;
+        }
         let Some(mut stub) = self.stub.take().or_else(|| self.new_stub()) else {
-            return Outcome::Failed;
+            return malformed();
         };
         let mut framed = Vec::new();
         write_packet(packet, &mut framed);
@@ -349,31 +404,36 @@ impl Session {
                 GdbStubStateMachine::Idle(idle) => {
                     match idle.incoming_data(&mut self.target, byte) {
                         Ok(next) => next,
-                        Err(_) => return Outcome::Failed,
+                        Err(_) => return malformed(),
                     }
                 }
-                _ => return Outcome::Failed,
+                _ => return malformed(),
             };
         }
         match stub {
-            GdbStubStateMachine::Idle(mut idle) => {
-                let reply = without_acknowledgement(std::mem::take(&mut idle.borrow_conn().0));
-                self.stub = Some(idle.into());
-                Outcome::Reply(reply)
-            }
+            GdbStubStateMachine::Idle(idle) => Answer::Packets(self.idle(idle)),
+            GdbStubStateMachine::Running(running) => Answer::Moves(running),
             GdbStubStateMachine::Disconnected(mut ended) => {
-                let reply = without_acknowledgement(std::mem::take(&mut ended.borrow_conn().0));
+                let packets = without_acknowledgement(std::mem::take(&mut ended.borrow_conn().0));
                 let end = match ended.get_reason() {
                     gdbstub::stub::DisconnectReason::Kill => End::Killed,
                     _ => End::Detached,
                 };
-                Outcome::Ended(reply, end)
+                Answer::Ended(packets, end)
             }
-            _ => Outcome::Failed,
+            GdbStubStateMachine::CtrlCInterrupt(_) => malformed(),
         }
     }
 
-    /// Creates a state machine, for the first packet and after a malformed one.
+    /// Keeps gdbstub for the next packet, and returns its output.
+    fn idle(&mut self, mut stub: StubIn<Idle<SnapshotTarget>>) -> Vec<u8> {
+        let output = without_acknowledgement(std::mem::take(&mut stub.borrow_conn().0));
+        self.stub = Some(stub.into());
+        output
+    }
+
+    /// Creates a state machine, for the first packet, after a malformed one, and after documents have
+    /// filled its buffer.
     fn new_stub(&mut self) -> Option<Stub> {
         let stub = GdbStub::builder(Outbox::default())
             .packet_buffer_size(MAX_PACKET + 16)
@@ -382,9 +442,11 @@ impl Session {
             .run_state_machine(&mut self.target)
             .ok()?;
         self.stub = Some(stub);
-        let select = format!("Hg{:x}", self.target.selection.read());
+        // At each packet gdbstub searches its buffer for a second `#`: this packet, longer than most,
+        // leaves one near the start.
+        let select = format!("Hg{:0>200x}", self.target.selection.read());
         match self.pass(select.as_bytes()) {
-            Outcome::Reply(_) => self.stub.take(),
+            Answer::Packets(_) => self.stub.take(),
             _ => None,
         }
     }
@@ -397,4 +459,13 @@ fn without_acknowledgement(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.remove(0);
     }
     bytes
+}
+
+/// Returns what a packet of gdbstub contains.
+fn payload(mut packet: Vec<u8>) -> Vec<u8> {
+    packet.truncate(packet.len().saturating_sub("#00".len()));
+    if packet.first() == Some(&b'$') {
+        packet.remove(0);
+    }
+    packet
 }

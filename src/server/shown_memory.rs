@@ -1,4 +1,5 @@
-//! Memory as a client sees it at the position of a core: what is constant, and what is recovered.
+//! Memory as a client sees it: that of a trace frame, or what is constant or recovered at the position
+//! of a core.
 
 use std::sync::Arc;
 
@@ -6,9 +7,60 @@ use gdbstub::common::Tid;
 
 use super::memory::MemoryView;
 use super::past_values::PATIENCE;
+use super::reply::{NO_MEMORY, pair};
 use super::target::SnapshotTarget;
+use super::tracepoints;
+use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs};
+use crate::remote_protocol::hex::parse_hex;
 use armsnap_arch::arch::pointer_auth;
 use armsnap_snapshot::stop::Cancel;
+
+/// GDB shows the text after `E.`.
+const READ_ONLY: &[u8] = b"E.a snapshot is read-only: its memory cannot be changed";
+
+/// `m`: the known bytes from the address; an error if there are none.
+pub(super) fn answer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let (address, length) = pair(arguments, b',')?;
+    let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
+    let bytes = of_client(target, target.selection.read(), address, length)?;
+    if bytes.is_empty() {
+        return Some(NO_MEMORY.to_vec());
+    }
+    let mut reply = Vec::with_capacity(2 * bytes.len());
+    write_hex_runs(&bytes, &mut reply);
+    Some(reply)
+}
+
+/// `M` and `X`.
+pub(super) fn read_only(_: &mut SnapshotTarget, _: &[u8]) -> Option<Vec<u8>> {
+    Some(READ_ONLY.to_vec())
+}
+
+/// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.
+pub(super) fn region(target: &mut SnapshotTarget, address: &[u8]) -> Option<Vec<u8>> {
+    let core = target.core(target.selection.read())?;
+    let address = pointer_auth::without_tag(&core.registers, parse_hex(address)?);
+    let region = target.endpoint.range_at(core, &target.memory_view, address);
+    let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
+    if region.known {
+        reply.push_str("permissions:rwx;");
+    }
+    Some(reply.into_bytes())
+}
+
+/// Returns the known bytes that a client reads from an address. `None` without a core.
+pub(super) fn of_client(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    address: u64,
+    length: usize,
+) -> Option<Vec<u8>> {
+    if let Some(bytes) = tracepoints::frame_memory(target, address, length) {
+        return Some(bytes);
+    }
+    target.selection.reads_memory();
+    read(target, thread, address, length)
+}
 
 /// Returns the known bytes from an address up to the first unknown one, or `length` bytes. `None` without
 /// a core.

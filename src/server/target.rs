@@ -1,10 +1,11 @@
 //! The state of one client's session on an endpoint.
 //!
-//! Packets are answered by functions that take it: `packets`, `tracepoints`, `btrace`, `callers`,
-//! `execution`, `monitor`, and gdbstub through `stub_target`. It is independent of them.
+//! Packets are answered by functions that take it, which `packets` lists, and by gdbstub, which knows it
+//! through `stub`. It is independent of them.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gdbstub::common::Tid;
 
@@ -19,10 +20,12 @@ use super::open_files::Files;
 use super::past_memory::{Mode, PastMemory};
 use super::past_values::PastValues;
 use super::positions::{Past, Positions};
+use super::resume::{Actions, Resume};
 use super::selection::Selection;
 use super::watchpoints::Watchpoints;
 use armsnap_arch::arch::registers::Bytes;
 use armsnap_arch::arch::{RegisterDescription, RegisterView};
+use armsnap_snapshot::mapped;
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
@@ -30,6 +33,10 @@ use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::chosen::Chosen;
 use armsnap_snapshot::snapshot::memory::Moment;
 use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::text::one_line;
+
+/// How often the snapshot's files are checked for truncation.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// One client's view of an endpoint.
 pub struct SnapshotTarget {
@@ -40,6 +47,14 @@ pub struct SnapshotTarget {
     pub(super) selection: Selection,
     /// The thread that moves alone (`Hc`).
     pub(super) alone: Option<Tid>,
+    /// The actions of the last `vCont`.
+    pub(super) actions: Actions,
+    /// The move that the client requested, until the session carries it out.
+    pub(super) resume: Option<Resume>,
+    /// The request to cancel the work for the client's packet.
+    pub(super) cancel: Cancel,
+    /// When the snapshot's files were last checked for truncation.
+    checked: Instant,
     pub(super) breakpoints: Breakpoints,
     pub(super) watchpoints: Watchpoints,
     pub(super) positions: Positions,
@@ -89,6 +104,10 @@ impl SnapshotTarget {
             libraries: OnceCell::new(),
             selection: Selection::new(stopped),
             alone: None,
+            actions: Actions::default(),
+            resume: None,
+            cancel: Cancel::default(),
+            checked: Instant::now(),
             breakpoints: Breakpoints::default(),
             watchpoints: Watchpoints::default(),
             trace: FrameView::default(),
@@ -232,6 +251,18 @@ impl SnapshotTarget {
         let pc = registers.find(|register| register.name == "pc");
         let bytes = pc.and_then(|pc| self.positions.register(thread, pc));
         bytes.is_some_and(|bytes| bytes.iter().all(Option::is_some))
+    }
+
+    /// Returns a message if a file of the snapshot was truncated. Missing whole pages are detected
+    /// at once, the rest when the files are checked.
+    pub(super) fn cut_file(&mut self) -> Option<String> {
+        if !mapped::is_cut() && self.checked.elapsed() < CHECK {
+            return None;
+        }
+        self.checked = Instant::now();
+        let cut = mapped::cut_file()?;
+        let cut = one_line(&cut);
+        Some(format!("{cut}: its contents are not known any more\n"))
     }
 
     /// Restores the positions of the cores after an interrupted request.

@@ -5,10 +5,8 @@
 //! without decoding; `tfind` and later packets decode.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::client_state::FrameView;
 use super::history_registers::{self, HistoryRegister};
 use super::keepalive::with_keepalive;
 use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, transfer};
@@ -27,52 +25,6 @@ use armsnap_arch::arch::registers::Bytes;
 const WHILE_ALIVE: Duration = Duration::from_secs(20);
 /// Time limit otherwise: clients wait up to two seconds for a reply.
 const PATIENCE: Duration = Duration::from_millis(1500);
-
-/// Answers a tracing packet, or one about registers and memory of a trace frame.
-pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
-    target.endpoint.traces.as_ref()?;
-    let after = |name: &str| packet.strip_prefix(name.as_bytes());
-    if let Some(reply) = frame_packet(target, packet) {
-        return Some(reply);
-    }
-    match packet {
-        b"qTStatus" => return Some(status(target)),
-        b"qTfP" => {
-            target.trace.tracepoints = tracepoints(target);
-            return Some(next_tracepoint(&mut target.trace));
-        }
-        b"qTsP" => return Some(next_tracepoint(&mut target.trace)),
-        b"qTfV" => {
-            target.trace.variables = variables(target);
-            return Some(next(&mut target.trace.variables));
-        }
-        b"qTsV" => return Some(next(&mut target.trace.variables)),
-        // Moves apply to the cores, not to the trace frames.
-        b"bs" | b"bc" | [b'c' | b'C' | b's' | b'S', ..] => {
-            target.trace.frame = None;
-            return None;
-        }
-        _ if after("vCont;").is_some() => {
-            target.trace.frame = None;
-            return None;
-        }
-        _ => {}
-    }
-    let reply = if let Some(rest) = after("QTFrame:") {
-        select(target, rest)
-    } else if let Some(rest) = after("qTP:") {
-        hits(target, rest)
-    } else if let Some(rest) = after("qTV:") {
-        value(target, rest)
-    } else if let Some(rest) = after("qTBuffer:") {
-        buffer(target, rest)
-    } else if let Some(rest) = after("qXfer:traceframe-info:read:") {
-        contents(target, rest)
-    } else {
-        return None;
-    };
-    Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
-}
 
 /// Returns the selected trace frames if they are available at once; the error is a reply for the
 /// client.
@@ -100,87 +52,87 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
     traces.frames(endpoint.described_cores(), target.trace.chosen)
 }
 
-/// Answers packets about registers and memory while a trace frame is selected.
-fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
-    let endpoint = Arc::clone(&target.endpoint);
-    let frame = target.trace.frame;
-    let frame = frame.or_else(|| endpoint.traces.as_ref()?.resting())?;
-    if !matches!(packet, b"g" | [b'p' | b'm', ..]) {
-        return None;
-    }
+/// Returns the frame whose registers and memory are read, after computing its known values; `None` if
+/// those of a core are read.
+fn shown(target: &mut SnapshotTarget) -> Option<usize> {
+    let traces = target.endpoint.traces.as_ref()?;
+    let frame = target.trace.frame.or_else(|| traces.resting())?;
     find_values(target, frame, PATIENCE);
-    let known = target.trace.values.last();
+    Some(frame)
+}
+
+/// Returns a register of a frame or, if the frame has none, what is known of the register there.
+fn complete(target: &SnapshotTarget, bytes: Bytes, register: &RegisterDescription) -> Bytes {
+    let is_missing = bytes.iter().all(Option::is_none);
+    let known = target.trace.values.last().filter(|_| is_missing);
+    let known = known.and_then(|known| known.register(&target.endpoint, register));
+    known.unwrap_or(bytes)
+}
+
+/// Returns the general registers of the shown frame; `None` if there is none.
+pub(super) fn frame_registers(target: &mut SnapshotTarget) -> Option<Bytes> {
+    let frame = shown(target)?;
     let frames = frames(target).ok()?;
-    // A register of the frame or, if it has none, what is known of the register there.
-    let complete = |bytes: Bytes, register: &RegisterDescription| match known {
-        Some(known) if bytes.iter().all(Option::is_none) => {
-            known.register(&endpoint, register).unwrap_or(bytes)
-        }
-        _ => bytes,
+    let mut rest = frames.registers(frame).into_iter();
+    let block = target.endpoint.described_cores().block();
+    let bytes = block.flat_map(|register| {
+        let own = rest.by_ref().take(register.bytes()).collect();
+        complete(target, own, register)
+    });
+    let mut bytes: Bytes = bytes.collect();
+    bytes.extend(rest);
+    Some(bytes)
+}
+
+/// `p` in a frame. The outer `None` means that no frame is shown, the inner one a malformed packet.
+pub(super) fn frame_register(
+    target: &mut SnapshotTarget,
+    number: &[u8],
+) -> Option<Option<Vec<u8>>> {
+    let frame = shown(target)?;
+    let frames = frames(target).ok()?;
+    let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
+    let Some(number) = number else {
+        return Some(None);
     };
-    Some(match packet {
-        b"g" => {
-            let mut rest = frames.registers(frame).into_iter();
-            let block = endpoint.described_cores().block();
-            let bytes = block.flat_map(|register| {
-                let own = rest.by_ref().take(register.bytes()).collect();
-                complete(own, register)
-            });
-            let mut bytes: Bytes = bytes.collect();
-            bytes.extend(rest);
-            known_or_not(&bytes)
+    let history = target.endpoint.history_registers;
+    let is_big = target.endpoint.is_big_endian();
+    match history.and_then(|registers| registers.find(number)) {
+        // Only the frame of the halted state has a position.
+        Some(HistoryRegister::Position) => {
+            return Some(Some(match frames.tracepoint(frame) {
+                HALTED => history_registers::position_value(0, false).into(),
+                _ => vec![b'x'; 16],
+            }));
         }
-        [b'p', number @ ..] => {
-            let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
-            let registers = target.endpoint.history_registers;
-            let is_big = target.endpoint.is_big_endian();
-            match number.and_then(|number| registers?.find(number)) {
-                // Only the frame of the halted state has a position.
-                Some(HistoryRegister::Position) => {
-                    return Some(match frames.tracepoint(frame) {
-                        HALTED => history_registers::position_value(0, false).into(),
-                        _ => vec![b'x'; 16],
-                    });
-                }
-                Some(HistoryRegister::Isa) => {
-                    return Some(history_registers::isa_value(frames.isa(frame), is_big).into());
-                }
-                None => {}
-            }
-            let description = endpoint.described_cores().description;
-            let register = number.and_then(|number| description.register(number));
-            let bytes = number.and_then(|number| frames.register(frame, number));
-            let bytes = bytes.map(|bytes| match register {
-                Some(register) => complete(bytes, register),
-                None => bytes,
-            });
-            match bytes {
-                Some(bytes) if target.takes_unknown_for_value && bytes.contains(&None) => {
-                    NO_MEMORY.to_vec()
-                }
-                Some(bytes) => known_or_not(&bytes),
-                None => MALFORMED.to_vec(),
-            }
+        Some(HistoryRegister::Isa) => {
+            let isa = history_registers::isa_value(frames.isa(frame), is_big);
+            return Some(Some(isa.into()));
         }
-        [b'm', arguments @ ..] => {
-            let Some((address, length)) = pair(arguments, b',') else {
-                return Some(MALFORMED.to_vec());
-            };
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let bytes = read(
-                &memory(&*frames, frame, known),
-                address,
-                length.min(MAX_PACKET / 2 - 8),
-            );
-            if bytes.is_empty() {
-                return Some(NO_MEMORY.to_vec());
-            }
-            let mut reply = Vec::with_capacity(2 * bytes.len());
-            write_hex(&bytes, &mut reply);
-            reply
-        }
-        _ => return None,
-    })
+        None => {}
+    }
+    let description = target.endpoint.described_cores().description;
+    let bytes = frames.register(frame, number);
+    let bytes = bytes.map(|bytes| match description.register(number) {
+        Some(register) => complete(target, bytes, register),
+        None => bytes,
+    });
+    Some(bytes.map(|bytes| match bytes.contains(&None) {
+        true if target.takes_unknown_for_value => NO_MEMORY.to_vec(),
+        _ => known_or_not(&bytes),
+    }))
+}
+
+/// Returns the known bytes of the shown frame from an address; `None` if no frame is shown.
+pub(super) fn frame_memory(
+    target: &mut SnapshotTarget,
+    address: u64,
+    length: usize,
+) -> Option<Vec<u8>> {
+    let frame = shown(target)?;
+    let frames = frames(target).ok()?;
+    let known = target.trace.values.last();
+    Some(read(&memory(&*frames, frame, known), address, length))
 }
 
 /// Computes the known values of a frame that the frame itself does not contain.
@@ -220,10 +172,9 @@ fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
 
 /// `qTStatus`. Never decodes while a client connects, nor if decoding would take long: GDB sends
 /// this repeatedly, and when it quits.
-fn status(target: &SnapshotTarget) -> Vec<u8> {
-    let Some(traces) = &target.endpoint.traces else {
-        return Vec::new();
-    };
+pub(super) fn status(target: &mut SnapshotTarget, _: &[u8]) -> Option<Vec<u8>> {
+    let target = &*target;
+    let traces = target.endpoint.traces.as_ref()?;
     let decoded = || {
         with_keepalive(target.alive.as_ref(), || {
             Some(frames(target).ok()?.status())
@@ -231,7 +182,31 @@ fn status(target: &SnapshotTarget) -> Vec<u8> {
     };
     let status = target.trace.connected.then(decoded).flatten();
     let status = status.unwrap_or_else(|| traces.standing());
-    format!("T{}", trace_text::status(status).write()).into_bytes()
+    Some(format!("T{}", trace_text::status(status).write()).into_bytes())
+}
+
+/// `qTfP`.
+pub(super) fn first_tracepoint(target: &mut SnapshotTarget, rest: &[u8]) -> Option<Vec<u8>> {
+    target.trace.tracepoints = tracepoints(target);
+    next_tracepoint(target, rest)
+}
+
+/// `qTsP`.
+pub(super) fn next_tracepoint(target: &mut SnapshotTarget, _: &[u8]) -> Option<Vec<u8>> {
+    let view = &mut target.trace;
+    view.connected |= view.tracepoints.is_empty();
+    Some(next(&mut view.tracepoints))
+}
+
+/// `qTfV`.
+pub(super) fn first_variable(target: &mut SnapshotTarget, rest: &[u8]) -> Option<Vec<u8>> {
+    target.trace.variables = variables(target);
+    next_variable(target, rest)
+}
+
+/// `qTsV`.
+pub(super) fn next_variable(target: &mut SnapshotTarget, _: &[u8]) -> Option<Vec<u8>> {
+    Some(next(&mut target.trace.variables))
 }
 
 /// The replies to `qTfP` and `qTsP`, the next one last.
@@ -253,11 +228,6 @@ fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
     lines
 }
 
-fn next_tracepoint(view: &mut FrameView) -> Vec<u8> {
-    view.connected |= view.tracepoints.is_empty();
-    next(&mut view.tracepoints)
-}
-
 fn variables(target: &SnapshotTarget) -> Vec<String> {
     let variables = target.endpoint.traces.iter().flat_map(|t| t.variables());
     let variables = variables.map(trace_text::variable);
@@ -272,7 +242,7 @@ fn next(lines: &mut Vec<String>) -> Vec<u8> {
 }
 
 /// `QTFrame`: a frame number, or a condition to search for from the next frame.
-fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(wanted).ok()?;
     let (kind, rest) = text.split_once(':').unwrap_or(("", text));
     let number = |text: &str| parse_hex(text.as_bytes());
@@ -324,7 +294,7 @@ fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `qTP`: the hit count of a tracepoint. The buffer usage of its frames has no meaning here.
-fn hits(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn hits(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (number, address) = pair(arguments, b':')?;
     let frames = target.trace.connected.then(|| frames(target));
     let hits = match frames {
@@ -335,7 +305,7 @@ fn hits(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `qTV`: the value of a variable in the selected frame.
-fn value(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn value(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = i32::try_from(parse_hex(number)?).ok()?;
     let values = match (target.trace.frame, frames_if_selected(target)) {
         (Some(frame), Some(frames)) => frames.values(frame),
@@ -353,7 +323,7 @@ fn frames_if_selected(target: &SnapshotTarget) -> Option<Box<dyn TraceFrames + '
 }
 
 /// `qTBuffer`: bytes of the trace buffer.
-fn buffer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn buffer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (offset, length) = pair(arguments, b',')?;
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
     let mut reading = std::mem::take(&mut target.trace.buffer);
@@ -374,7 +344,7 @@ fn buffer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `qXfer:traceframe-info:read`: the contents of the selected frame other than registers.
-fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let of = (target.trace.frame?, target.past_values.level());
     let kept = target.trace.contents.take();
     let document = match kept.filter(|(kept, _)| *kept == of) {

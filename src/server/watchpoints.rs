@@ -1,8 +1,6 @@
-//! The watchpoints of a client: `Z2` to `Z4` (GDB manual, E.2).
+//! The watchpoints of a client.
 
 use std::collections::BTreeSet;
-
-use super::reply::pair;
 
 /// Maximum number of watchpoints per client.
 const MOST: usize = 1 << 10;
@@ -18,17 +16,6 @@ pub(super) enum Kind {
     Access,
 }
 
-impl Kind {
-    /// Returns the name in a stop reply.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Write => "watch",
-            Self::Read => "rwatch",
-            Self::Access => "awatch",
-        }
-    }
-}
-
 /// The watchpoints set now.
 #[derive(Default)]
 pub(super) struct Watchpoints {
@@ -37,31 +24,21 @@ pub(super) struct Watchpoints {
 }
 
 impl Watchpoints {
-    /// Processes a packet without its leading `Z` (`set`) or `z`, which must be for a watchpoint.
-    /// Returns `None` if it is malformed, or if there are too many watchpoints.
-    pub fn change(&mut self, set: bool, packet: &[u8]) -> Option<()> {
-        let [kind, b',', arguments @ ..] = packet else {
-            return None;
-        };
-        let kind = match kind {
-            b'2' => Kind::Write,
-            b'3' => Kind::Read,
-            b'4' => Kind::Access,
-            _ => return None,
-        };
-        let end = arguments.iter().position(|byte| *byte == b';');
-        let arguments = &arguments[..end.unwrap_or(arguments.len())];
-        let (address, length) = pair(arguments, b',')?;
-        let watchpoint = (address, length, kind);
-        if !set {
-            self.set.remove(&watchpoint);
-        } else if length == 0 || address.checked_add(length - 1).is_none() || self.set.len() >= MOST
-        {
-            return None;
-        } else {
-            self.set.insert(watchpoint);
+    /// Sets a watchpoint. Returns `false` if it has no addresses, or too many, or if there are too
+    /// many watchpoints.
+    pub fn add(&mut self, address: u64, length: u64, kind: Kind) -> bool {
+        let last = length.checked_sub(1);
+        let last = last.and_then(|last| address.checked_add(last));
+        let fits = last.is_some() && self.set.len() < MOST;
+        if fits {
+            self.set.insert((address, length, kind));
         }
-        Some(())
+        fits
+    }
+
+    /// Removes a watchpoint, if it is set.
+    pub fn remove(&mut self, address: u64, length: u64, kind: Kind) {
+        self.set.remove(&(address, length, kind));
     }
 
     /// Returns whether no watchpoint is set.
@@ -78,29 +55,21 @@ mod tests {
     fn watchpoints_are_set_and_removed() {
         let mut all = Watchpoints::default();
         assert!(all.is_empty());
-        all.change(true, b"2,1000,4").unwrap();
-        all.change(true, b"3,1000,4").unwrap();
-        all.change(true, b"4,3000,1;X1,0").unwrap();
-        all.change(false, b"2,1000,4").unwrap();
-        all.change(false, b"2,3000,1").unwrap();
+        assert!(all.add(0x1000, 4, Kind::Write));
+        assert!(all.add(0x1000, 4, Kind::Read));
+        assert!(all.add(0x3000, 1, Kind::Access));
+        all.remove(0x1000, 4, Kind::Write);
+        all.remove(0x3000, 1, Kind::Write);
         let set: Vec<_> = all.set.iter().copied().collect();
         assert_eq!(set, [(0x1000, 4, Kind::Read), (0x3000, 1, Kind::Access)]);
     }
 
     #[test]
-    fn malformed_watchpoints_are_refused() {
+    fn watchpoints_have_addresses() {
         let mut all = Watchpoints::default();
-        for packet in [
-            "2",
-            "2,",
-            "2,1000",
-            "2,1000,0",
-            "5,1000,4",
-            "2,ffffffffffffffff,2",
-            "2,x,4",
-        ] {
-            assert_eq!(all.change(true, packet.as_bytes()), None, "{packet}");
-        }
+        assert!(!all.add(0x1000, 0, Kind::Write));
+        assert!(!all.add(u64::MAX, 2, Kind::Write));
         assert!(all.is_empty());
+        assert!(all.add(u64::MAX, 1, Kind::Write));
     }
 }

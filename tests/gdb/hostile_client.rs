@@ -363,7 +363,10 @@ fn each_thread_moves_by_itself() {
         String::from_utf8(out).unwrap()
     };
     let stops = |reply: String, thread: usize, end: &str| {
-        let (found, why) = (format!("$T05thread:{thread};"), format!("replaylog:{end};"));
+        let (found, why) = (
+            format!("$T05thread:{thread:02};"),
+            format!("replaylog:{end};"),
+        );
         assert!(reply.contains(&found) && reply.contains(&why), "{reply}");
     };
     // All threads may move: the user moves the selected one.

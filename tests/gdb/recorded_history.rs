@@ -509,7 +509,7 @@ fn ctrl_c_ends_a_search() {
         }
     };
     let stopped = ask("bc", &[3]);
-    assert!(stopped.contains("$T02thread:1;"), "{stopped}");
+    assert!(stopped.contains("$T02thread:01;"), "{stopped}");
     // The position is unchanged, and the session continues.
     assert!(ask("qC", &[]).contains("$QC1#"));
     let begin = ask("bc", &[]);

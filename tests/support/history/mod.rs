@@ -117,7 +117,7 @@ impl Client {
                     "replaylog" => stop.why = value.to_owned(),
                     "reason" | "description" => {}
                     // The program counter of 32 and of 64 bits; other registers are ignored.
-                    "f" | "20" => {
+                    "0f" | "20" => {
                         let bytes = value.len() / 2;
                         let value = u64::from_str_radix(value, 16).unwrap();
                         stop.pc = Some(value.swap_bytes() >> (64 - 8 * bytes));

@@ -3,8 +3,8 @@
 use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::host_io::{HostIoErrno, HostIoError, HostIoResult};
 
-use super::open_files::MAX_OPEN;
-use super::target::SnapshotTarget;
+use crate::server::open_files::MAX_OPEN;
+use crate::server::target::SnapshotTarget;
 
 fn errno<T>(errno: HostIoErrno) -> HostIoResult<T, SnapshotTarget> {
     Err(HostIoError::Errno(errno))
