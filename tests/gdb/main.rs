@@ -39,6 +39,7 @@ mod served_trace_files;
 mod session;
 mod symbol_names;
 mod trace_frames;
+mod transcripts;
 mod tsave;
 mod unwound;
 mod watched;
