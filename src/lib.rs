@@ -16,7 +16,7 @@
 //! | [`armsnap_arch`] | [`quantity`], [`xml`], [`arch`], [`semantics`], [`translation`] |
 //! | [`armsnap_trace`] | [`element`], [`protocol`], [`formatter`], [`flow`], [`encode`], [`etm`], [`etmv3`], [`ptm`], [`etmv4`], [`itm`], [`stm`], [`data_addresses`] |
 //! | [`armsnap_snapshot`] | [`text`], [`budget`], [`stop`], [`leftovers`], [`cache`], [`mapped`], [`program`], [`linux`], [`snapshot`], [`capture`], [`check`] |
-//! | [`armsnap_history`] | [`decode`], [`timeline`], [`recover`] |
+//! | [`armsnap_history`] | [`decode`], [`timeline`], [`calls`], [`recover`] |
 //! | [`armsnap_analysis`] | [`profile`], [`export`], [`report`], [`page`] |
 //! | [`armsnap_import`] | [`import`] |
 //! | this one | [`convert`], [`tfile`], [`remote_protocol`], [`server`], `record` |
@@ -47,7 +47,7 @@ pub mod tfile;
 
 pub use armsnap_analysis::{export, page, profile, report};
 pub use armsnap_arch::{arch, quantity, semantics, translation, xml};
-pub use armsnap_history::{decode, recover, timeline};
+pub use armsnap_history::{calls, decode, recover, timeline};
 pub use armsnap_import::import;
 pub use armsnap_snapshot::{
     budget, cache, capture, check, leftovers, linux, mapped, program, snapshot, stop, text,

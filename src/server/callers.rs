@@ -43,7 +43,8 @@ use super::positions::{GAPS, Positions};
 use super::reply::thread_id;
 use super::target::SnapshotTarget;
 use armsnap_arch::arch::Architecture;
-use armsnap_history::timeline::{Direction, EndAgrees, OpenCall, Outside, PointKind, Position};
+use armsnap_history::calls::{OpenCall, Outside};
+use armsnap_history::timeline::{Direction, EndAgrees, PointKind, Position};
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::stop::Cancel;
 

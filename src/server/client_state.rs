@@ -8,8 +8,9 @@ use gdbstub::common::Tid;
 
 use super::trace_buffer::Reading;
 use super::trace_values::TraceValues;
+use armsnap_history::calls::OpenCalls;
 use armsnap_history::recover::Level;
-use armsnap_history::timeline::{OpenCalls, Position};
+use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::landing_pads::LandingPads;
 
 /// A client's position among trace frames.

@@ -10,7 +10,7 @@ use super::memory::MemoryView;
 use super::process_stack::sets_process_stack;
 use super::target::SnapshotTarget;
 use armsnap_arch::arch::Architecture;
-use armsnap_history::timeline::OpenCall;
+use armsnap_history::calls::OpenCall;
 
 /// Maximum size of a function's code that is searched for a stack switch.
 const SEARCHED: usize = 1 << 12;

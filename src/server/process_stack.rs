@@ -14,9 +14,8 @@ use super::cores::Core;
 use super::note::{CoreNote, NoProcessStack};
 use armsnap_arch::arch::{Architecture, Space};
 use armsnap_arch::quantity::Address;
-use armsnap_history::timeline::{
-    Direction, EndAgrees, Entry, History, OpenCall, OpenCalls, Position, Timeline,
-};
+use armsnap_history::calls::{OpenCall, OpenCalls};
+use armsnap_history::timeline::{Direction, EndAgrees, Entry, History, Position, Timeline};
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::stop::Cancel;
 

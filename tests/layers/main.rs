@@ -40,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("check", &["capture", "program", "snapshot"]),
     ("decode", &[]),
     ("timeline", &["decode"]),
+    ("calls", &["timeline"]),
     ("recover", &["timeline"]),
     ("profile", &[]),
     ("export", &["profile"]),

@@ -29,8 +29,9 @@ use super::stack::{Ended, Frame, Listener};
 use super::tree::{NodeId, Tree};
 use super::window::Window;
 use armsnap_arch::quantity::{Address, BufferOffset, ExceptionLevel};
+use armsnap_history::calls::{Transition, Transitions};
 use armsnap_history::decode::Image;
-use armsnap_history::timeline::{Entry, Event, Gap, Position, Transition, Transitions};
+use armsnap_history::timeline::{Entry, Event, Gap, Position};
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_trace::element::{Context, Element, ElementSink, Exception, Mark};
 use armsnap_trace::flow::{

@@ -18,7 +18,6 @@ mod note;
 mod owners;
 mod parts;
 mod pieces;
-mod rules;
 mod run;
 mod runs;
 pub mod shards;

@@ -5,6 +5,7 @@ use super::functions::{FunctionId, Functions};
 use super::pieces::Piece;
 use super::tree::NodeId;
 use armsnap_arch::quantity::Address;
+use armsnap_history::calls::{self, Signal};
 use armsnap_history::timeline::Gap;
 use armsnap_trace::element::{Context, Exception, Mark};
 use armsnap_trace::flow::Range;
@@ -237,15 +238,6 @@ impl Listener for LinesOfCalls {
     const LINES: bool = true;
 }
 
-/// The progress of a signal handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
-    /// It is running.
-    Handled,
-    /// It has returned to the code that asks the kernel to resume what the signal interrupted.
-    Over,
-}
-
 /// An open call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
@@ -257,4 +249,32 @@ pub(super) struct Frame {
     pub context_id: Option<u32>,
     /// For a signal handler, or a function that replaced it.
     pub signal: Option<Signal>,
+}
+
+impl calls::Frame for Frame {
+    type Function = FunctionId;
+
+    fn function(&self) -> FunctionId {
+        self.call.function
+    }
+
+    fn returns_to(&self) -> Option<Address> {
+        self.call.returns_to
+    }
+
+    fn is_exception(&self) -> bool {
+        self.call.kind == CallKind::Exception
+    }
+
+    fn is_joined(&self) -> bool {
+        self.joined
+    }
+
+    fn context_id(&self) -> Option<u32> {
+        self.context_id
+    }
+
+    fn signal(&self) -> Option<Signal> {
+        self.signal
+    }
 }

@@ -5,9 +5,8 @@
 //! module; it uses no symbols.
 
 use armsnap_arch::quantity::Address;
-use armsnap_history::timeline::{
-    Event, Gap, How, Position, Resumption, SignalReturns, Taken, Transition, Transitions,
-};
+use armsnap_history::calls::{How, Resumption, SignalReturns, Taken, Transition, Transitions};
+use armsnap_history::timeline::{Event, Gap, Position};
 use std::collections::VecDeque;
 
 /// The number of open calls searched for the one that returns to an address.

@@ -165,7 +165,7 @@ impl History {
     }
 
     /// Returns where execution continues after the trace, if the trace contains it.
-    pub(super) fn continues_at(&mut self) -> Option<(Address, Option<Isa>)> {
+    pub(crate) fn continues_at(&mut self) -> Option<(Address, Option<Isa>)> {
         let session = self.sessions.len() - 1;
         let ended = self.sessions[session].track.end();
         let next = ended.ahead.map(|range| (range.start, Some(range.isa)));

@@ -33,7 +33,6 @@ mod history;
 mod index;
 mod kept;
 mod numbers;
-mod open_calls;
 mod parallel;
 mod part;
 mod position;
@@ -44,7 +43,6 @@ mod segments;
 mod signal_return;
 mod trace;
 mod track;
-mod transitions;
 mod worker;
 
 #[cfg(test)]
@@ -54,10 +52,7 @@ pub use entries::Entries;
 pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, HistoryPoint, PointKind};
 pub use history::History;
 pub use numbers::Numbers;
-pub use open_calls::{LandingPads, OpenCall, OpenCalls, Outside};
 pub use position::{Direction, NoPosition, Position};
-pub use signal_return::{Resumption, SignalReturns};
-pub use transitions::{How, Taken, Transition, Transitions};
 
 use armsnap_arch::arch::{Architecture, RegisterFile};
 use armsnap_arch::quantity::Address;

@@ -12,11 +12,11 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Index of the buffer among the core's buffers.
-    pub(super) session: u32,
+    pub(crate) session: u32,
     /// Offset in the buffer where decoding starts.
-    pub(super) segment: u64,
+    pub(crate) segment: u64,
     /// Places since then.
-    pub(super) index: u64,
+    pub(crate) index: u64,
 }
 
 impl Position {

@@ -1,6 +1,7 @@
 //! Histories of random programs: decoding in many parts gives the same result as decoding in one.
 
 use super::*;
+use crate::calls::{OpenCalls, Outside};
 use armsnap_arch::quantity::TraceId;
 use armsnap_snapshot::snapshot::files::InMemory;
 use armsnap_snapshot::stop::Cancel;

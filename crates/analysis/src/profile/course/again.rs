@@ -6,13 +6,13 @@
 
 use super::super::code::EdgeKind;
 use super::super::memo::{Change, Effect, Entry, Key, Step, Tail};
-use super::super::rules::{self, Decision, MAX_OPEN};
 use super::super::runs::RunState;
 use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
 use super::super::tree::{LineKey, NodeId};
 use super::{Course, FunctionId};
 use armsnap_arch::quantity::{Address, BufferOffset};
-use armsnap_history::timeline::{Entry as HistoryEntry, Event, How, Position};
+use armsnap_history::calls::{Decision, How, MAX_OPEN, Place};
+use armsnap_history::timeline::{Entry as HistoryEntry, Event, Position};
 use armsnap_trace::flow::{BlockId, Blocks, Range, Run, View};
 
 impl<L: Listener> Course<'_, L> {
@@ -431,7 +431,12 @@ impl<L: Listener> Course<'_, L> {
     }
 
     /// Whether this decision is always the same in the same function.
-    pub(super) fn repeats(&mut self, decision: &Decision, how: &How, place: &rules::Place) -> bool {
+    pub(super) fn repeats(
+        &mut self,
+        decision: &Decision,
+        how: &How,
+        place: &Place<FunctionId>,
+    ) -> bool {
         match (decision, how) {
             // It depends on the progress of a signal handler.
             (_, How::Jumped { .. }) if self.open.last().is_some_and(|top| top.signal.is_some()) => {
@@ -439,8 +444,8 @@ impl<L: Listener> Course<'_, L> {
             }
             (Decision::Enter { .. } | Decision::Return(_), _) => true,
             (Decision::Stay, How::Called { .. }) => true,
-            (Decision::Stay | Decision::Replace(_), How::Jumped { indirect, .. }) => {
-                let middle = *decision == Decision::Replace(CallKind::Middle);
+            (Decision::Stay | Decision::Replace { .. }, How::Jumped { indirect, .. }) => {
+                let middle = *decision == Decision::Replace { begins: false };
                 if !indirect {
                     return place.function.is_some();
                 }

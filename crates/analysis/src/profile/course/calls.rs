@@ -1,12 +1,11 @@
 //! The open calls of a course: carries out the decisions of the rules.
 
 use super::super::functions::{FunctionId, FunctionKind};
-use super::super::rules::{self, Decision, MAX_OPEN, Place};
-use super::super::stack::{Call, CallKind, Ended, Frame, Listener, Signal};
+use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
 use super::super::tree::NodeId;
 use super::Course;
 use armsnap_arch::quantity::Address;
-use armsnap_history::timeline::{How, Transition};
+use armsnap_history::calls::{self, Decision, How, MAX_OPEN, Place, SEARCHED, Signal, Transition};
 
 /// The maximum number of contexts whose open calls are kept while others are executed.
 const MAX_PARKED: usize = 64;
@@ -58,7 +57,7 @@ impl<L: Listener> Course<'_, L> {
             begins: start == Some(to),
             context_id: self.context.and_then(|context| context.context_id),
         };
-        let decision = rules::decide(&self.open, &how, &place);
+        let decision = calls::decide(&self.open, &how, &place);
         if self.draft.active && !self.repeats(&decision, &how, &place) {
             self.draft.varies();
         }
@@ -92,7 +91,13 @@ impl<L: Listener> Course<'_, L> {
                 };
                 self.close_down_to(keep, how);
             }
-            Decision::Replace(kind) => self.replace(function, kind),
+            Decision::Replace { begins } => {
+                let kind = match begins {
+                    true => CallKind::Jump,
+                    false => CallKind::Middle,
+                };
+                self.replace(function, kind);
+            }
             Decision::Discover => self.discover(function),
             Decision::Switch => self.switch(&place),
             Decision::Forget => {
@@ -318,7 +323,7 @@ impl<L: Listener> Course<'_, L> {
     }
 
     /// Resumes another context: one that was left and has a call that returns here, or a new one.
-    pub(super) fn switch(&mut self, place: &Place) {
+    pub(super) fn switch(&mut self, place: &Place<FunctionId>) {
         self.draft.varies();
         self.settle();
         self.since = self.now;
@@ -331,10 +336,10 @@ impl<L: Listener> Course<'_, L> {
             .iter()
             .enumerate()
             .rev()
-            .find_map(|(index, frames)| Some((index, rules::returning(frames, place)?)));
+            .find_map(|(index, frames)| Some((index, calls::returning(frames, place)?)));
         let resumed = found.and_then(|(index, depth)| Some((self.parked.remove(index)?, depth)));
         // Only these are searched for the call to resume, and a hostile trace may switch often.
-        left.drain(..left.len().saturating_sub(rules::SEARCHED));
+        left.drain(..left.len().saturating_sub(SEARCHED));
         left.shrink_to_fit();
         self.parked.push_back(left);
         if self.parked.len() > MAX_PARKED {

@@ -3,10 +3,10 @@
 use super::super::code::{BlockCount, FastMap, block_key};
 use super::super::functions::FunctionId;
 use super::super::pieces::{Advance, Calls, Facts, Piece, Target, What};
-use super::super::rules::MAX_OPEN;
 use super::super::stack::Listener;
 use super::super::tree::NodeId;
 use super::Course;
+use armsnap_history::calls::MAX_OPEN;
 use armsnap_trace::flow::{FlowSink, LastInstruction, Range};
 use std::collections::hash_map::Entry;
 

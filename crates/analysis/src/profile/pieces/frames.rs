@@ -5,18 +5,18 @@
 //! counted, in a small tree. Otherwise the course has to know of it: [`Frames::flush`] writes steps
 //! for the open calls, and what follows is counted in the innermost of them.
 //!
-//! Decides what [`rules`](super::super::rules) would, from the calls known here, and does not
+//! Decides what [`decide`](armsnap_history::calls::decide) would, from the calls known here, and does not
 //! decide where others matter. [`Assumed`] contains the assumptions made about those others.
 
 use super::super::code::{FastMap, FastSet};
 use super::super::functions::FunctionId;
-use super::super::rules::{MAX_OPEN, SEARCHED};
 use super::super::stack::CallKind;
 use super::super::tree::{NodeId, Tree};
 use super::facts::KnownFacts;
 use super::names::Names;
 use super::piece::{Assumed, Called, Calls, Target, What};
 use armsnap_arch::quantity::Address;
+use armsnap_history::calls::{MAX_OPEN, SEARCHED};
 
 /// The maximum number of open calls not written yet: no chain of callers in the tree is longer.
 const MOST_OPEN: usize = 256;

@@ -2,8 +2,7 @@
 //!
 //! Follows the branches of a history, entry by entry. Callers keep track of open calls.
 
-use super::entry::{Entry, Event, Gap};
-use super::position::Position;
+use crate::timeline::{Entry, Event, Gap, Position};
 use armsnap_arch::quantity::{Address, ExceptionLevel};
 use armsnap_trace::element::{Context, Mark, TraceOnReason};
 use armsnap_trace::flow::{InstructionKind, LastInstruction, Range};

@@ -5,11 +5,9 @@
 //! are kept; for the last stretches, also the changes within. A call is identified by its first
 //! place, independent of the position that the query starts from.
 
-use super::entry::Entry;
-use super::history::History;
-use super::position::{Direction, Position};
-use super::signal_return::{Resumption, SignalReturns};
+use super::signal_returns::{Resumption, SignalReturns};
 use super::transitions::{How, Transition, Transitions};
+use crate::timeline::{Direction, Entry, History, Position};
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::program::landing_pads;
 use armsnap_snapshot::stop::Cancel;

@@ -1,28 +1,54 @@
 //! The rules that track open calls; docs/reports.md states them for users.
 //!
-//! [`armsnap_history::timeline::Transitions`] says how execution reached an instruction. This
-//! module decides which open calls that ends; it changes nothing.
+//! [`Transitions`](super::Transitions) says how execution reached an instruction. This module
+//! decides which open calls that ends; it changes nothing.
 
-use super::functions::FunctionId;
-use super::stack::{CallKind, Frame, Signal};
+use super::transitions::{How, Taken};
 use armsnap_arch::quantity::Address;
-use armsnap_history::timeline::{How, Taken};
 
 /// The maximum number of open calls. When it is exceeded, all are forgotten.
-pub(super) const MAX_OPEN: usize = 1 << 18;
+pub const MAX_OPEN: usize = 1 << 18;
 /// The number of open calls searched for the one that an address belongs to.
-pub(super) const SEARCHED: usize = 1024;
+pub const SEARCHED: usize = 1024;
+
+/// The progress of a signal handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It is running.
+    Handled,
+    /// It has returned to the code that asks the kernel to resume what the signal interrupted.
+    Over,
+}
+
+/// What the rules ask of an open call.
+pub trait Frame {
+    /// What identifies a function.
+    type Function: Copy + Eq;
+
+    /// The function.
+    fn function(&self) -> Self::Function;
+    /// Where it returns to; unknown for functions entered unseen and for some exceptions.
+    fn returns_to(&self) -> Option<Address>;
+    /// Whether it is an exception that was taken, not a call.
+    fn is_exception(&self) -> bool;
+    /// Whether it ends together with the enclosing call: a handler with its exception.
+    fn is_joined(&self) -> bool;
+    /// For an exception: the context ID of the interrupted code.
+    fn context_id(&self) -> Option<u32>;
+    /// For a signal handler, or a function that replaced it: its progress.
+    fn signal(&self) -> Option<Signal>;
+}
 
 /// What is known about the point where execution continues.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub struct Place<F> {
     /// The instruction.
     pub to: Address,
     /// The function that contains it.
-    pub function: Option<FunctionId>,
+    pub function: Option<F>,
     /// If the function is unknown: the one that a call returned to at this address, or was to
     /// return to.
-    pub caller: Option<FunctionId>,
+    pub caller: Option<F>,
     /// Whether it is the first instruction of a function.
     pub begins: bool,
     /// The current context ID.
@@ -31,11 +57,14 @@ pub(super) struct Place {
 
 /// What a transition means for the open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub enum Decision {
     /// Nothing.
     Stay,
     /// A function is called.
-    Enter { returns_to: Address },
+    Enter {
+        /// The instruction after the call.
+        returns_to: Address,
+    },
     /// An exception is taken.
     Take(Taken),
     /// A signal handler is called.
@@ -46,9 +75,17 @@ pub(super) enum Decision {
     /// The calls from this depth on return.
     Return(usize),
     /// The calls within the one at this depth are over; that one continues.
-    Unwind { keep: usize, unseen: bool },
+    Unwind {
+        /// The number of calls that remain.
+        keep: usize,
+        /// Whether that happened in a gap.
+        unseen: bool,
+    },
     /// The innermost call is replaced by one of another function.
-    Replace(CallKind),
+    Replace {
+        /// Whether at its start (a tail call), not by a branch into its middle.
+        begins: bool,
+    },
     /// The outermost call, whose caller is unknown, returns to it.
     Discover,
     /// Another context continues: one left before, or a new one.
@@ -58,39 +95,40 @@ pub(super) enum Decision {
 }
 
 /// Returns the depth of the innermost call that returns to an address.
-pub(super) fn returning(open: &[Frame], place: &Place) -> Option<usize> {
+pub fn returning<F: Frame>(open: &[F], place: &Place<F::Function>) -> Option<usize> {
     let first = open.len().saturating_sub(SEARCHED);
-    let matches = |frame: &Frame| {
-        let same = match (frame.context_id, place.context_id) {
+    let matches = |frame: &F| {
+        let same = match (frame.context_id(), place.context_id) {
             (Some(before), Some(now)) => before == now,
             _ => true,
         };
-        frame.call.returns_to == Some(place.to) && same
+        frame.returns_to() == Some(place.to) && same
     };
     let found = open[first..].iter().rposition(matches)?;
     Some(outermost(open, first + found))
 }
 
 /// Returns the depth of the outermost call that ends together with the one at a depth.
-fn outermost(open: &[Frame], depth: usize) -> usize {
+fn outermost<F: Frame>(open: &[F], depth: usize) -> usize {
     let mut depth = depth;
-    while depth > 0 && open[depth].joined {
+    while depth > 0 && open[depth].is_joined() {
         depth -= 1;
     }
     depth
 }
 
 /// Returns the depth of the innermost call of a function.
-fn open_function(open: &[Frame], function: Option<FunctionId>) -> Option<usize> {
+fn open_function<F: Frame>(open: &[F], function: Option<F::Function>) -> Option<usize> {
     let function = function?;
     let first = open.len().saturating_sub(SEARCHED);
     let found = open[first..]
         .iter()
-        .rposition(|frame| frame.call.function == function);
+        .rposition(|frame| frame.function() == function);
     found.map(|found| first + found)
 }
 
-pub(super) fn decide(open: &[Frame], how: &How, place: &Place) -> Decision {
+/// Decides what a transition means for the open calls, outermost first.
+pub fn decide<F: Frame>(open: &[F], how: &How, place: &Place<F::Function>) -> Decision {
     if how.stays_at(place.to) && !open.is_empty() {
         return Decision::Stay;
     }
@@ -105,7 +143,7 @@ pub(super) fn decide(open: &[Frame], how: &How, place: &Place) -> Decision {
     }
 }
 
-fn returned(open: &[Frame], place: &Place) -> Decision {
+fn returned<F: Frame>(open: &[F], place: &Place<F::Function>) -> Decision {
     if let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
     }
@@ -113,12 +151,11 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
         return Decision::Forget;
     };
     // An exception whose return address is not traced.
-    let unknown =
-        |frame: &Frame| frame.call.kind == CallKind::Exception && frame.call.returns_to.is_none();
+    let unknown = |frame: &F| frame.is_exception() && frame.returns_to().is_none();
     if let Some(depth) = open.iter().rev().take(SEARCHED).position(unknown) {
         return Decision::Return(open.len() - 1 - depth);
     }
-    if last.signal.is_some() {
+    if last.signal().is_some() {
         return Decision::SignalOver;
     }
     // `longjmp`: into a function that is open.
@@ -127,7 +164,7 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
         && depth + 1 < open.len()
     {
         let mut inner = open[depth + 1..].iter();
-        match inner.position(|frame| frame.call.kind == CallKind::Exception) {
+        match inner.position(|frame| frame.is_exception()) {
             None => {
                 let unseen = false;
                 return Decision::Unwind {
@@ -141,26 +178,24 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
         }
     }
     match open.len() {
-        1 if last.call.returns_to.is_none() && last.call.kind != CallKind::Exception => {
-            Decision::Discover
-        }
+        1 if last.returns_to().is_none() && !last.is_exception() => Decision::Discover,
         _ => Decision::Switch,
     }
 }
 
 /// Returns whether an exception returns to the context that it was taken in, but to another
 /// address: judged by context ID, or because it skips an instruction or two.
-fn is_moved(exception: &Frame, place: &Place) -> bool {
-    match (exception.context_id, place.context_id) {
+fn is_moved<F: Frame>(exception: &F, place: &Place<F::Function>) -> bool {
+    match (exception.context_id(), place.context_id) {
         (Some(before), Some(now)) => before == now,
-        _ => exception.call.returns_to.is_some_and(|returns_to| {
+        _ => exception.returns_to().is_some_and(|returns_to| {
             let skipped = place.to.0.wrapping_sub(returns_to.0);
             (1..=8).contains(&skipped)
         }),
     }
 }
 
-fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
+fn jumped<F: Frame>(open: &[F], indirect: bool, place: &Place<F::Function>) -> Decision {
     if is_signal_over(open) {
         return Decision::Stay;
     }
@@ -181,11 +216,11 @@ fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
     let (Some(function), Some(last)) = (place.function, open.last()) else {
         return Decision::Stay;
     };
-    if last.call.function == function {
+    if last.function() == function {
         return Decision::Stay;
     }
     if place.begins {
-        return Decision::Replace(CallKind::Jump);
+        return Decision::Replace { begins: true };
     }
     match open_function(open, Some(function)) {
         // The landing pad of a thrown exception.
@@ -196,11 +231,11 @@ fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
                 unseen,
             }
         }
-        _ => Decision::Replace(CallKind::Middle),
+        _ => Decision::Replace { begins: false },
     }
 }
 
-fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
+fn resumed<F: Frame>(open: &[F], taken: Option<Taken>, place: &Place<F::Function>) -> Decision {
     if let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
     }
@@ -228,7 +263,7 @@ fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
 
 /// Returns whether execution is in the code that asks the kernel to resume what a signal
 /// interrupted.
-fn is_signal_over(open: &[Frame]) -> bool {
+fn is_signal_over<F: Frame>(open: &[F]) -> bool {
     open.last()
-        .is_some_and(|last| last.signal == Some(Signal::Over))
+        .is_some_and(|last| last.signal() == Some(Signal::Over))
 }
