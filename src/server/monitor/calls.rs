@@ -50,12 +50,12 @@ pub(super) fn run(target: &mut SnapshotTarget, count: &str) -> String {
     }
     let whole = first <= history.begin();
     let mut calls = Calls::new(listed);
-    let function = |address: Address| symbols.start(address.0).map(Address);
+    let symbol = |address: Address| symbols.extent(address.0);
     for event in history.entries(first, Direction::Forward) {
         if event.position > here {
             break;
         }
-        calls.event(&event, function);
+        calls.event(&event, symbol);
     }
     let place = history.place(here);
     let pc = target.positions.past(thread).and_then(|past| past.pc);
@@ -129,6 +129,9 @@ fn describe(what: &What, symbols: &Symbols) -> String {
         What::Return { to } => format!("{} (returned to)", name(to)),
         What::Elsewhere { to } => {
             format!("-- returns to {}, which no open call expects", name(to))
+        }
+        What::Context { to } => {
+            format!("-- returns to {}, whose calls were left before", name(to))
         }
         What::Gap { gap, to } => {
             format!("-- gap: {}; continues in {}", words::gap(gap), name(to))

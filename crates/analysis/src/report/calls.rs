@@ -1,16 +1,12 @@
 //! The call tree, derived from the branches of a history.
 //!
-//! A branch with link calls; a branch to the return address of an open call ends that call and the
-//! calls within it. Exceptions nest like calls. Functions are identified by the user of this
-//! module; it uses no symbols.
+//! [`armsnap_history::calls`] decides which calls open and end; here each becomes a line.
 
 use armsnap_arch::quantity::Address;
-use armsnap_history::calls::{How, Resumption, SignalReturns, Taken, Transition, Transitions};
+use armsnap_history::calls::{CallStack, Decision, How, Transition};
 use armsnap_history::timeline::{Event, Gap, Position};
 use std::collections::VecDeque;
-
-/// The number of open calls searched for the one that returns to an address.
-const SEARCHED: usize = 1024;
+use std::ops::Range;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +33,19 @@ pub enum What {
         /// The instruction after the call.
         to: Address,
     },
-    /// A return to an address that no open call returns to: the open calls are no longer known.
+    /// A return to an address that no open call returns to: another context continues, whose open
+    /// calls are not known.
     Elsewhere {
         /// The instruction.
         to: Address,
     },
-    /// A gap after which execution continued outside the open calls.
+    /// A return to a call of a context that was left before: its open calls continue.
+    Context {
+        /// The instruction after the call.
+        to: Address,
+    },
+    /// A gap after which execution continued outside the open calls, or in a function around the
+    /// innermost one.
     Gap {
         /// Why.
         gap: Gap,
@@ -62,29 +65,16 @@ pub struct Line {
     pub what: What,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Frame {
-    line: Line,
-    /// The return address; unknown for some exceptions.
-    returns_to: Option<Address>,
-    /// A signal handler: it returns to code that asks the kernel to resume the interrupted code.
-    signal: bool,
-}
-
 /// The calls up to a position.
 #[derive(Debug)]
 pub struct Calls {
     lines: VecDeque<Line>,
     most: usize,
     left_out: u64,
-    open: Vec<Frame>,
+    /// Each open call with its line. The function in which the tree starts has none.
+    stack: CallStack<Option<Line>>,
+    /// The depth of calls from the outermost known function.
     base: i64,
-    transitions: Transitions,
-    /// The handlers of signals.
-    signals: SignalReturns,
-    /// Whether the innermost call is the handler of a signal, and has returned to the code that asks
-    /// the kernel to resume the program.
-    signal_over: bool,
 }
 
 impl Calls {
@@ -94,161 +84,81 @@ impl Calls {
             lines: VecDeque::new(),
             most,
             left_out: 0,
-            open: Vec::new(),
+            stack: CallStack::default(),
             base: 0,
-            transitions: Transitions::default(),
-            signals: SignalReturns::default(),
-            signal_over: false,
         }
     }
 
-    /// Processes the next event, in the order of history. `function` returns the start of the
-    /// function that contains an address.
-    pub fn event(&mut self, event: &Event, function: impl Fn(Address) -> Option<Address>) {
-        let Some(Transition { position, to, how }) = self.transitions.event(event) else {
+    /// Processes the next event, in the order of history. `symbol` returns the extent of the symbol
+    /// that contains an address.
+    pub fn event(&mut self, event: &Event, symbol: impl Fn(Address) -> Option<Range<u64>>) {
+        let depth = self.depth();
+        let Some((transition, decision)) = self.stack.event(event, symbol) else {
             return;
         };
-        if how.stays_at(to) {
-            return;
-        }
-        let signal_over = std::mem::take(&mut self.signal_over);
-        match how {
-            How::Resumed { gap, taken } => {
-                if !self.return_to(to) {
-                    self.resume(position, to, gap, taken, signal_over);
-                }
-            }
-            How::Took(taken) => self.take(position, to, taken, false),
-            // The usual way to read the pc in position-independent code.
-            How::Called { returns_to } if returns_to == to => {}
-            How::Called { returns_to } => {
-                self.enter(
-                    position,
-                    What::Call { function: to },
-                    Some(returns_to),
-                    false,
-                );
-            }
-            How::Returned => self.returned(position, to),
-            How::Jumped { from, indirect } => {
-                if !(indirect && self.return_to(to)) {
-                    self.signal_over = signal_over;
-                    let begins = function(to) == Some(to);
-                    if begins && function(from) != Some(to) {
-                        let what = What::Jump { function: to };
-                        self.push(position, self.depth() - 1, what);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Continues after a gap at an address that no open call returns to. `is_over`: the innermost call is the
-    /// handler of a signal, and has asked the kernel to resume the program.
-    fn resume(
-        &mut self,
-        position: Position,
-        to: Address,
-        gap: Gap,
-        taken: Option<Taken>,
-        is_over: bool,
-    ) {
-        let Some((name, returns_to)) = taken else {
-            return self.forget(position, What::Gap { gap, to });
-        };
-        if !is_over && !self.signals.asked(returns_to) {
-            self.signals.entered(to);
-            return self.take(position, to, (name, returns_to), true);
-        }
-        let handler = if is_over { self.open.pop() } else { None };
-        let interrupted = handler.and_then(|handler| handler.returns_to);
-        match self.signals.resumption(interrupted, to) {
-            Resumption::SameCall => {}
-            Resumption::NextHandler if handler.is_some() => {
-                self.take(position, to, (name, interrupted), true);
-            }
-            Resumption::NextHandler | Resumption::Elsewhere => {
-                self.forget(position, What::Elsewhere { to });
-            }
-        }
-    }
-
-    fn take(
-        &mut self,
-        position: Position,
-        handler: Address,
-        (name, returns_to): Taken,
-        signal: bool,
-    ) {
-        let what = What::Exception { name, handler };
-        self.enter(position, what, returns_to, signal);
-    }
-
-    fn depth(&self) -> i64 {
-        self.base.saturating_add(self.open.len() as i64)
-    }
-
-    fn push(&mut self, position: Position, depth: i64, what: What) -> Line {
-        let line = Line {
+        let Transition { position, to, how } = transition;
+        let line = |depth, what| Line {
             position,
             depth,
             what,
         };
+        match decision {
+            Decision::Enter { .. } => self.enter(line(depth, What::Call { function: to })),
+            Decision::Take((name, _)) | Decision::Signal((name, _)) => {
+                let handler = to;
+                self.enter(line(depth, What::Exception { name, handler }));
+            }
+            Decision::NextSignal((name, _)) => {
+                let handler = to;
+                self.enter(line(depth - 1, What::Exception { name, handler }));
+            }
+            Decision::Replace { begins: true } => {
+                self.push(line(depth - 1, What::Jump { function: to }));
+            }
+            Decision::Discover => {
+                self.base = self.base.saturating_sub(1);
+                self.push(line(self.base, What::Return { to }));
+            }
+            Decision::Switch => {
+                let what = match self.open().len() {
+                    0 => What::Elsewhere { to },
+                    _ => What::Context { to },
+                };
+                self.push(line(self.depth(), what));
+            }
+            Decision::Forget | Decision::Unwind { unseen: true, .. } => {
+                if let How::Resumed { gap, taken: None } = how {
+                    self.push(line(self.depth(), What::Gap { gap, to }));
+                }
+            }
+            Decision::Stay
+            | Decision::SignalOver
+            | Decision::Return(_)
+            | Decision::Replace { begins: false }
+            | Decision::Unwind { unseen: false, .. } => {}
+        }
+    }
+
+    /// The depth of the next call.
+    fn depth(&self) -> i64 {
+        let innermost = self.stack.open().last().and_then(|call| call.value);
+        innermost.map_or(self.base, |line| line.depth.saturating_add(1))
+    }
+
+    fn push(&mut self, line: Line) {
         if self.lines.len() >= self.most {
             self.lines.pop_front();
             self.left_out += 1;
         }
         self.lines.push_back(line);
-        line
     }
 
-    fn enter(&mut self, position: Position, what: What, returns_to: Option<Address>, signal: bool) {
-        let line = self.push(position, self.depth(), what);
-        self.open.push(Frame {
-            line,
-            returns_to,
-            signal,
-        });
-    }
-
-    /// Returns the depth of the innermost open call that `wanted` accepts.
-    fn innermost(&self, wanted: impl FnMut(&Frame) -> bool) -> Option<usize> {
-        let first = self.open.len().saturating_sub(SEARCHED);
-        let found = self.open[first..].iter().rposition(wanted);
-        found.map(|found| first + found)
-    }
-
-    /// Ends the innermost call that returns to an address, and those within it.
-    fn return_to(&mut self, to: Address) -> bool {
-        let found = self.innermost(|frame| frame.returns_to == Some(to));
-        if let Some(found) = found {
-            self.open.truncate(found);
+    /// Adds the line of the call that just began.
+    fn enter(&mut self, line: Line) {
+        self.push(line);
+        if let Some(call) = self.stack.innermost_mut() {
+            call.value = Some(line);
         }
-        found.is_some()
-    }
-
-    fn returned(&mut self, position: Position, to: Address) {
-        if self.return_to(to) {
-            return;
-        }
-        // An exception without a known return address.
-        if let Some(found) = self.innermost(|frame| frame.returns_to.is_none()) {
-            self.open.truncate(found);
-        } else if self.open.last().is_some_and(|frame| frame.signal) {
-            self.signals.returned(to);
-            self.signal_over = true;
-        } else if self.open.is_empty() {
-            self.base = self.base.saturating_sub(1);
-            self.push(position, self.base, What::Return { to });
-        } else {
-            self.forget(position, What::Elsewhere { to });
-        }
-    }
-
-    /// Forgets the open calls, which are no longer known.
-    fn forget(&mut self, position: Position, what: What) {
-        self.open.clear();
-        self.push(position, self.base, what);
     }
 
     /// The last lines, oldest first.
@@ -263,7 +173,12 @@ impl Calls {
 
     /// The calls that have not returned, outermost first.
     pub fn open(&self) -> impl ExactSizeIterator<Item = &Line> {
-        self.open.iter().map(|frame| &frame.line)
+        let lines = self
+            .stack
+            .open()
+            .iter()
+            .filter_map(|call| call.value.as_ref());
+        lines.collect::<Vec<_>>().into_iter()
     }
 }
 
@@ -303,7 +218,10 @@ mod tests {
                 offset: BufferOffset(0),
                 entry: *entry,
             };
-            calls.event(&event, |address| Some(Address(address.0 & !0xfff)));
+            calls.event(&event, |address| {
+                let start = address.0 & !0xfff;
+                Some(start..start + 0x1000)
+            });
         }
         calls
     }
@@ -480,7 +398,59 @@ mod tests {
         check(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
     }
 
-    /// The handler of a fault skips the instruction; another one continues in another function.
+    /// `longjmp` returns from no call: it continues in the middle of an open function.
+    #[test]
+    fn longjmp_ends_the_calls_within_its_function() {
+        let to = |place, last| {
+            [
+                run(0x1000, 0x1008, CALL),
+                run(0x2000, 0x2010, CALL),
+                run(0x3000, 0x3010, CALL),
+                run(0x4000, 0x4004, RETURN),
+                run(place, place + 4, last),
+            ]
+        };
+        let lines = [(0, call(0x2000)), (1, call(0x3000)), (2, call(0x4000))];
+        check(&to(0x2040, JUMP), &lines, 1);
+        // Into the function where the tree starts.
+        check(&to(0x1040, JUMP), &lines, 0);
+        let mut after = to(0x2040, CALL).to_vec();
+        after.push(run(0x5000, 0x5004, RETURN));
+        after.push(run(0x2044, 0x2048, RETURN));
+        after.push(run(0x1008, 0x100c, JUMP));
+        let lines = [&lines[..], &[(1, call(0x5000))]].concat();
+        check(&after, &lines, 0);
+    }
+
+    /// A scheduler returns into another context, and later to the first one.
+    #[test]
+    fn a_context_continues_where_it_was_left() {
+        let back = What::Context {
+            to: Address(0x2010),
+        };
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            run(0x2000, 0x2010, CALL),
+            run(0x3000, 0x3004, RETURN),
+            run(0x5000, 0x5008, CALL),
+            run(0x6000, 0x6004, RETURN),
+            run(0x2010, 0x2014, RETURN),
+            run(0x1008, 0x100c, JUMP),
+        ];
+        let elsewhere = What::Elsewhere {
+            to: Address(0x5000),
+        };
+        let lines = [
+            (0, call(0x2000)),
+            (1, call(0x3000)),
+            (0, elsewhere),
+            (0, call(0x6000)),
+            (1, back),
+        ];
+        check(&entries, &lines, 0);
+    }
+
+    /// The handler of a fault skips the instruction; another one asks for a call of a function.
     #[test]
     fn a_signal_ends_where_its_handler_resumes_the_program() {
         let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));
@@ -493,11 +463,11 @@ mod tests {
             name: "IRQ",
             handler: Address(0x8000),
         };
-        let to = Address(0x7000);
-        for (resumes, open, more) in [
-            (0x2008, 1, None),
-            (0x7000, 0, Some((0, What::Elsewhere { to }))),
-        ] {
+        let asked = What::Exception {
+            name: "IRQ",
+            handler: Address(0x7000),
+        };
+        for (resumes, open, more) in [(0x2008, 1, None), (0x7000, 2, Some((1, asked)))] {
             let entries = [
                 Entry::Mark(Mark::Context(program)),
                 run(0x1000, 0x1008, CALL),
@@ -528,10 +498,7 @@ mod tests {
             name: "IRQ",
             handler: Address(handler),
         };
-        let to = Address(0x7000);
-        let again = [(1, handles(0x8000))];
-        let other = [(0, What::Elsewhere { to })];
-        for (second, open, more) in [(0x8000, 1, &again), (0x7000, 0, &other)] {
+        for second in [0x8000, 0x7000] {
             let entries = [
                 Entry::Mark(Mark::Context(program)),
                 run(0x1000, 0x1008, CALL),
@@ -548,23 +515,12 @@ mod tests {
                 off(),
                 run(0x2004, 0x2008, JUMP),
             ];
-            let mut lines = vec![(0, call(0x2000)), (1, handles(0x8000))];
-            lines.extend(more);
-            if open == 0 {
-                lines.push((
-                    -1,
-                    What::Return {
-                        to: Address(0xa000),
-                    },
-                ));
-                lines.push((
-                    -1,
-                    What::Elsewhere {
-                        to: Address(0x2004),
-                    },
-                ));
-            }
-            check(&entries, &lines, open);
+            let lines = [
+                (0, call(0x2000)),
+                (1, handles(0x8000)),
+                (1, handles(second)),
+            ];
+            check(&entries, &lines, 1);
         }
     }
 

@@ -1,14 +1,19 @@
 //! Calls: which function called which, and which call a return ends.
 //!
 //! [`Transitions`] says how execution reached an instruction. [`decide`] says what that means for
-//! the open calls of a profile. [`OpenCalls`] has the open calls at any position of a history.
+//! the open calls: the rules of profiles, exports, and listings of calls. A [`CallStack`] follows
+//! them forward; [`OpenCalls`] has the open calls at any position of a history.
 
+mod call_stack;
 mod open_calls;
 mod rules;
 mod signal_returns;
 mod transitions;
 
+pub use call_stack::{CallStack, Function, Open};
 pub use open_calls::{LandingPads, OpenCall, OpenCalls, Outside};
-pub use rules::{Decision, Frame, MAX_OPEN, Place, SEARCHED, Signal, decide, returning};
+pub use rules::{
+    Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, SEARCHED, Signal, decide, returning,
+};
 pub use signal_returns::{Resumption, SignalReturns};
 pub use transitions::{How, Taken, Transition, Transitions};

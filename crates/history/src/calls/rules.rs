@@ -8,6 +8,8 @@ use armsnap_arch::quantity::Address;
 
 /// The maximum number of open calls. When it is exceeded, all are forgotten.
 pub const MAX_OPEN: usize = 1 << 18;
+/// The maximum number of contexts whose open calls are kept while others are executed.
+pub const MAX_SUSPENDED: usize = 64;
 /// The number of open calls searched for the one that an address belongs to.
 pub const SEARCHED: usize = 1024;
 
@@ -69,6 +71,9 @@ pub enum Decision {
     Take(Taken),
     /// A signal handler is called.
     Signal(Taken),
+    /// The innermost call, a signal handler, ends, and the kernel calls another one: of a pending
+    /// signal, or a function that the handler asked for. It returns to the same interrupted code.
+    NextSignal(Taken),
     /// The handler returned to the code that asks the kernel to resume what the signal interrupted.
     /// That code is counted as part of the handler.
     SignalOver,
@@ -240,7 +245,10 @@ fn resumed<F: Frame>(open: &[F], taken: Option<Taken>, place: &Place<F::Function
         return Decision::Return(depth);
     }
     // The kernel resumes what the signal interrupted, maybe at another address.
-    if taken.is_some() && is_signal_over(open) && !place.begins {
+    if let Some(taken) = taken.filter(|_| is_signal_over(open)) {
+        if place.begins {
+            return Decision::NextSignal(taken);
+        }
         let around = open.len() - 1;
         return match open_function(&open[..around], place.function) {
             Some(depth) if depth + 1 < around => Decision::Unwind {

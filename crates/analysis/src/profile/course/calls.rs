@@ -5,10 +5,9 @@ use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
 use super::super::tree::NodeId;
 use super::Course;
 use armsnap_arch::quantity::Address;
-use armsnap_history::calls::{self, Decision, How, MAX_OPEN, Place, SEARCHED, Signal, Transition};
-
-/// The maximum number of contexts whose open calls are kept while others are executed.
-const MAX_PARKED: usize = 64;
+use armsnap_history::calls::{
+    self, Decision, How, MAX_OPEN, MAX_SUSPENDED, Place, SEARCHED, Signal, Transition,
+};
 
 impl<L: Listener> Course<'_, L> {
     /// Notes that execution reaches an instruction.
@@ -81,6 +80,15 @@ impl<L: Listener> Course<'_, L> {
                 let function = self.entered(to);
                 self.enter(function, CallKind::Signal, returns_to, false, None);
                 self.set_signal(Some(Signal::Handled));
+            }
+            Decision::NextSignal(_) => {
+                if let Some(depth) = self.open.len().checked_sub(1) {
+                    let returns_to = self.open[depth].call.returns_to;
+                    self.return_from(depth);
+                    let function = self.entered(to);
+                    self.enter(function, CallKind::Signal, returns_to, false, None);
+                    self.set_signal(Some(Signal::Handled));
+                }
             }
             Decision::SignalOver => self.set_signal(Some(Signal::Over)),
             Decision::Return(depth) => self.return_from(depth),
@@ -342,7 +350,7 @@ impl<L: Listener> Course<'_, L> {
         left.drain(..left.len().saturating_sub(SEARCHED));
         left.shrink_to_fit();
         self.parked.push_back(left);
-        if self.parked.len() > MAX_PARKED {
+        if self.parked.len() > MAX_SUSPENDED {
             self.parked.pop_front();
         }
         match resumed {

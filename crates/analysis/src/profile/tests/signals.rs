@@ -87,6 +87,30 @@ fn a_signal_handler_may_end_with_a_tail_call() {
     }
 }
 
+/// The kernel delivers a pending signal where a handler asks to resume the program.
+#[test]
+fn a_pending_signal_is_not_within_the_handler_before() {
+    let off = || Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
+    let steps = [
+        MAIN_CALLS,
+        IN_F,
+        Irq(0x2004),
+        off(),
+        Run(0x4000, 0x4004, RETURN),
+        Run(0x9100, 0x9104, OTHER),
+        Irq(0x9104),
+        off(),
+        Run(0x3000, 0x3004, RETURN),
+        Run(0x9100, 0x9104, OTHER),
+        Irq(0x9104),
+        off(),
+        Run(0x2004, 0x2014, RETURN),
+        MAIN_CONTINUES,
+    ];
+    let log = "0unseen:main 1call:f 2signal:h h-returned 2signal:g g-returned f-returned main-open";
+    assert_eq!(follow_in(Window::default(), true, &steps).log, log);
+}
+
 /// The kernel was not traced; it called nothing.
 #[test]
 fn an_exception_without_return_address_that_returns_is_no_signal() {
