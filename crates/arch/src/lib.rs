@@ -6,11 +6,13 @@
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
 //! | [`xml`] | XML documents from untrusted sources, within limits |
+//! | [`encoding`] | encodings of instructions: bit patterns with named fields |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`semantics`] | what instructions compute, as relations between values |
 //! | [`translation`] | translation tables of cores: virtual → physical addresses |
 
 pub mod arch;
+pub mod encoding;
 pub mod quantity;
 pub mod semantics;
 pub mod translation;

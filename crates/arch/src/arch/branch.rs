@@ -2,6 +2,7 @@
 //!
 //! Independent of where instructions and trace come from.
 
+use crate::encoding::t32::is_wide;
 use crate::quantity::{Address, Isa};
 
 /// The kinds of instructions that trace units distinguish (ARM IHI 0064H, "P0 instructions"; ARM IHI
@@ -124,11 +125,6 @@ impl ItBlock {
     }
 }
 
-/// Sign-extends the low `bits` bits of `value`.
-pub(crate) const fn sign_extend(value: u32, bits: u32) -> i64 {
-    (((value as i32) << (32 - bits)) >> (32 - bits)) as i64
-}
-
 /// Decodes the instruction at `address`; its first byte is the lowest of `word` (code is little
 /// endian since Armv6, even on big-endian cores).
 ///
@@ -136,18 +132,19 @@ pub(crate) const fn sign_extend(value: u32, bits: u32) -> i64 {
 /// are not followed.
 #[must_use]
 pub fn decode(isa: Isa, address: Address, word: u32) -> Option<Instruction> {
-    match isa {
-        Isa::A64 => Some(super::a64::decode(address, word)),
-        Isa::A32 => Some(super::a32::decode(address, word)),
-        Isa::T32 => Some(super::t32::decode(address, word)),
-        Isa::ThumbEe | Isa::Jazelle => None,
-    }
+    let decode = match isa {
+        Isa::A64 => super::a64::decode,
+        Isa::A32 => super::a32::decode,
+        Isa::T32 => super::t32::decode,
+        Isa::ThumbEe | Isa::Jazelle => return None,
+    };
+    Some(decode(address, word))
 }
 
 /// Returns the size of an instruction in bytes, 2 or 4, determined by its first two bytes.
 #[must_use]
 pub fn size(isa: Isa, code: [u8; 2]) -> usize {
-    if isa == Isa::T32 && !super::t32::is_wide(u16::from_le_bytes(code)) {
+    if isa == Isa::T32 && !is_wide(u16::from_le_bytes(code)) {
         2
     } else {
         4

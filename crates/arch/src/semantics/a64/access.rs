@@ -1,7 +1,7 @@
 //! Accesses of one register, and the base registers that they write.
 
 use super::arithmetic::set_cut;
-use super::word::{Word, to_x, to_x_or_sp, v, x, x_or_sp};
+use super::word::{to_x, to_x_or_sp, v, x, x_or_sp};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Location, Operand, Operation, Width};
 
@@ -15,7 +15,7 @@ pub(super) enum Transfer {
 
 impl Transfer {
     /// The direction from `opc` of an allocated encoding.
-    pub(super) const fn of(opc: u32) -> Self {
+    pub(super) const fn of(opc: u8) -> Self {
         match opc {
             0 => Self::Store,
             1 => Self::Load,
@@ -71,30 +71,34 @@ pub(super) fn vector(builder: &mut Builder, store: bool, size: u8, register: u8,
     }
 }
 
-/// Adds `offset` to the base register, after the access.
-pub(super) fn write_back(builder: &mut Builder, word: Word, offset: Operand) {
-    let base = to_x_or_sp(word.n());
-    builder.set2(
-        base,
-        Operation::Add(Width::W64),
-        Operand::Location(base),
-        offset,
-    );
-}
-
-/// Adds to the base register, then accesses memory at the new address.
-pub(super) fn pre_indexed(
+/// An access at an offset from the base register, in one of the addressing modes: 1 for post-index, 3
+/// for pre-index, else without write-back.
+pub(super) fn indexed(
     builder: &mut Builder,
-    word: Word,
+    mode: u8,
+    rn: u8,
     offset: u64,
     access: impl FnOnce(&mut Builder, Operand),
 ) {
-    write_back(builder, word, Operand::Constant(offset));
-    access(builder, x_or_sp(word.n()));
+    match mode {
+        1 => {
+            access(builder, x_or_sp(rn));
+            write_back(builder, rn, Operand::Constant(offset));
+        }
+        3 => {
+            write_back(builder, rn, Operand::Constant(offset));
+            access(builder, x_or_sp(rn));
+        }
+        _ => {
+            let at = builder.add(x_or_sp(rn), offset);
+            access(builder, at);
+        }
+    }
 }
 
-/// Whether the register with this number is the base: with write-back, that is constrained
-/// unpredictable (K1.2.21).
-pub(super) const fn is_base(word: Word, register: u8) -> bool {
-    !word.bit(26) && word.n() == register && register != 31
+/// Adds `offset` to the base register.
+pub(super) fn write_back(builder: &mut Builder, rn: u8, offset: Operand) {
+    let base = to_x_or_sp(rn);
+    let operation = Operation::Add(Width::W64);
+    builder.set2(base, operation, Operand::Location(base), offset);
 }

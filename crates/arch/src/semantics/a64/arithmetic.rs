@@ -143,7 +143,7 @@ pub(super) fn add_with_carry(
 pub(super) fn logic(
     builder: &mut Builder,
     width: Width,
-    opc: u32,
+    opc: u8,
     to: Location,
     [a, b]: [Operand; 2],
     cut: bool,
@@ -188,9 +188,9 @@ pub(super) fn logic(
 pub(super) fn shifted(
     builder: &mut Builder,
     width: Width,
-    kind: u32,
+    kind: u8,
     a: Operand,
-    amount: u32,
+    amount: u8,
 ) -> Operand {
     let operation = match kind {
         _ if amount == 0 => return a,
@@ -203,7 +203,7 @@ pub(super) fn shifted(
 }
 
 /// A value extended according to `option` (UXTB to SXTX) and shifted left, to 64 bits.
-pub(super) fn extended(builder: &mut Builder, option: u32, a: Operand, amount: u32) -> Operand {
+pub(super) fn extended(builder: &mut Builder, option: u8, a: Operand, amount: u8) -> Operand {
     let count = 8 << (option & 3);
     let extended = match option {
         0b011 | 0b111 => a,

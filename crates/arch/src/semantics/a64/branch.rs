@@ -1,66 +1,141 @@
-//! Branches and exception generation (C4.1, "Branches, Exception Generating and System
-//! instructions").
+//! Branches, exception generation and system instructions.
 
 use super::arithmetic::{LOW_32, with_unknown_code};
 use super::system;
-use super::word::{Word, x};
+use super::word::{to_x, x};
+use crate::encoding::{a64::Branch, signed};
 use crate::semantics::builder::{Builder, ONE};
 use crate::semantics::{Control, Location, Operand, Operation};
 
 const LINK: Location = Location::general(30);
 
-pub(super) fn decode(builder: &mut Builder, word: Word, address: u64) -> Option<()> {
-    let target = |low, count| address.wrapping_add_signed(word.signed(low, count) << 2);
-    match word.field(24, 8) {
-        // B, BL: imm26.
-        0x14..=0x17 => builder.control = Control::Jump(target(0, 26)),
-        0x94..=0x97 => {
-            link(builder, address);
-            builder.control = Control::Jump(target(0, 26));
+pub(super) fn decode(builder: &mut Builder, word: u32, address: u64) -> Option<()> {
+    let target = |imm, bits| address.wrapping_add_signed(signed(imm, bits) << 2);
+    match Branch::decode(word)? {
+        Branch::Immediate { link, imm } => {
+            if link {
+                self::link(builder, address);
+            }
+            builder.control = Control::Jump(target(imm, 26));
         }
-        // CBZ, CBNZ.
-        0x34 | 0x35 | 0xb4 | 0xb5 => {
-            let mut tested = x(word.d());
-            if !word.bit(31) {
+        Branch::CompareZero {
+            sf,
+            nonzero,
+            imm,
+            rt,
+        } => {
+            let mut tested = x(rt);
+            if !sf {
                 tested = builder.op1(LOW_32, tested);
             }
             let zero = builder.op2(Operation::Equal, tested, Operand::ZERO);
-            let condition = if word.bit(24) {
+            let condition = if nonzero {
                 builder.inverted(zero)
             } else {
                 zero
             };
-            builder.control = Control::Conditional {
-                condition,
-                target: target(5, 19),
-            };
+            let target = target(imm, 19);
+            builder.control = Control::Conditional { condition, target };
         }
-        // TBZ, TBNZ.
-        0x36 | 0x37 | 0xb6 | 0xb7 => {
-            let low = (word.field(31, 1) << 5 | word.field(19, 5)) as u8;
-            let bit = builder.op1(Operation::Extract { low, count: 1 }, x(word.d()));
-            let condition = if word.bit(24) {
-                bit
-            } else {
-                builder.inverted(bit)
-            };
-            builder.control = Control::Conditional {
-                condition,
-                target: target(5, 14),
-            };
+        Branch::TestBit {
+            high,
+            nonzero,
+            low,
+            imm,
+            rt,
+        } => {
+            let low = u8::from(high) << 5 | low;
+            let bit = builder.op1(Operation::Extract { low, count: 1 }, x(rt));
+            let condition = if nonzero { bit } else { builder.inverted(bit) };
+            let target = target(imm, 14);
+            builder.control = Control::Conditional { condition, target };
         }
-        // B.cond, BC.cond.
-        0x54 => {
-            let condition = builder.holds(word.field(0, 4) as u8);
-            builder.control = Control::Conditional {
-                condition,
-                target: target(5, 19),
-            };
+        Branch::Conditional { imm, cond } => {
+            let condition = builder.holds(cond);
+            let target = target(imm, 19);
+            builder.control = Control::Conditional { condition, target };
         }
-        0xd4 => exception(builder, word)?,
-        0xd5 => system::decode(builder, word)?,
-        0xd6 | 0xd7 => register(builder, word, address)?,
-        _ => return None,
+        Branch::Register { link: false, rn } | Branch::Return { rn } => {
+            branch(builder, x(rn));
+        }
+        Branch::Register { rn, .. } => {
+            let mut target = x(rn);
+            if target == Operand::Location(LINK) {
+                target = builder.kept(target);
+            }
+            link(builder, address);
+            branch(builder, target);
+        }
+        Branch::RegisterAndZero { link, rn } | Branch::RegisterAndModifier { link, rn, .. } => {
+            let target = with_unknown_code(builder, x(rn));
+            if link {
+                self::link(builder, address);
+            }
+            branch(builder, target);
+        }
+        Branch::ReturnAuthenticated { rm: 31 } => {
+            let target = with_unknown_code(builder, x(30));
+            branch(builder, target);
+        }
+        Branch::ExceptionReturn {} | Branch::ExceptionReturnAuthenticated {} => {
+            // The stack pointer becomes the one of another exception level.
+            builder.unknown(Location::SP);
+            builder.unknown_flags();
+            builder.control = Control::ExceptionReturn;
+        }
+        Branch::SystemCall { .. } => builder.control = Control::SystemCall,
+        // The SMC Calling Convention 1.0 (DEN0028) keeps x18 to x30.
+        Branch::HypervisorOrMonitorCall { .. } => {
+            for number in 0..18 {
+                builder.unknown(Location::general(number));
+            }
+            builder.may_store_anywhere = true;
+        }
+        // Only traps.
+        Branch::Breakpoint { .. } => {}
+        // Semihosting writes its result to x0, and also writes buffers.
+        Branch::Halt { .. } => {
+            builder.unknown(Location::general(0));
+            builder.may_store_anywhere = true;
+        }
+        Branch::Hint { crm, op2 } => system::hint(builder, crm, op2),
+        Branch::Barrier { .. } | Branch::WaitWithTimeout { .. } => {}
+        Branch::WriteState { op1, op2, .. } => system::write_state(builder, op1, op2),
+        Branch::SystemOperation {
+            op1,
+            crn,
+            crm,
+            op2,
+            rt,
+        } => system::operation(builder, rt, (op1, crn, crm, op2)),
+        Branch::SystemOperationWithResult { crn, rt, .. } => {
+            builder.unknown(to_x(rt));
+            builder.may_store_anywhere = crn != 7;
+        }
+        Branch::ReadRegister {
+            o0,
+            op1,
+            crn,
+            crm,
+            op2,
+            rt,
+        } => system::read_register(builder, rt, (2 + u8::from(o0), op1, crn, crm, op2)),
+        Branch::WriteRegister {
+            o0,
+            op1,
+            crn,
+            crm,
+            op2,
+            rt,
+        } => system::write_register(builder, rt, (2 + u8::from(o0), op1, crn, crm, op2)),
+        // Not modelled.
+        Branch::CompareRegister { .. }
+        | Branch::ComparePart { .. }
+        | Branch::CompareImmediate { .. }
+        | Branch::ReturnByLabel { .. }
+        | Branch::ReturnAuthenticated { .. }
+        | Branch::TransactionExit {}
+        | Branch::ReadTransaction { .. } => return None,
     }
     Some(())
 }
@@ -69,69 +144,10 @@ fn link(builder: &mut Builder, address: u64) {
     builder.copy(LINK, Operand::Constant(address.wrapping_add(4)));
 }
 
-fn exception(builder: &mut Builder, word: Word) -> Option<()> {
-    match (word.field(21, 3), word.field(2, 3), word.field(0, 2)) {
-        // SVC
-        (0b000, 0, 1) => builder.control = Control::SystemCall,
-        // HVC, SMC: the SMC Calling Convention 1.0 (DEN0028) keeps x18 to x30.
-        (0b000, 0, 2 | 3) => {
-            for number in 0..18 {
-                builder.unknown(Location::general(number));
-            }
-            builder.may_store_anywhere = true;
-        }
-        // BRK only traps.
-        (0b001, 0, 0) => {}
-        // HLT: semihosting writes its result to x0, and also writes buffers.
-        (0b010, 0, 0) => {
-            builder.unknown(Location::general(0));
-            builder.may_store_anywhere = true;
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-/// BR, BLR, RET and ERET, also with pointer authentication.
-fn register(builder: &mut Builder, word: Word, address: u64) -> Option<()> {
-    let (opc, op3, op4) = (word.field(21, 4), word.field(10, 6), word.field(0, 5));
-    if word.field(16, 5) != 31 {
-        return None;
-    }
-    let authenticates = match (opc, op3, op4) {
-        (0..=2, 0, 0) => false,
-        (0 | 1, 2 | 3, 31) => true,
-        (2, 2 | 3, 31) if word.n() == 31 => true,
-        (8 | 9, 2 | 3, _) => true,
-        (4, 0, 0) | (4, 2 | 3, 31) if word.n() == 31 => {
-            // The stack pointer becomes the one of another exception level.
-            builder.unknown(Location::SP);
-            builder.unknown_flags();
-            builder.control = Control::ExceptionReturn;
-            return Some(());
-        }
-        _ => return None,
-    };
-    let from = if opc == 2 && authenticates {
-        x(30)
-    } else {
-        x(word.n())
-    };
-    let mut target = if authenticates {
-        with_unknown_code(builder, from)
-    } else {
-        from
-    };
-    if opc & 7 == 1 {
-        if target == Operand::Location(LINK) {
-            target = builder.kept(target);
-        }
-        link(builder, address);
-    }
+fn branch(builder: &mut Builder, target: Operand) {
     builder.control = Control::Indirect {
         target,
         condition: ONE,
         interworking: false,
     };
-    Some(())
 }

@@ -1,87 +1,106 @@
-//! Data processing with immediates (C4.1, "Data Processing -- Immediate").
+//! Data processing with immediates.
 
-use super::arithmetic::{add_or_subtract, logic, set_cut};
-use super::word::{Word, to_x, to_x_or_sp, x, x_or_sp};
+use super::arithmetic::{add_or_subtract, copy_cut, logic, set_cut};
+use super::word::{to_x, to_x_or_sp, width, x, x_or_sp};
+use crate::encoding::{a64::Immediate, signed};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Location, Operand, Operation, Width};
 
-pub(super) fn decode(builder: &mut Builder, word: Word, address: u64) -> Option<()> {
-    match word.field(23, 3) {
-        0b000 | 0b001 => address_of(builder, word, address),
-        0b010 => {
-            let shift = if word.bit(22) { 12 } else { 0 };
-            let value = Operand::Constant(u64::from(word.field(10, 12)) << shift);
-            let (subtract, flags) = (word.bit(30), word.bit(29));
-            let to = if flags {
-                to_x(word.d())
+pub(super) fn decode(builder: &mut Builder, word: u32, address: u64) -> Option<()> {
+    match Immediate::decode(word)? {
+        Immediate::Address { page, low, imm, rd } => {
+            let offset = signed(imm, 19) << 2 | i64::from(low);
+            let value = if page {
+                (address & !0xfff).wrapping_add_signed(offset << 12)
             } else {
-                to_x_or_sp(word.d())
+                address.wrapping_add_signed(offset)
             };
-            let operands = [x_or_sp(word.n()), value];
-            add_or_subtract(builder, word.width(), subtract, flags, to, operands);
+            builder.copy(to_x(rd), Operand::Constant(value));
         }
-        0b011 => tagged_or_limited(builder, word)?,
-        0b100 => {
-            let mask = mask(
-                word.bit(22),
-                word.field(16, 6),
-                word.field(10, 6),
-                word.width(),
-            )?;
-            let opc = word.field(29, 2);
+        Immediate::AddSubtract {
+            sf,
+            op,
+            s,
+            shift,
+            imm,
+            rn,
+            rd,
+        } => {
+            let shift = if shift { 12 } else { 0 };
+            let value = Operand::Constant(u64::from(imm) << shift);
+            let to = if s { to_x(rd) } else { to_x_or_sp(rd) };
+            add_or_subtract(builder, width(sf), op, s, to, [x_or_sp(rn), value]);
+        }
+        // The new tag is unknown because it depends on the excluded tags.
+        Immediate::AddTag {
+            op, imm, rn, rd, ..
+        } => {
+            let offset = Operand::Constant(u64::from(imm) << 4);
+            let operation = if op {
+                Operation::Subtract(Width::W64)
+            } else {
+                Operation::Add(Width::W64)
+            };
+            let sum = builder.op2(operation, x_or_sp(rn), offset);
+            let tag = builder.op1(Operation::Unknown, Operand::ZERO);
+            let insert = Operation::Insert { low: 56, count: 4 };
+            builder.set2(to_x_or_sp(rd), insert, sum, tag);
+        }
+        // Not modelled.
+        Immediate::MinMax { rd, .. } => builder.unknown(to_x(rd)),
+        Immediate::Logical {
+            sf,
+            opc,
+            n,
+            immr,
+            imms,
+            rn,
+            rd,
+        } => {
+            let mask = mask(n, immr.into(), imms.into(), width(sf))?;
             let to = if opc == 0b11 {
-                to_x(word.d())
+                to_x(rd)
             } else {
-                to_x_or_sp(word.d())
+                to_x_or_sp(rd)
             };
-            let operands = [x(word.n()), Operand::Constant(mask)];
-            logic(builder, word.width(), opc, to, operands, true);
+            let operands = [x(rn), Operand::Constant(mask)];
+            logic(builder, width(sf), opc, to, operands, true);
         }
-        0b101 => move_wide(builder, word)?,
-        0b110 => bit_field(builder, word)?,
-        _ => extract(builder, word)?,
-    }
-    Some(())
-}
-
-/// ADR, ADRP.
-fn address_of(builder: &mut Builder, word: Word, address: u64) {
-    let offset = word.signed(5, 19) << 2 | i64::from(word.field(29, 2));
-    let value = if word.bit(31) {
-        (address & !0xfff).wrapping_add_signed(offset << 12)
-    } else {
-        address.wrapping_add_signed(offset)
-    };
-    builder.copy(to_x(word.d()), Operand::Constant(value));
-}
-
-/// ADDG and SUBG, whose tag is unknown because it depends on the excluded tags; SMAX, UMAX, SMIN, UMIN
-/// (FEAT_CSSC), which are not modelled.
-fn tagged_or_limited(builder: &mut Builder, word: Word) -> Option<()> {
-    if word.bit(22) {
-        if word.field(29, 2) != 0 || word.field(20, 2) != 0 {
-            return None;
+        Immediate::MoveWide {
+            sf,
+            opc,
+            hw,
+            imm,
+            rd,
+        } => move_wide(builder, width(sf), opc, (imm, 16 * hw), rd)?,
+        Immediate::BitField {
+            sf,
+            opc,
+            n,
+            immr,
+            imms,
+            rn,
+            rd,
+        } => {
+            if n != sf {
+                return None;
+            }
+            bit_field(builder, width(sf), opc, [immr, imms], [rn, rd])?;
         }
-        builder.unknown(to_x(word.d()));
-        return Some(());
+        Immediate::Extract {
+            sf,
+            n,
+            rm,
+            imms,
+            rn,
+            rd,
+        } => {
+            if n != sf {
+                return None;
+            }
+            extract(builder, width(sf), imms, [rn, rm], to_x(rd))?;
+        }
     }
-    if !word.bit(31) || word.bit(29) || word.field(14, 2) != 0 {
-        return None;
-    }
-    let offset = Operand::Constant(u64::from(word.field(16, 6)) << 4);
-    let operation = if word.bit(30) {
-        Operation::Subtract(Width::W64)
-    } else {
-        Operation::Add(Width::W64)
-    };
-    let sum = builder.op2(operation, x_or_sp(word.n()), offset);
-    let tag = builder.op1(Operation::Unknown, Operand::ZERO);
-    builder.set2(
-        to_x_or_sp(word.d()),
-        Operation::Insert { low: 56, count: 4 },
-        sum,
-        tag,
-    );
     Some(())
 }
 
@@ -113,22 +132,24 @@ fn mask(n: bool, immr: u32, imms: u32, width: Width) -> Option<u64> {
     })
 }
 
-fn move_wide(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, low) = (word.width(), 16 * word.field(21, 2));
+fn move_wide(
+    builder: &mut Builder,
+    width: Width,
+    opc: u8,
+    (value, low): (u32, u8),
+    number: u8,
+) -> Option<()> {
     if width == Width::W32 && low >= 32 {
         return None;
     }
-    let (to, value) = (to_x(word.d()), u64::from(word.field(5, 16)));
-    let constant = match word.field(29, 2) {
+    let (to, value) = (to_x(number), u64::from(value));
+    let constant = match opc {
         0b00 if width == Width::W32 => !(value << low) & 0xffff_ffff,
         0b00 => !(value << low),
         0b10 => value << low,
         0b11 => {
-            let insert = Operation::Insert {
-                low: low as u8,
-                count: 16,
-            };
-            let operands = [x(word.d()), Operand::Constant(value), Operand::ZERO];
+            let insert = Operation::Insert { low, count: 16 };
+            let operands = [x(number), Operand::Constant(value), Operand::ZERO];
             set_cut(builder, width, to, insert, operands);
             return Some(());
         }
@@ -139,11 +160,16 @@ fn move_wide(builder: &mut Builder, word: Word) -> Option<()> {
 }
 
 /// SBFM, BFM, UBFM.
-fn bit_field(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, to, from) = (word.width(), to_x(word.d()), x(word.n()));
-    let (immr, imms) = (word.field(16, 6) as u8, word.field(10, 6) as u8);
+fn bit_field(
+    builder: &mut Builder,
+    width: Width,
+    opc: u8,
+    [immr, imms]: [u8; 2],
+    [rn, rd]: [u8; 2],
+) -> Option<()> {
+    let (to, from) = (to_x(rd), x(rn));
     let bits = if width == Width::W64 { 64 } else { 32 };
-    if word.bit(22) != word.bit(31) || immr >= bits || imms >= bits {
+    if immr >= bits || imms >= bits {
         return None;
     }
     let shift = Operand::Constant(u64::from(bits - immr));
@@ -154,7 +180,7 @@ fn bit_field(builder: &mut Builder, word: Word) -> Option<()> {
     } else {
         (0, imms + 1)
     };
-    match word.field(29, 2) {
+    match opc {
         0b00 if out => {
             let operation = Operation::ExtractSigned { low, count };
             set_cut(
@@ -176,7 +202,7 @@ fn bit_field(builder: &mut Builder, word: Word) -> Option<()> {
                 builder.op1(Operation::Extract { low, count }, from)
             };
             let low = if out { 0 } else { bits - immr };
-            let operands = [x(word.d()), field, Operand::ZERO];
+            let operands = [x(rd), field, Operand::ZERO];
             set_cut(
                 builder,
                 width,
@@ -198,17 +224,22 @@ fn bit_field(builder: &mut Builder, word: Word) -> Option<()> {
 }
 
 /// EXTR: bits from a pair of registers; ROR where both are the same.
-fn extract(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, to, low) = (word.width(), to_x(word.d()), word.field(10, 6) as u8);
+fn extract(
+    builder: &mut Builder,
+    width: Width,
+    low: u8,
+    [rn, rm]: [u8; 2],
+    to: Location,
+) -> Option<()> {
     let bits = if width == Width::W64 { 64 } else { 32 };
-    if word.field(29, 2) != 0 || word.bit(21) || word.bit(22) != word.bit(31) || low >= bits {
+    if low >= bits {
         return None;
     }
-    let (high_part, low_part) = (x(word.n()), x(word.m()));
+    let (high_part, low_part) = (x(rn), x(rm));
     let amount = Operand::Constant(u64::from(low));
     if low == 0 {
-        super::arithmetic::copy_cut(builder, width, to, low_part);
-    } else if word.n() == word.m() {
+        copy_cut(builder, width, to, low_part);
+    } else if rn == rm {
         builder.set2(to, Operation::RotateRight(width), low_part, amount);
     } else if to != Location::NOWHERE {
         let rest = builder.op2(Operation::ShiftRight(width), low_part, amount);

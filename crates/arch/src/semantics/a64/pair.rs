@@ -1,9 +1,9 @@
 //! Loads and stores of pairs of registers.
 
-use super::access::{Transfer, general, is_base, pre_indexed, vector, write_back};
-use super::word::{Word, x_or_sp};
+use super::access::{Transfer, general, indexed, vector};
+use crate::encoding::signed;
+use crate::semantics::Width;
 use crate::semantics::builder::Builder;
-use crate::semantics::{Operand, Width};
 
 /// The transfer of each of the two registers.
 #[derive(Clone, Copy)]
@@ -12,15 +12,20 @@ enum Pair {
     Vector { store: bool, size: u8 },
 }
 
-pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
-    let (opc, mode, load) = (word.field(30, 2), word.field(23, 2), word.bit(22));
+pub(super) fn decode(
+    builder: &mut Builder,
+    (v, opc, load): (bool, u8, bool),
+    mode: u8,
+    imm: u8,
+    [rt, rt2, rn]: [u8; 3],
+) -> Option<()> {
     let transfer = if load {
         Transfer::Load
     } else {
         Transfer::Store
     };
     let mut scale = None;
-    let pair = match (word.bit(26), opc) {
+    let pair = match (v, opc) {
         (true, 3) | (false, 3) => return None,
         (true, _) => Pair::Vector {
             store: !load,
@@ -37,40 +42,30 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
         }
         (false, _) => Pair::General(transfer, 8),
     };
-    let writes_base = mode & 1 == 1 && (is_base(word, word.d()) || is_base(word, word.a()));
+    let writes_base = mode & 1 == 1 && !v && rn != 31 && [rt, rt2].contains(&rn);
     // Constrained unpredictable, as is a load of the same register twice.
-    if writes_base || load && word.d() == word.a() {
+    if writes_base || load && rt == rt2 {
         return None;
     }
     let size = match pair {
         Pair::General(_, size) | Pair::Vector { size, .. } => size,
     };
-    let offset = word.signed(15, 7) * scale.unwrap_or_else(|| i64::from(size));
-    let offset = offset.cast_unsigned();
-    let base = x_or_sp(word.n());
-    match mode {
-        0 | 2 => {
-            let at = builder.add(base, offset);
-            both(builder, word, pair, at, size);
-        }
-        1 => {
-            both(builder, word, pair, base, size);
-            write_back(builder, word, Operand::Constant(offset));
-        }
-        _ => pre_indexed(builder, word, offset, |builder, at| {
-            both(builder, word, pair, at, size);
-        }),
-    }
+    let offset = signed(imm.into(), 7) * scale.unwrap_or_else(|| i64::from(size));
+    indexed(
+        builder,
+        mode,
+        rn,
+        offset.cast_unsigned(),
+        |builder, first| {
+            // Before the first load, which may overwrite the base.
+            let second = builder.add(first, u64::from(size));
+            for (register, at) in [(rt, first), (rt2, second)] {
+                match pair {
+                    Pair::General(transfer, size) => general(builder, transfer, size, register, at),
+                    Pair::Vector { store, size } => vector(builder, store, size, register, at),
+                }
+            }
+        },
+    );
     Some(())
-}
-
-fn both(builder: &mut Builder, word: Word, pair: Pair, first: Operand, size: u8) {
-    // Before the first load, which may overwrite the base.
-    let second = builder.add(first, u64::from(size));
-    for (register, at) in [(word.d(), first), (word.a(), second)] {
-        match pair {
-            Pair::General(transfer, size) => general(builder, transfer, size, register, at),
-            Pair::Vector { store, size } => vector(builder, store, size, register, at),
-        }
-    }
 }

@@ -1,330 +1,343 @@
-//! Data processing of registers (C4.1, "Data Processing -- Register").
+//! Data processing of registers.
 
 use super::arithmetic::{
     LOW_32, add_or_subtract, add_with_carry, compared, extended, logic, set_cut, shifted,
     with_unknown_code,
 };
-use super::word::{Word, to_x, to_x_or_sp, x, x_or_sp};
+use super::word::{to_x, to_x_or_sp, width, x, x_or_sp};
+use crate::encoding::a64::Register;
 use crate::semantics::builder::{Builder, ONE};
 use crate::semantics::operation::{LaneOperation, Lanes};
 use crate::semantics::{Location, Operand, Operation, Width};
 
-pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
-    let width = word.width();
-    match (word.bit(28), word.field(21, 4)) {
-        (false, 0b0000..=0b0111) => {
-            if width == Width::W32 && word.bit(15) {
+pub(super) fn decode(builder: &mut Builder, word: u32) -> Option<()> {
+    match Register::decode(word)? {
+        Register::Logical {
+            sf,
+            opc,
+            shift,
+            n,
+            rm,
+            imm,
+            rn,
+            rd,
+        } => {
+            let width = width(sf);
+            if !sf && imm >= 32 {
                 return None;
             }
-            let (kind, amount) = (word.field(22, 2), word.field(10, 6));
-            let mut b = shifted(builder, width, kind, x(word.m()), amount);
-            let mut cut = amount != 0;
-            if word.bit(21) {
+            let mut b = shifted(builder, width, shift, x(rm), imm);
+            let mut cut = imm != 0;
+            if n {
                 b = builder.op1(Operation::Not(width), b);
                 cut = true;
             }
-            let operands = [x(word.n()), b];
-            logic(
-                builder,
-                width,
-                word.field(29, 2),
-                to_x(word.d()),
-                operands,
-                cut,
-            );
+            logic(builder, width, opc, to_x(rd), [x(rn), b], cut);
         }
-        (false, op) if op & 1 == 0 => {
-            let kind = word.field(22, 2);
-            if kind == 3 || width == Width::W32 && word.bit(15) {
+        Register::AddSubtract {
+            sf,
+            op,
+            s,
+            shift,
+            rm,
+            imm,
+            rn,
+            rd,
+        } => {
+            if shift == 3 || !sf && imm >= 32 {
                 return None;
             }
-            let b = shifted(builder, width, kind, x(word.m()), word.field(10, 6));
-            let (subtract, flags) = (word.bit(30), word.bit(29));
-            let operands = [x(word.n()), b];
-            add_or_subtract(builder, width, subtract, flags, to_x(word.d()), operands);
+            let b = shifted(builder, width(sf), shift, x(rm), imm);
+            add_or_subtract(builder, width(sf), op, s, to_x(rd), [x(rn), b]);
         }
-        (false, _) => {
-            let amount = word.field(10, 3);
-            if word.field(22, 2) != 0 || amount > 4 {
+        Register::AddSubtractExtended {
+            sf,
+            op,
+            s,
+            rm,
+            option,
+            imm,
+            rn,
+            rd,
+        } => {
+            if imm > 4 {
                 return None;
             }
-            let b = extended(builder, word.field(13, 3), x(word.m()), amount);
-            let (subtract, flags) = (word.bit(30), word.bit(29));
-            let to = if flags {
-                to_x(word.d())
-            } else {
-                to_x_or_sp(word.d())
-            };
-            add_or_subtract(builder, width, subtract, flags, to, [x_or_sp(word.n()), b]);
+            let b = extended(builder, option, x(rm), imm);
+            let to = if s { to_x(rd) } else { to_x_or_sp(rd) };
+            add_or_subtract(builder, width(sf), op, s, to, [x_or_sp(rn), b]);
         }
-        (true, 0b0000) => carry_or_flags(builder, word)?,
-        (true, 0b0010) => conditional_compare(builder, word)?,
-        (true, 0b0100) => conditional_select(builder, word)?,
-        (true, 0b0110) if word.bit(30) => one_source(builder, word)?,
-        (true, 0b0110) => two_sources(builder, word)?,
-        (true, 0b1000..=0b1111) => three_sources(builder, word)?,
-        _ => return None,
-    }
-    Some(())
-}
-
-/// ADC, SBC, RMIF, SETF8, SETF16.
-fn carry_or_flags(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, from) = (word.width(), x(word.n()));
-    match (word.field(10, 6), word.field(29, 3)) {
-        (0, _) => {
-            let mut b = x(word.m());
-            if word.bit(30) {
-                b = builder.op1(Operation::Not(width), b);
+        Register::AddCarry {
+            sf,
+            op,
+            s,
+            rm,
+            rn,
+            rd,
+        } => {
+            let mut b = x(rm);
+            if op {
+                b = builder.op1(Operation::Not(width(sf)), b);
             }
-            add_with_carry(builder, width, word.bit(29), to_x(word.d()), [from, b]);
+            add_with_carry(builder, width(sf), s, to_x(rd), [x(rn), b]);
         }
-        (op, 0b101) if op & 0x1f == 1 && !word.bit(4) => {
-            let rotation = Operand::Constant(u64::from(word.field(15, 6)));
-            let rotated = builder.op2(Operation::RotateRight(Width::W64), from, rotation);
+        Register::RotateToFlags { imm, rn, mask } => {
+            let rotation = Operand::Constant(u64::from(imm));
+            let rotated = builder.op2(Operation::RotateRight(Width::W64), x(rn), rotation);
             let flags = [Location::V, Location::C, Location::Z, Location::N];
-            for (bit, flag) in (0..).zip(flags) {
-                if word.bit(bit) {
-                    let low = bit as u8;
+            for (low, flag) in (0..).zip(flags) {
+                if mask >> low & 1 == 1 {
                     builder.set1(flag, Operation::Extract { low, count: 1 }, rotated);
                 }
             }
         }
-        (op, 0b001) if op & 0xf == 2 && word.field(15, 6) == 0 && word.field(0, 5) == 0b01101 => {
-            let bits = if word.bit(14) { 16 } else { 8 };
-            let value = builder.op1(
-                Operation::Extract {
-                    low: 0,
-                    count: bits,
-                },
-                from,
-            );
-            let sign = Operation::Extract {
-                low: bits - 1,
-                count: 1,
-            };
-            let above = builder.op1(
-                Operation::Extract {
-                    low: bits,
-                    count: 1,
-                },
-                from,
-            );
-            builder.set1(Location::N, sign, value);
+        Register::SetFlags { size, rn } => {
+            let bits = if size { 16 } else { 8 };
+            let extract = |low, count| Operation::Extract { low, count };
+            let value = builder.op1(extract(0, bits), x(rn));
+            let above = builder.op1(extract(bits, 1), x(rn));
+            let n = Operand::Location(Location::N);
+            builder.set1(Location::N, extract(bits - 1, 1), value);
             builder.set2(Location::Z, Operation::Equal, value, Operand::ZERO);
-            builder.set2(
-                Location::V,
-                Operation::Xor,
-                above,
-                Operand::Location(Location::N),
-            );
+            builder.set2(Location::V, Operation::Xor, above, n);
         }
-        _ => return None,
-    }
-    Some(())
-}
-
-fn conditional_compare(builder: &mut Builder, word: Word) -> Option<()> {
-    if !word.bit(29) || word.bit(10) || word.bit(4) {
-        return None;
-    }
-    let b = if word.bit(11) {
-        Operand::Constant(u64::from(word.m()))
-    } else {
-        x(word.m())
-    };
-    // Evaluated first: the condition may depend on a flag written here.
-    let condition = builder.holds(word.field(12, 4) as u8);
-    let condition = builder.kept(condition);
-    let flags = compared(builder, word.width(), word.bit(30), [x(word.n()), b]);
-    let otherwise = |bit| Operand::Constant(u64::from(word.field(bit, 1)));
-    for (flag, value, bit) in [
-        (Location::N, flags.n, 3),
-        (Location::Z, flags.z, 2),
-        (Location::C, flags.c, 1),
-        (Location::V, flags.v, 0),
-    ] {
-        // An unconditional comparison never happens in practice, but the encoding is allowed.
-        builder.set(flag, Operation::Select, value, otherwise(bit), condition);
-    }
-    Some(())
-}
-
-/// CSEL, CSINC, CSINV, CSNEG.
-fn conditional_select(builder: &mut Builder, word: Word) -> Option<()> {
-    if word.bit(29) || word.bit(11) {
-        return None;
-    }
-    let (width, to, code) = (word.width(), to_x(word.d()), word.field(12, 4) as u8);
-    let (first, second) = (x(word.n()), x(word.m()));
-    let operation = (word.bit(30), word.bit(10));
-    if operation == (false, true) && word.n() == 31 && word.m() == 31 && code < 14 {
+        Register::ConditionalCompare {
+            sf,
+            op,
+            rm,
+            cond,
+            immediate,
+            rn,
+            nzcv,
+        } => {
+            let b = if immediate {
+                Operand::Constant(u64::from(rm))
+            } else {
+                x(rm)
+            };
+            // Evaluated first: the condition may depend on a flag written here.
+            let condition = builder.holds(cond);
+            let condition = builder.kept(condition);
+            let flags = compared(builder, width(sf), op, [x(rn), b]);
+            for (flag, value, bit) in [
+                (Location::N, flags.n, 3),
+                (Location::Z, flags.z, 2),
+                (Location::C, flags.c, 1),
+                (Location::V, flags.v, 0),
+            ] {
+                // An unconditional comparison never happens in practice, but the encoding is allowed.
+                let otherwise = Operand::Constant(u64::from(nzcv >> bit & 1));
+                builder.set(flag, Operation::Select, value, otherwise, condition);
+            }
+        }
         // CSET
-        let holds = builder.holds(code ^ 1);
-        builder.copy(to, holds);
-        return Some(());
+        Register::ConditionalSelect {
+            op: false,
+            rm: 31,
+            cond: cond @ ..14,
+            op2: true,
+            rn: 31,
+            rd,
+            ..
+        } => {
+            let holds = builder.holds(cond ^ 1);
+            builder.copy(to_x(rd), holds);
+        }
+        Register::ConditionalSelect {
+            sf,
+            op,
+            rm,
+            cond,
+            op2,
+            rn,
+            rd,
+        } => {
+            let otherwise = match (op, op2) {
+                (false, false) => x(rm),
+                (false, true) if rm == 31 => ONE,
+                (false, true) => builder.op2(Operation::Add(width(sf)), x(rm), ONE),
+                (true, false) if rm == 31 => Operand::Constant(u64::MAX),
+                (true, false) => builder.op1(Operation::Not(width(sf)), x(rm)),
+                (true, true) => builder.op2(Operation::Subtract(width(sf)), Operand::ZERO, x(rm)),
+            };
+            let condition = builder.holds(cond);
+            let operands = [x(rn), otherwise, condition];
+            set_cut(builder, width(sf), to_x(rd), Operation::Select, operands);
+        }
+
+        Register::ReverseBits { sf, rn, rd } => {
+            builder.set1(to_x(rd), Operation::ReverseBits(width(sf)), x(rn));
+        }
+        Register::ReverseHalves { sf, rn, rd } => reverse(builder, width(sf), 2, rn, rd),
+        Register::ReverseWords { sf, rn, rd } => reverse(builder, width(sf), 4, rn, rd),
+        Register::Reverse { rn, rd } => reverse(builder, Width::W64, 8, rn, rd),
+        Register::LeadingZeros { sf, rn, rd } => {
+            builder.set1(to_x(rd), Operation::CountLeadingZeros(width(sf)), x(rn));
+        }
+        Register::LeadingSigns { sf, rn, rd } => {
+            // The bits that differ from the next higher bit.
+            let width = width(sf);
+            let half = builder.op2(Operation::ShiftRightSigned(width), x(rn), ONE);
+            let changes = builder.op2(Operation::Xor, x(rn), half);
+            let count = builder.op1(Operation::CountLeadingZeros(width), changes);
+            builder.set2(to_x(rd), Operation::Subtract(width), count, ONE);
+        }
+        Register::TrailingZeros { sf, rn, rd } => {
+            let width = width(sf);
+            let reversed = builder.op1(Operation::ReverseBits(width), x(rn));
+            builder.set1(to_x(rd), Operation::CountLeadingZeros(width), reversed);
+        }
+        // GMI: the tag mask with one more tag. Not modelled.
+        Register::CountBits { rd, .. }
+        | Register::Absolute { rd, .. }
+        | Register::TagMask { rd, .. } => builder.unknown(to_x(rd)),
+        Register::Authenticate { rd, .. }
+        | Register::AuthenticateZero { rd, .. }
+        | Register::StripAuthentication { rd, .. } => {
+            let changed = with_unknown_code(builder, x(rd));
+            builder.copy(to_x(rd), changed);
+        }
+
+        Register::SubtractPointers { s, rm, rn, rd } => {
+            // Without their tags.
+            let address = Operation::ExtractSigned { low: 0, count: 56 };
+            let a = builder.op1(address, x_or_sp(rn));
+            let b = builder.op1(address, x_or_sp(rm));
+            add_or_subtract(builder, Width::W64, true, s, to_x(rd), [a, b]);
+        }
+        Register::DivideUnsigned { sf, rm, rn, rd } => {
+            builder.set2(to_x(rd), Operation::DivideUnsigned(width(sf)), x(rn), x(rm));
+        }
+        Register::DivideSigned { sf, rm, rn, rd } => {
+            builder.set2(to_x(rd), Operation::DivideSigned(width(sf)), x(rn), x(rm));
+        }
+        Register::RandomTag { rn, rd, .. } => {
+            let tag = builder.op1(Operation::Unknown, Operand::ZERO);
+            let insert = Operation::Insert { low: 56, count: 4 };
+            builder.set2(to_x_or_sp(rd), insert, x_or_sp(rn), tag);
+        }
+        Register::Shift {
+            sf,
+            rm,
+            shift,
+            rn,
+            rd,
+        } => {
+            let operation = match shift {
+                0 => Operation::ShiftLeft(width(sf)),
+                1 => Operation::ShiftRight(width(sf)),
+                2 => Operation::ShiftRightSigned(width(sf)),
+                _ => Operation::RotateRight(width(sf)),
+            };
+            builder.set2(to_x(rd), operation, x(rn), x(rm));
+        }
+        Register::AuthenticationCode { rd, .. } => {
+            // In the upper half.
+            let code = builder.op1(Operation::Unknown, Operand::ZERO);
+            let shift = Operand::Constant(32);
+            builder.set2(to_x(rd), Operation::ShiftLeft(Width::W64), code, shift);
+        }
+        Register::Crc32 {
+            sf,
+            rm,
+            castagnoli,
+            size,
+            rn,
+            rd,
+        } => {
+            if (size == 3) != sf {
+                return None;
+            }
+            let bytes = 1 << size;
+            let operation = Operation::Crc32 { bytes, castagnoli };
+            builder.set2(to_x(rd), operation, x(rn), x(rm));
+        }
+        Register::MinMax {
+            sf,
+            rm,
+            opc,
+            rn,
+            rd,
+        } => {
+            let operation = match opc {
+                0 => LaneOperation::MaxSigned,
+                1 => LaneOperation::MaxUnsigned,
+                2 => LaneOperation::MinSigned,
+                _ => LaneOperation::MinUnsigned,
+            };
+            let lanes = if sf { Lanes::D64 } else { Lanes::S32 };
+            let operation = Operation::Lane(operation, lanes);
+            let operands = [x(rn), x(rm), Operand::ZERO];
+            set_cut(builder, width(sf), to_x(rd), operation, operands);
+        }
+
+        Register::MultiplyAdd {
+            sf,
+            rm,
+            o0,
+            ra,
+            rn,
+            rd,
+        } => multiply_add(builder, width(sf), o0, ra, [x(rn), x(rm)], to_x(rd)),
+        Register::MultiplyAddLong {
+            unsigned,
+            rm,
+            o0,
+            ra,
+            rn,
+            rd,
+        } => {
+            let part = if unsigned {
+                LOW_32
+            } else {
+                Operation::ExtractSigned { low: 0, count: 32 }
+            };
+            let factors = [builder.op1(part, x(rn)), builder.op1(part, x(rm))];
+            multiply_add(builder, Width::W64, o0, ra, factors, to_x(rd));
+        }
+        Register::MultiplyHigh {
+            unsigned,
+            rm,
+            rn,
+            rd,
+            ..
+        } => {
+            let operation = if unsigned {
+                Operation::MultiplyHighUnsigned
+            } else {
+                Operation::MultiplyHighSigned
+            };
+            builder.set2(to_x(rd), operation, x(rn), x(rm));
+        }
     }
-    let otherwise = match operation {
-        (false, false) => second,
-        (false, true) if word.m() == 31 => ONE,
-        (false, true) => builder.op2(Operation::Add(width), second, ONE),
-        (true, false) if word.m() == 31 => Operand::Constant(u64::MAX),
-        (true, false) => builder.op1(Operation::Not(width), second),
-        (true, true) => builder.op2(Operation::Subtract(width), Operand::ZERO, second),
-    };
-    let condition = builder.holds(code);
+    Some(())
+}
+
+/// REV and the like, of groups of bytes.
+fn reverse(builder: &mut Builder, width: Width, group: u8, rn: u8, rd: u8) {
+    let operands = [x(rn), Operand::ZERO, Operand::ZERO];
     set_cut(
         builder,
         width,
-        to,
-        Operation::Select,
-        [first, otherwise, condition],
+        to_x(rd),
+        Operation::ReverseBytes { group },
+        operands,
     );
-    Some(())
 }
 
-fn one_source(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, to, from) = (word.width(), to_x(word.d()), x(word.n()));
-    let long = width == Width::W64;
-    if word.bit(29) {
-        return None;
-    }
-    let none = Operand::ZERO;
-    match (word.field(16, 5), word.field(10, 6)) {
-        (0, 0) => builder.set1(to, Operation::ReverseBits(width), from),
-        (0, 1) => {
-            let operation = Operation::ReverseBytes { group: 2 };
-            set_cut(builder, width, to, operation, [from, none, none]);
-        }
-        (0, 2) => {
-            let operation = Operation::ReverseBytes { group: 4 };
-            set_cut(builder, width, to, operation, [from, none, none]);
-        }
-        (0, 3) if long => builder.set1(to, Operation::ReverseBytes { group: 8 }, from),
-        (0, 4) => builder.set1(to, Operation::CountLeadingZeros(width), from),
-        (0, 5) => {
-            // CLS: the bits that differ from the next higher bit.
-            let half = builder.op2(Operation::ShiftRightSigned(width), from, ONE);
-            let changes = builder.op2(Operation::Xor, from, half);
-            let count = builder.op1(Operation::CountLeadingZeros(width), changes);
-            builder.set2(to, Operation::Subtract(width), count, ONE);
-        }
-        // CTZ, CNT, ABS (FEAT_CSSC).
-        (0, 6) => {
-            let reversed = builder.op1(Operation::ReverseBits(width), from);
-            builder.set1(to, Operation::CountLeadingZeros(width), reversed);
-        }
-        (0, 7 | 8) => builder.unknown(to),
-        // PACIA to AUTDB.
-        (1, 0..=7) if long => {
-            let changed = with_unknown_code(builder, x(word.d()));
-            builder.copy(to, changed);
-        }
-        // PACIZA to XPACD.
-        (1, 8..=17) if long && word.n() == 31 => {
-            let changed = with_unknown_code(builder, x(word.d()));
-            builder.copy(to, changed);
-        }
-        _ => return None,
-    }
-    Some(())
-}
-
-fn two_sources(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, to) = (word.width(), to_x(word.d()));
-    let (a, b) = (x(word.n()), x(word.m()));
-    let long = width == Width::W64;
-    let opcode = word.field(10, 6);
-    if word.bit(29) && !(opcode == 0 && long) {
-        return None;
-    }
-    let limited = |operation| {
-        let lanes = if long { Lanes::D64 } else { Lanes::S32 };
-        Operation::Lane(operation, lanes)
-    };
-    let simple = match opcode {
-        0 if long => {
-            // SUBP, SUBPS: the difference of pointers without their tags.
-            let address = Operation::ExtractSigned { low: 0, count: 56 };
-            let a = builder.op1(address, x_or_sp(word.n()));
-            let b = builder.op1(address, x_or_sp(word.m()));
-            add_or_subtract(builder, width, true, word.bit(29), to, [a, b]);
-            return Some(());
-        }
-        2 => Operation::DivideUnsigned(width),
-        3 => Operation::DivideSigned(width),
-        4 if long => {
-            // IRG: a random tag.
-            let tag = builder.op1(Operation::Unknown, Operand::ZERO);
-            let insert = Operation::Insert { low: 56, count: 4 };
-            builder.set2(to_x_or_sp(word.d()), insert, x_or_sp(word.n()), tag);
-            return Some(());
-        }
-        5 if long => {
-            // GMI: the tag mask with one more tag.
-            builder.unknown(to);
-            return Some(());
-        }
-        8 => Operation::ShiftLeft(width),
-        9 => Operation::ShiftRight(width),
-        10 => Operation::ShiftRightSigned(width),
-        11 => Operation::RotateRight(width),
-        12 if long => {
-            // PACGA: an authentication code in the upper half.
-            let code = builder.op1(Operation::Unknown, Operand::ZERO);
-            let shift = Operand::Constant(32);
-            builder.set2(to, Operation::ShiftLeft(Width::W64), code, shift);
-            return Some(());
-        }
-        16..=23 if (opcode & 3 == 3) == long => {
-            let bytes = 1 << (opcode & 3);
-            let castagnoli = opcode & 4 != 0;
-            Operation::Crc32 { bytes, castagnoli }
-        }
-        24 => limited(LaneOperation::MaxSigned),
-        25 => limited(LaneOperation::MaxUnsigned),
-        26 => limited(LaneOperation::MinSigned),
-        27 => limited(LaneOperation::MinUnsigned),
-        _ => return None,
-    };
-    if matches!(simple, Operation::Lane(..)) {
-        set_cut(builder, width, to, simple, [a, b, Operand::ZERO]);
-    } else {
-        builder.set2(to, simple, a, b);
-    }
-    Some(())
-}
-
-fn three_sources(builder: &mut Builder, word: Word) -> Option<()> {
-    let (width, to) = (word.width(), to_x(word.d()));
-    let long = width == Width::W64;
-    let (mut a, mut b, addend) = (x(word.n()), x(word.m()), x(word.a()));
-    if word.field(29, 2) != 0 {
-        return None;
-    }
-    match (word.field(21, 3), word.bit(15)) {
-        (0b000, _) => {}
-        (0b001, _) if long => {
-            let part = Operation::ExtractSigned { low: 0, count: 32 };
-            (a, b) = (builder.op1(part, a), builder.op1(part, b));
-        }
-        (0b101, _) if long => (a, b) = (builder.op1(LOW_32, a), builder.op1(LOW_32, b)),
-        (0b010, false) if long => {
-            builder.set2(to, Operation::MultiplyHighSigned, a, b);
-            return Some(());
-        }
-        (0b110, false) if long => {
-            builder.set2(to, Operation::MultiplyHighUnsigned, a, b);
-            return Some(());
-        }
-        _ => return None,
-    }
-    let subtract = word.bit(15);
-    if word.a() == 31 && !subtract {
+/// `to = ra + a * b` or `ra - a * b`.
+fn multiply_add(
+    builder: &mut Builder,
+    width: Width,
+    subtract: bool,
+    ra: u8,
+    [a, b]: [Operand; 2],
+    to: Location,
+) {
+    if ra == 31 && !subtract {
         builder.set2(to, Operation::Multiply(width), a, b);
     } else {
         let product = builder.op2(Operation::Multiply(width), a, b);
-        add_or_subtract(builder, width, subtract, false, to, [addend, product]);
+        add_or_subtract(builder, width, subtract, false, to, [x(ra), product]);
     }
-    Some(())
 }

@@ -1,7 +1,7 @@
-//! Hints, barriers, system registers and operations (C4.1, "System instructions").
+//! Hints, fields of PSTATE, system registers and operations.
 
 use super::arithmetic::with_unknown_code;
-use super::word::{Word, to_x, x};
+use super::word::{to_x, x};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Location, Operand, Operation};
 
@@ -13,34 +13,7 @@ const FLAGS: [(Location, u8); 4] = [
     (Location::V, 28),
 ];
 
-pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
-    if word.field(22, 2) != 0 {
-        return None;
-    }
-    let (read, op0, op1) = (word.bit(21), word.field(19, 2), word.field(16, 3));
-    let (crn, crm, op2) = (word.field(12, 4), word.field(8, 4), word.field(5, 3));
-    match (op0, read) {
-        (0, false) => match (crn, op1) {
-            (2, 3) if word.d() == 31 => hint(builder, crm, op2),
-            // WFET and WFIT; barriers and CLREX.
-            (1, 3) if crm == 0 && op2 < 2 => {}
-            (3, 3) => {}
-            (4, _) if word.d() == 31 => process_state(builder, op1, op2),
-            _ => return None,
-        },
-        (1, false) => operation(builder, word.d(), (op1, crn, crm, op2)),
-        (1, true) => {
-            builder.unknown(to_x(word.d()));
-            builder.may_store_anywhere = crn != 7;
-        }
-        (2 | 3, true) => read_register(builder, word.d(), (op0, op1, crn, crm, op2)),
-        (2 | 3, false) => write_register(builder, word.d(), (op0, op1, crn, crm, op2)),
-        _ => return None,
-    }
-    Some(())
-}
-
-fn hint(builder: &mut Builder, crm: u32, op2: u32) {
+pub(super) fn hint(builder: &mut Builder, crm: u8, op2: u8) {
     let number = match (crm, op2) {
         // XPACLRI; PACIAZ to AUTIBSP.
         (0, 7) | (3, _) => 30,
@@ -59,7 +32,7 @@ fn hint(builder: &mut Builder, crm: u32, op2: u32) {
 }
 
 /// MSR to fields of PSTATE; CFINV, XAFLAG, AXFLAG.
-fn process_state(builder: &mut Builder, op1: u32, op2: u32) {
+pub(super) fn write_state(builder: &mut Builder, op1: u8, op2: u8) {
     let flag = Operand::Location;
     let (z, c, v) = (flag(Location::Z), flag(Location::C), flag(Location::V));
     match (op1, op2) {
@@ -107,7 +80,7 @@ fn vectors_unknown(builder: &mut Builder) {
 }
 
 /// SYS: DC, IC, AT, TLBI and others.
-fn operation(builder: &mut Builder, number: u8, (op1, crn, crm, op2): (u32, u32, u32, u32)) {
+pub(super) fn operation(builder: &mut Builder, number: u8, (op1, crn, crm, op2): (u8, u8, u8, u8)) {
     builder.may_store_anywhere = match (crn, crm) {
         // DC ZVA, GZVA. With register 31 the address is zero.
         (7, 4) if op1 == 3 && (op2 == 1 || op2 == 4) => {
@@ -123,9 +96,9 @@ fn operation(builder: &mut Builder, number: u8, (op1, crn, crm, op2): (u32, u32,
     };
 }
 
-type Register = (u32, u32, u32, u32, u32);
+type Register = (u8, u8, u8, u8, u8);
 
-fn read_register(builder: &mut Builder, number: u8, register: Register) {
+pub(super) fn read_register(builder: &mut Builder, number: u8, register: Register) {
     let to = to_x(number);
     match register {
         // RNDR, RNDRRS: NZCV shows whether there was a random number.
@@ -151,7 +124,7 @@ fn read_register(builder: &mut Builder, number: u8, register: Register) {
     }
 }
 
-fn write_register(builder: &mut Builder, number: u8, register: Register) {
+pub(super) fn write_register(builder: &mut Builder, number: u8, register: Register) {
     let value = x(number);
     match register {
         // NZCV

@@ -16,12 +16,6 @@ impl Word {
         self.field(bit, 1) == 1
     }
 
-    /// A field as a signed number.
-    pub(super) const fn signed(self, low: u32, count: u32) -> i64 {
-        let unused = 32 - count;
-        ((self.field(low, count) << unused).cast_signed() >> unused) as i64
-    }
-
     /// The number of a register.
     pub(super) const fn register(self, low: u32) -> u8 {
         self.field(low, 5) as u8
@@ -82,4 +76,9 @@ pub(super) const fn to_x_or_sp(number: u8) -> Location {
 /// Half of a vector register.
 pub(super) const fn v(number: u8, half: u8) -> Operand {
     Operand::Location(Location::vector(number, half))
+}
+
+/// The width from the field `sf`.
+pub(super) const fn width(sf: bool) -> Width {
+    if sf { Width::W64 } else { Width::W32 }
 }

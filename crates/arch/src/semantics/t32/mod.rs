@@ -1,4 +1,4 @@
-//! T32 (Arm ARM, DDI 0487, F3.1), and the M-profile's Thumb (DDI 0403, A5).
+//! T32, with the instructions of the M profile.
 
 mod block;
 mod narrow;
@@ -6,6 +6,7 @@ mod wide;
 mod wide_data;
 mod wide_memory;
 
+pub use crate::encoding::t32::is_wide;
 pub use block::ItState;
 
 use super::Semantics;
@@ -27,10 +28,4 @@ pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantic
         arm.b.everything_unknown();
     }
     arm.finish()
-}
-
-/// Returns whether an instruction that starts with this halfword has 32 bits.
-#[must_use]
-pub const fn is_wide(first: u16) -> bool {
-    first >= 0xe800
 }

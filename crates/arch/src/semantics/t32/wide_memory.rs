@@ -8,20 +8,20 @@ use crate::semantics::aarch32::transfer::{self, Access, AddressingMode};
 use crate::semantics::operation::{Operation, Width};
 
 /// LDM, STM. RFE and SRS are not modelled.
-pub(super) fn multiple(arm: &mut Arm, word: u32) -> Option<()> {
-    let (up, before) = (bit(word, 23), bit(word, 24));
-    if up == before {
+pub(super) fn multiple(
+    arm: &mut Arm,
+    load: bool,
+    rn: u8,
+    list: u16,
+    [before, up, write_back]: [bool; 3],
+) -> Option<()> {
+    if up == before || list >> 13 & 1 == 1 || !load && list >> PC == 1 {
         return None;
     }
-    let (load, list) = (bit(word, 20), field(word, 0, 16) as u16);
-    if bit(word, 13) || !load && bit(word, 15) {
-        return None;
-    }
-    let mode = [before, up, bit(word, 21)];
-    transfer::multiple(arm, load, r(word, 16), list, mode)
+    transfer::multiple(arm, load, rn, list, [before, up, write_back])
 }
 
-/// LDRD, STRD, exclusives, TBB, TBH.
+/// LDRD, STRD, exclusives.
 pub(super) fn dual(arm: &mut Arm, word: u32) -> Option<()> {
     let (before, up, write_back) = (bit(word, 24), bit(word, 23), bit(word, 21));
     let (n, t, t2, load) = (r(word, 16), r(word, 12), r(word, 8), bit(word, 20));
@@ -71,7 +71,6 @@ pub(super) fn dual(arm: &mut Arm, word: u32) -> Option<()> {
     };
     let status = r(word, 0);
     match field(word, 4, 4) {
-        0 | 1 if load => table_branch(arm, word),
         _ if n == PC || t == PC => None,
         4 | 5 if load => transfer::single(arm, access, t, plain(Operand::ZERO)),
         4 | 5 => transfer::exclusive_store(arm, size, status, &[t], at),
@@ -85,13 +84,12 @@ pub(super) fn dual(arm: &mut Arm, word: u32) -> Option<()> {
 }
 
 /// TBB, TBH.
-fn table_branch(arm: &mut Arm, word: u32) -> Option<()> {
-    let half = bit(word, 4);
-    if r(word, 0) == PC {
+pub(super) fn table_branch(arm: &mut Arm, half: bool, rn: u8, rm: u8) -> Option<()> {
+    if rm == PC {
         return None;
     }
-    let base = arm.r(r(word, 16));
-    let mut index = arm.r(r(word, 0));
+    let base = arm.r(rn);
+    let mut index = arm.r(rm);
     if half {
         index = arm
             .b

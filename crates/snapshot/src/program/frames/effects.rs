@@ -1,8 +1,11 @@
 //! The effects of A64 instructions on the stack pointer and on general-purpose registers, and where
-//! the instructions store and load them (Arm ARM DDI 0487, C4.1 "A64 instruction set encoding").
+//! the instructions store and load them.
 //!
 //! Where the analysis does not distinguish instructions, it counts more registers as written than
 //! actually are.
+
+use armsnap_arch::encoding::a64::{Branch, Immediate, Memory, Register};
+use armsnap_arch::encoding::signed;
 
 /// The frame pointer (AAPCS64 6.1.1).
 pub(super) const FP: u8 = 29;
@@ -51,38 +54,26 @@ fn or_zero(register: u8) -> u32 {
     if register == SP { 0 } else { 1 << register }
 }
 
-fn field(word: u32, at: u32) -> u8 {
-    (word >> at & 0x1f) as u8
-}
-
-fn signed(word: u32, at: u32, bits: u32) -> i64 {
-    i64::from((word >> at << (32 - bits)) as i32 >> (32 - bits))
-}
-
-fn bit(word: u32, at: u32) -> bool {
-    word >> at & 1 == 1
-}
-
 /// Returns the effect of the instruction `word`.
 pub(super) fn effect(word: u32) -> Effect {
-    let destination = field(word, 0);
+    let destination = (word & 0x1f) as u8;
     match word >> 25 & 0xf {
         0b1000 | 0b1001 => immediate(word),
-        0b1010 | 0b1011 => {
-            // MRS, SYSL
-            let reads = word & 0xffe0_0000 == 0xd520_0000;
-            Effect::Writes(if reads { or_zero(destination) } else { 0 })
-        }
+        0b1010 | 0b1011 => Effect::Writes(match Branch::decode(word) {
+            Some(
+                Branch::ReadRegister { rt, .. }
+                | Branch::ReadTransaction { rt, .. }
+                | Branch::SystemOperationWithResult { rt, .. },
+            ) => or_zero(rt),
+            _ => 0,
+        }),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => memory(word),
-        0b0101 | 0b1101 => {
-            // ADD and SUB (extended register) without S; IRG
-            let extended = word & 0x3fe0_0000 == 0x0b20_0000;
-            let tag = word & 0xffe0_fc00 == 0x9ac0_1000;
-            Effect::Writes(match extended || tag {
-                true => or_sp(destination),
-                false => or_zero(destination),
-            })
-        }
+        0b0101 | 0b1101 => Effect::Writes(match Register::decode(word) {
+            Some(
+                Register::AddSubtractExtended { s: false, rd, .. } | Register::RandomTag { rd, .. },
+            ) => or_sp(rd),
+            _ => or_zero(destination),
+        }),
         0b0111 | 0b1111 => {
             // Conversions to general registers, of integers and fixed-point numbers; UMOV, SMOV
             let converts = word & 0x5f20_fc00 == 0x1e20_0000 || word & 0x5f3e_0000 == 0x1e18_0000;
@@ -98,166 +89,179 @@ pub(super) fn effect(word: u32) -> Effect {
     }
 }
 
-/// Data processing (immediate).
+/// Data processing with immediates.
 fn immediate(word: u32) -> Effect {
-    let (to, from) = (field(word, 0), field(word, 5));
-    match word >> 23 & 7 {
-        // 64-bit ADD and SUB without S
-        2 if word & 0xa000_0000 == 0x8000_0000 => {
-            let shift = if bit(word, 22) { 12 } else { 0 };
-            let number = i64::from(word >> 10 & 0xfff) << shift;
-            let add = if bit(word, 30) { -number } else { number };
-            Effect::Sum { to, from, add }
+    Effect::Writes(match Immediate::decode(word) {
+        Some(Immediate::AddSubtract {
+            sf: true,
+            op,
+            s: false,
+            shift,
+            imm,
+            rn,
+            rd,
+        }) => {
+            let number = i64::from(imm) << if shift { 12 } else { 0 };
+            return Effect::Sum {
+                to: rd,
+                from: rn,
+                add: if op { -number } else { number },
+            };
         }
-        2 if bit(word, 29) => Effect::Writes(or_zero(to)),
-        2 | 3 => Effect::Writes(or_sp(to)),
-        // AND, ORR, EOR; ANDS
-        4 if word >> 29 & 3 != 3 => Effect::Writes(or_sp(to)),
-        _ => Effect::Writes(or_zero(to)),
-    }
+        Some(
+            Immediate::AddSubtract { s: false, rd, .. }
+            | Immediate::AddTag { rd, .. }
+            | Immediate::Logical { opc: ..3, rd, .. },
+        ) => or_sp(rd),
+        _ => or_zero((word & 0x1f) as u8),
+    })
 }
 
 /// Loads and stores.
 fn memory(word: u32) -> Effect {
-    let vector = bit(word, 26);
-    let (first, base, second, status) = (
-        field(word, 0),
-        field(word, 5),
-        field(word, 10),
-        field(word, 16),
-    );
-    match word >> 28 & 3 {
-        // Structures: post-indexed accesses write the base.
-        0 if vector => Effect::Writes(if bit(word, 23) { or_sp(base) } else { 0 }),
-        0 => Effect::Writes(exclusive(word)),
-        // Literals; PRFM
-        1 if !bit(word, 24) => Effect::Writes(match vector || word >> 30 == 3 {
-            true => 0,
-            false => or_zero(first),
-        }),
-        1 => match word >> 10 & 3 {
-            // Tags
-            mode if word >> 24 == 0xd9 && bit(word, 21) => Effect::Writes(match mode {
-                1 | 3 => or_sp(base),
-                _ => or_zero(first),
-            }),
-            // LDAPUR and STLUR
-            0 => Effect::Writes(match word >> 22 & 3 {
-                0 => 0,
-                _ => or_zero(first),
-            }),
-            // Copies and sets
-            _ => Effect::Writes(or_zero(first) | or_sp(base) | or_zero(status)),
-        },
-        2 => pair(word, vector),
-        _ if bit(word, 24) || !bit(word, 21) => single(word, vector),
-        _ => match word >> 10 & 3 {
-            // Register offset
-            2 => Effect::Writes(match vector || word >> 22 & 3 == 0 {
-                true => 0,
-                false => or_zero(first),
-            }),
-            // Atomic operations
-            0 => Effect::Writes(or_zero(first)),
-            // LDRAA and LDRAB
-            3 => Effect::Writes(or_zero(first) | or_sp(base)),
-            _ => Effect::Writes(or_zero(first) | or_zero(second)),
-        },
-    }
-}
-
-/// Returns the registers that exclusive and ordered accesses and compare-and-swap write.
-fn exclusive(word: u32) -> u32 {
-    let (first, second, status) = (field(word, 0), field(word, 10), field(word, 16));
-    let pair = |register: u8| or_zero(register) | or_zero((register + 1) & 0x1f);
-    match (bit(word, 23), bit(word, 21), bit(word, 22)) {
-        // CAS
-        (true, true, _) => or_zero(status),
-        // LDAR, STLR
-        (true, false, load) => or_zero(if load { first } else { SP }),
-        // CASP; LDXP, STXP
-        (false, true, _) if !bit(word, 31) => pair(status),
-        (false, true, true) => or_zero(first) | or_zero(second),
-        (false, false, true) => or_zero(first),
-        (false, _, false) => or_zero(status),
-    }
-}
-
-/// LDP, STP and similar instructions.
-fn pair(word: u32, vector: bool) -> Effect {
-    let (first, second) = (field(word, 0), field(word, 10));
-    let (size, load) = (word >> 30, bit(word, 22));
-    let unit: i64 = match (vector, size, load) {
-        (true, size, _) => 4 << size.min(2),
-        (false, 2, _) => 8,
-        // STGP
-        (false, 1, false) => 16,
-        _ => 4,
-    };
-    let number = signed(word, 15, 7) * unit;
-    let mode = word >> 23 & 3;
-    let whole = !vector && size == 2;
-    Effect::Transfer(Transfer {
-        load,
-        base: field(word, 5),
-        offset: if mode == 1 { 0 } else { number },
-        size: 2 * unit,
-        whole: if whole {
-            [Some(first), Some(second)]
-        } else {
-            [None; 2]
-        },
-        writes: if load && !vector && !whole {
-            or_zero(first) | or_zero(second)
-        } else {
-            0
-        },
-        writeback: if mode & 1 == 1 { number } else { 0 },
-    })
-}
-
-/// LDR, STR and similar instructions with an immediate offset.
-fn single(word: u32, vector: bool) -> Effect {
-    let first = field(word, 0);
-    let (size, operation) = (word >> 30, word >> 22 & 3);
-    // PRFM
-    if !vector && size == 3 && operation == 2 {
-        return NOTHING;
-    }
-    let scale = if vector && operation & 2 != 0 {
-        4
-    } else {
-        size
-    };
-    let load = if vector {
-        operation & 1 == 1
-    } else {
-        operation != 0
-    };
-    let whole = !vector && size == 3;
-    let (offset, writeback) = if bit(word, 24) {
-        (i64::from(word >> 10 & 0xfff) << scale, 0)
-    } else {
-        let number = signed(word, 12, 9);
-        match word >> 10 & 3 {
-            1 => (0, number),
-            3 => (number, number),
-            _ => (number, 0),
+    Effect::Writes(match Memory::decode(word) {
+        Some(Memory::Pair {
+            opc,
+            v,
+            mode,
+            load,
+            imm,
+            rt2,
+            rn,
+            rt,
+        }) => {
+            let unit: i64 = match (v, opc, load) {
+                (true, opc, _) => 4 << opc.min(2),
+                (false, 2, _) => 8,
+                // STGP
+                (false, 1, false) => 16,
+                _ => 4,
+            };
+            let transfer = Transfer {
+                load,
+                base: rn,
+                size: 2 * unit,
+                ..Transfer::default()
+            };
+            let transfer = transfer.indexed(mode, signed(imm.into(), 7) * unit);
+            return transfer.of(!v && opc == 2, v, [Some(rt), Some(rt2)]);
         }
-    };
-    Effect::Transfer(Transfer {
-        load,
-        base: field(word, 5),
-        offset,
-        size: 1 << scale,
-        whole: [whole.then_some(first), None],
-        writes: if load && !vector && !whole {
-            or_zero(first)
-        } else {
-            0
+        // PRFM
+        Some(
+            Memory::Offset {
+                size: 3,
+                v: false,
+                opc: 2,
+                ..
+            }
+            | Memory::Unscaled {
+                size: 3,
+                v: false,
+                opc: 2,
+                ..
+            },
+        ) => 0,
+        Some(Memory::Offset {
+            size,
+            v,
+            opc,
+            imm,
+            rn,
+            rt,
+        }) => {
+            let transfer = Transfer::one(size, v, opc, rn);
+            let transfer = transfer.indexed(0, i64::from(imm) * transfer.size);
+            return transfer.of(!v && size == 3, v, [Some(rt), None]);
+        }
+        Some(Memory::Unscaled {
+            size,
+            v,
+            opc,
+            imm,
+            mode,
+            rn,
+            rt,
+        }) => {
+            let transfer = Transfer::one(size, v, opc, rn).indexed(mode, signed(imm, 9));
+            return transfer.of(!v && size == 3, v, [Some(rt), None]);
+        }
+        Some(Memory::RegisterOffset { v, opc, rt, .. }) => match v || opc == 0 {
+            true => 0,
+            false => or_zero(rt),
         },
-        writeback,
+        // PRFM has 3
+        Some(Memory::Literal { opc, v, rt, .. }) => match v || opc == 3 {
+            true => 0,
+            false => or_zero(rt),
+        },
+        Some(Memory::Atomic { rt, .. }) => or_zero(rt),
+        Some(Memory::AtomicPair { rt2, rt, .. }) => or_zero(rt) | or_zero(rt2),
+        Some(Memory::Authenticated { pre, rn, rt, .. }) => {
+            or_zero(rt) | if pre { or_sp(rn) } else { 0 }
+        }
+        Some(Memory::Exclusive { load: true, rt, .. } | Memory::Ordered { load: true, rt, .. }) => {
+            or_zero(rt)
+        }
+        Some(Memory::ExclusivePair {
+            load: true,
+            rt2,
+            rt,
+            ..
+        }) => or_zero(rt) | or_zero(rt2),
+        Some(
+            Memory::Exclusive { rs, .. }
+            | Memory::ExclusivePair { rs, .. }
+            | Memory::CompareAndSwap { rs, .. },
+        ) => or_zero(rs),
+        Some(Memory::CompareAndSwapPair { rs, .. }) => or_zero(rs) | or_zero((rs + 1) & 0x1f),
+        Some(Memory::OrderedUnscaled { opc: 1.., rt, .. }) => or_zero(rt),
+        Some(Memory::Tag {
+            mode: 1 | 3, rn, ..
+        }) => or_sp(rn),
+        Some(Memory::Tag { rt, .. }) => or_zero(rt),
+        Some(Memory::BlockOrOther { rs, rn, rt }) => or_zero(rt) | or_sp(rn) | or_zero(rs),
+        Some(Memory::Structure { post: true, rn, .. }) => or_sp(rn),
+        Some(
+            Memory::Ordered { .. } | Memory::OrderedUnscaled { .. } | Memory::Structure { .. },
+        )
+        | None => 0,
     })
+}
+
+impl Transfer {
+    /// A transfer of one register, from the fields `size`, `V` and `opc`.
+    fn one(size: u8, v: bool, opc: u8, base: u8) -> Self {
+        let (scale, load) = match v {
+            true => (if opc & 2 != 0 { 4 } else { size }, opc & 1 == 1),
+            false => (size, opc != 0),
+        };
+        Self {
+            load,
+            base,
+            size: 1 << scale,
+            ..Self::default()
+        }
+    }
+
+    /// At an offset in one of the addressing modes: 1 for post-index, 3 for pre-index.
+    fn indexed(mut self, mode: u8, number: i64) -> Self {
+        self.offset = if mode == 1 { 0 } else { number };
+        self.writeback = if mode & 1 == 1 { number } else { 0 };
+        self
+    }
+
+    /// Of these registers.
+    fn of(mut self, whole: bool, v: bool, registers: [Option<u8>; 2]) -> Effect {
+        if whole {
+            self.whole = registers;
+        } else if self.load && !v {
+            self.writes = registers
+                .into_iter()
+                .flatten()
+                .fold(0, |all, register| all | or_zero(register));
+        }
+        Effect::Transfer(self)
+    }
 }
 
 #[cfg(test)]
