@@ -1,143 +1,207 @@
 //! Loads and stores.
 
-use super::word::Word;
-use crate::semantics::Operand;
+use crate::encoding::a32::Conditional;
 use crate::semantics::aarch32::alu::return_from_exception;
 use crate::semantics::aarch32::core::{Arm, PC, constant};
 use crate::semantics::aarch32::shift;
 use crate::semantics::aarch32::transfer::{self, Access, AddressingMode};
+use crate::semantics::{Location, Operand};
 
-/// The addressing mode in bits P, U and W, which all loads and stores have.
-fn addressing_mode(word: Word, offset: Operand) -> AddressingMode {
-    let before = word.bit(24);
+/// The addressing mode from the bits P, U and W.
+const fn mode(base: u8, offset: Operand, [p, u, w]: [bool; 3]) -> AddressingMode {
     AddressingMode {
-        base: word.r(16),
+        base,
         offset,
-        add: word.bit(23),
-        before,
-        write_back: !before || word.bit(21),
+        add: u,
+        before: p,
+        write_back: !p || w,
     }
 }
 
-/// LDR, STR, LDRB, STRB and their unprivileged forms.
-pub(super) fn word_or_byte(arm: &mut Arm, word: Word) -> Option<()> {
-    let offset = if word.bit(25) {
-        if word.r(0) == PC {
-            return None;
+pub(super) fn decode(arm: &mut Arm, instruction: Conditional) -> Option<()> {
+    match instruction {
+        Conditional::Offset {
+            p,
+            u,
+            byte,
+            w,
+            load,
+            rn,
+            rt,
+            imm,
+            ..
+        } => {
+            let mode = mode(rn, constant(imm), [p, u, w]);
+            transfer::single(arm, word_or_byte(load, byte), rt, mode)
         }
-        let value = arm.r(word.r(0));
-        shift::by_immediate(arm, word.field(5, 2), value, word.field(7, 5), false).0
-    } else {
-        constant(word.field(0, 12))
-    };
-    let size = if word.bit(22) { 1 } else { 4 };
-    let access = Access {
-        load: word.bit(20),
-        size,
-        signed: false,
-    };
-    transfer::single(arm, access, word.r(12), addressing_mode(word, offset))
-}
-
-/// LDRH, LDRSB, LDRSH, LDRD, STRH, STRD.
-pub(super) fn halves(arm: &mut Arm, word: Word) -> Option<()> {
-    let immediate = word.bit(22);
-    if !immediate && word.r(0) == PC {
-        return None;
-    }
-    let offset = if immediate {
-        constant(word.field(8, 4) << 4 | word.field(0, 4))
-    } else {
-        arm.r(word.r(0))
-    };
-    let (load, kind, register) = (word.bit(20), word.field(5, 2), word.r(12));
-    let mode = addressing_mode(word, offset);
-    match (load, kind) {
-        (false, 2 | 3) => {
-            // Two registers, the first even; there is no unprivileged form.
-            if register & 1 == 1 || !word.bit(24) && word.bit(21) {
+        Conditional::RegisterOffset {
+            p,
+            u,
+            byte,
+            w,
+            load,
+            rn,
+            rt,
+            amount,
+            shift,
+            rm,
+            ..
+        } => {
+            if rm == PC {
                 return None;
             }
-            transfer::dual(arm, kind == 2, [register, register + 1], mode)
+            let value = arm.r(rm);
+            let offset = shift::by_immediate(arm, shift.into(), value, amount.into(), false).0;
+            let mode = mode(rn, offset, [p, u, w]);
+            transfer::single(arm, word_or_byte(load, byte), rt, mode)
         }
-        _ => {
-            let size = if kind == 2 { 1 } else { 2 };
+        Conditional::Half {
+            p,
+            u,
+            immediate,
+            w,
+            load,
+            rn,
+            rt,
+            high,
+            low,
+            ..
+        } => {
+            let mode = mode(rn, offset(arm, immediate, high, low)?, [p, u, w]);
             let access = Access {
                 load,
-                size,
-                signed: kind != 1,
+                size: 2,
+                signed: false,
             };
-            transfer::single(arm, access, register, mode)
+            transfer::single(arm, access, rt, mode)
         }
-    }
-}
-
-pub(super) fn multiple(arm: &mut Arm, word: Word) -> Option<()> {
-    let (load, list) = (word.bit(20), word.field(0, 16) as u16);
-    if word.bit(22) {
-        // Registers of another mode, or a return from an exception.
-        if !load || list >> PC & 1 == 0 {
-            return None;
-        }
-        return_from_exception(arm);
-        for number in 0..8 {
-            if list >> number & 1 == 1 || word.r(16) == number {
-                arm.unknown(crate::semantics::Location::general(number));
+        Conditional::SignedOrDual {
+            p,
+            u,
+            immediate,
+            w,
+            load,
+            rn,
+            rt,
+            high,
+            half,
+            low,
+            ..
+        } => {
+            let offset = offset(arm, immediate, high, low)?;
+            let mode = mode(rn, offset, [p, u, w]);
+            if load {
+                let access = Access {
+                    load,
+                    size: if half { 2 } else { 1 },
+                    signed: true,
+                };
+                return transfer::single(arm, access, rt, mode);
             }
+            // Two registers, the first even; there is no unprivileged form.
+            if rt & 1 == 1 || !p && w {
+                return None;
+            }
+            transfer::dual(arm, !half, [rt, rt + 1], mode)
         }
-        return Some(());
+        Conditional::Multiple {
+            p,
+            u,
+            user: false,
+            w,
+            load,
+            rn,
+            list,
+            ..
+        } => transfer::multiple(arm, load, rn, list as u16, [p, u, w]),
+        // A return from an exception. Without the pc, registers of another mode.
+        Conditional::Multiple {
+            load: true,
+            rn,
+            list,
+            ..
+        } if list >> PC == 1 => {
+            return_from_exception(arm);
+            for number in 0..8 {
+                if list >> number & 1 == 1 || rn == number {
+                    arm.unknown(Location::general(number));
+                }
+            }
+            Some(())
+        }
+        Conditional::Exclusive {
+            kind,
+            load,
+            rn,
+            rd,
+            order,
+            rt,
+            ..
+        } => exclusive(arm, (kind, order), load, rn, [rd, rt]),
+        _ => None,
     }
-    let mode = [word.bit(24), word.bit(23), word.bit(21)];
-    transfer::multiple(arm, load, word.r(16), list, mode)
 }
 
-/// SWP, LDREX and STREX, LDA and STL.
-pub(super) fn exclusive(arm: &mut Arm, word: Word) -> Option<()> {
-    let (base, at) = (word.r(16), arm.r(word.r(16)));
-    if base == PC || !word.bit(23) {
+const fn word_or_byte(load: bool, byte: bool) -> Access {
+    Access {
+        load,
+        size: if byte { 1 } else { 4 },
+        signed: false,
+    }
+}
+
+/// An offset of 8 bits in two fields, or in the register `low`.
+fn offset(arm: &Arm, immediate: bool, high: u8, low: u8) -> Option<Operand> {
+    match immediate {
+        true => Some(constant(u32::from(high << 4 | low))),
+        false if low == PC => None,
+        false => Some(arm.r(low)),
+    }
+}
+
+/// LDREX and STREX, LDA and STL. Loads write `rd`; stores store `rt`, and the status in `rd`.
+fn exclusive(
+    arm: &mut Arm,
+    (kind, order): (u8, u8),
+    load: bool,
+    base: u8,
+    [rd, rt]: [u8; 2],
+) -> Option<()> {
+    if base == PC {
         return None;
     }
-    let (load, kind) = (word.bit(20), word.field(21, 2));
-    let size = [4, 8, 1, 2][kind as usize];
-    let access = |size| Access {
+    let at = arm.r(base);
+    let size = [4, 8, 1, 2][usize::from(kind)];
+    let access = Access {
         load,
         size,
         signed: false,
     };
-    let plain = AddressingMode {
-        base,
-        offset: Operand::ZERO,
-        add: true,
-        before: true,
-        write_back: false,
-    };
-    match word.field(8, 2) {
+    let plain = mode(base, Operand::ZERO, [true, true, false]);
+    match order {
         // LDA, STL.
         0 if size != 8 => {
-            let register = if load { word.r(12) } else { word.r(0) };
+            let register = if load { rd } else { rt };
             if register == PC {
                 return None;
             }
-            transfer::single(arm, access(size), register, plain)
+            transfer::single(arm, access, register, plain)
         }
         2 | 3 if load && size == 8 => {
-            let register = word.r(12);
-            if register & 1 == 1 {
+            if rd & 1 == 1 {
                 return None;
             }
-            transfer::dual(arm, true, [register, register + 1], plain)
+            transfer::dual(arm, true, [rd, rd + 1], plain)
         }
-        2 | 3 if load && word.r(12) != PC => transfer::single(arm, access(size), word.r(12), plain),
+        2 | 3 if load && rd != PC => transfer::single(arm, access, rd, plain),
         2 | 3 if !load => {
-            let register = word.r(0);
-            if register == PC || size == 8 && (register & 1 == 1 || register == 14) {
+            if rt == PC || size == 8 && (rt & 1 == 1 || rt == 14) {
                 return None;
             }
             if size == 8 {
-                let registers = [register, register + 1];
-                return transfer::exclusive_store(arm, 4, word.r(12), &registers, at);
+                return transfer::exclusive_store(arm, 4, rd, &[rt, rt + 1], at);
             }
-            transfer::exclusive_store(arm, size, word.r(12), &[register], at)
+            transfer::exclusive_store(arm, size, rd, &[rt], at)
         }
         _ => None,
     }

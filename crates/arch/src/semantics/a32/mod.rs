@@ -1,23 +1,26 @@
-//! A32 (Arm ARM, DDI 0487, F4.1).
+//! A32.
 
 mod data;
 mod media;
 mod memory;
 mod miscellaneous;
+mod multiply;
 mod word;
 
 use super::Semantics;
-use super::aarch32::core::{Arm, LR};
+use super::aarch32::alu::return_from_exception;
+use super::aarch32::core::{Arm, LR, PC, constant};
 use super::aarch32::{float, neon};
-use super::{Control, Location, Operand};
+use super::{Control, Location};
+use crate::encoding::a32::{Conditional, Unconditional};
+use crate::encoding::signed;
 use word::Word;
 
 /// Returns what the instruction at `address` does. After an encoding that is not modelled,
 /// everything is unknown.
 #[must_use]
 pub fn decode(word: u32, address: u64) -> Semantics {
-    let word = Word(word);
-    let condition = word.field(28, 4) as u8;
+    let condition = (word >> 28) as u8;
     let mut arm = Arm::new(address, 4, 8, condition);
     let decoded = if condition == 15 {
         unconditional(&mut arm, word)
@@ -30,70 +33,105 @@ pub fn decode(word: u32, address: u64) -> Semantics {
     arm.finish()
 }
 
-fn conditional(arm: &mut Arm, word: Word) -> Option<()> {
-    match (word.field(25, 3), word.bit(4)) {
-        (0b000 | 0b001, _) => data::decode(arm, word),
-        (0b010, _) | (0b011, false) => memory::word_or_byte(arm, word),
-        (0b011, true) => media::decode(arm, word),
-        (0b100, _) => memory::multiple(arm, word),
-        (0b101, _) => {
-            branch(arm, word);
-            Some(())
-        }
-        (0b110, _) => float::transfer(arm, word.0),
-        _ if word.bit(24) => {
-            // SVC
-            if !arm.always() {
-                return None;
+fn conditional(arm: &mut Arm, word: u32) -> Option<()> {
+    let instruction = Conditional::decode(word)?;
+    match instruction {
+        Conditional::DataImmediate { .. }
+        | Conditional::DataRegister { .. }
+        | Conditional::DataShifted { .. }
+        | Conditional::MoveWide { .. }
+        | Conditional::MoveTop { .. } => data::decode(arm, instruction),
+        Conditional::Multiply { .. }
+        | Conditional::MultiplyAddBoth { .. }
+        | Conditional::MultiplySubtract { .. }
+        | Conditional::MultiplyLong { .. }
+        | Conditional::MultiplyHalves { .. } => multiply::decode(arm, instruction),
+        Conditional::Offset { .. }
+        | Conditional::RegisterOffset { .. }
+        | Conditional::Half { .. }
+        | Conditional::SignedOrDual { .. }
+        | Conditional::Multiple { .. }
+        | Conditional::Exclusive { .. } => memory::decode(arm, instruction),
+        Conditional::ReadState { .. }
+        | Conditional::WriteState { .. }
+        | Conditional::WriteStateImmediate { .. }
+        | Conditional::Hint { .. }
+        | Conditional::LeadingZeros { .. }
+        | Conditional::Crc32 { .. }
+        | Conditional::AddSaturating { .. }
+        | Conditional::Exception { .. } => miscellaneous::decode(arm, instruction),
+        Conditional::Media { .. } => media::decode(arm, Word(word)),
+        Conditional::CoprocessorTransfer { .. } => float::transfer(arm, word),
+        Conditional::OldIsb { .. }
+        | Conditional::OldBarrier { .. }
+        | Conditional::Coprocessor { .. } => float::decode(arm, word),
+        Conditional::Unallocated { .. } => None,
+        Conditional::Branch { .. }
+        | Conditional::BranchExchange { .. }
+        | Conditional::BranchJazelle { .. }
+        | Conditional::BranchLinkExchange { .. }
+        | Conditional::ExceptionReturn { .. }
+        | Conditional::SystemCall { .. } => branch(arm, instruction),
+    }
+}
+
+fn branch(arm: &mut Arm, instruction: Conditional) -> Option<()> {
+    match instruction {
+        Conditional::Branch { link, imm, .. } => {
+            if link {
+                self::link(arm);
             }
-            arm.b.control = Control::SystemCall;
-            Some(())
+            arm.jump(arm.pc.wrapping_add(distance(imm)));
         }
-        _ => float::decode(arm, word.0),
+        Conditional::BranchExchange { rm, .. } | Conditional::BranchJazelle { rm, .. } => {
+            let target = arm.r(rm);
+            arm.branch(target, true);
+        }
+        Conditional::BranchLinkExchange { rm, .. } if rm != PC => {
+            let mut target = arm.r(rm);
+            if rm == LR {
+                target = arm.b.kept(target);
+            }
+            link(arm);
+            arm.branch(target, true);
+        }
+        Conditional::ExceptionReturn { .. } => return_from_exception(arm),
+        Conditional::SystemCall { .. } if arm.always() => arm.b.control = Control::SystemCall,
+        _ => return None,
     }
+    Some(())
 }
 
-fn offset(word: Word) -> u32 {
-    ((word.0 << 8).cast_signed() >> 6).cast_unsigned()
+fn distance(imm: u32) -> u32 {
+    (signed(imm, 24) << 2) as u32
 }
 
-/// B, BL.
-fn branch(arm: &mut Arm, word: Word) {
-    let target = arm.pc.wrapping_add(offset(word));
-    if word.bit(24) {
-        let link = arm.address.wrapping_add(4);
-        arm.write(LR, Operand::Constant(u64::from(link)));
-    }
-    arm.jump(target);
+fn link(arm: &mut Arm) {
+    let link = arm.address.wrapping_add(4);
+    arm.write(LR, constant(link));
 }
 
-fn unconditional(arm: &mut Arm, word: Word) -> Option<()> {
-    match word.field(25, 3) {
-        // BLX to T32.
-        0b101 => {
-            let target = arm.pc.wrapping_add(offset(word)) | word.field(24, 1) << 1;
-            let link = arm.address.wrapping_add(4);
-            arm.write(LR, Operand::Constant(u64::from(link)));
+fn unconditional(arm: &mut Arm, word: u32) -> Option<()> {
+    match Unconditional::decode(word)? {
+        // To T32.
+        Unconditional::BranchLinkExchange { half, imm } => {
+            let target = arm.pc.wrapping_add(distance(imm)) | u32::from(half) << 1;
+            link(arm);
             arm.jump(target);
             Some(())
         }
-        0b001 => neon::data(arm, word.0),
-        0b111 => float::unconditional(arm, word.0),
-        // Loads and stores of elements; PLI, PLD, barriers, CLREX.
-        0b010 | 0b011 if !word.bit(24) && !word.bit(20) => neon::elements(arm, word.0),
-        0b010 | 0b011 => {
-            let prefetch = word.field(20, 2) == 1;
-            let barrier = word.field(20, 8) == 0x57;
-            (prefetch || barrier).then_some(())
-        }
-        // CPS: the mode may change, and with it the banked registers. SETEND.
-        0b000 if word.field(20, 5) == 0x10 && !word.bit(5) => {
-            if word.bit(17) {
+        Unconditional::Vectors {} => neon::data(arm, word),
+        Unconditional::Float {} => float::unconditional(arm, word),
+        Unconditional::Elements {} => neon::elements(arm, word),
+        Unconditional::Prefetch {} | Unconditional::Barrier { .. } => Some(()),
+        // The mode may change, and with it the banked registers.
+        Unconditional::ChangeState { mode, endian } => {
+            if mode {
                 arm.unknown(Location::general(13));
                 arm.unknown(Location::general(LR));
             }
-            (!word.bit(16)).then_some(())
+            (!endian).then_some(())
         }
-        _ => None,
+        Unconditional::ReturnFromException {} => None,
     }
 }
