@@ -3,14 +3,14 @@
 
 usage: shards.py [--master URL] [--armsnap FILE] [--size BYTES | --shards N] -o DATASET SNAPSHOT...
 
-Each snapshot is cut into shards (`armsnap shards`). Executors decode them (`armsnap export --shard`), then
+Each snapshot is divided into shards (`armsnap shards`). Executors decode them (`armsnap export --shard`), then
 join those of each snapshot (`armsnap export --join`). DATASET gets a directory of Parquet files for each
-table of docs/tables.md, with a column `snapshot`. The snapshots and DATASET are on a file system
-that all machines see.
+table of docs/tables.md, with a column `snapshot`. The snapshots and DATASET must be on a file system that all
+machines share.
 
-A shard is written under a name of its own and gets its final name when it is complete. So a task that is
-done again, or twice at the same time, changes nothing, and a job that is started again goes on where
-it ended. A job with other snapshots or sizes needs another DATASET.
+A shard is written under a temporary name, and renamed when it is complete. So running a task again, or twice at
+the same time, changes nothing, and a restarted job continues where it ended. A job with other snapshots or
+sizes needs another DATASET.
 """
 
 import argparse
@@ -63,20 +63,20 @@ QUERIES = {
 
 
 def make(final, command):
-    """Runs a command that makes a directory; unless it is there, whole."""
+    """Runs a command that makes a directory, unless the directory already exists: then it is complete."""
     if final.is_dir():
         return
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.parent / f".{uuid.uuid4()}"
     try:
         done = subprocess.run([*command, "-o", str(temporary)], stderr=subprocess.PIPE, text=True)
-        # Status 1 with a directory: a part of the trace cannot be decoded, which it says.
+        # Status 1, and a directory was made: a part of the trace cannot be decoded, as a message says.
         if not temporary.is_dir():
             raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
         try:
             temporary.rename(final)
         except OSError:
-            # Another attempt was faster. Both wrote the same.
+            # Another attempt finished first. Both wrote the same.
             if not final.is_dir():
                 raise
     finally:
@@ -88,14 +88,14 @@ def shard_directory(work, snapshot, shard):
 
 
 def decode(armsnap, work, task):
-    """Decodes a shard: on an executor."""
+    """Decodes a shard. Runs on an executor."""
     snapshot, path, shard = task
     command = [armsnap, "export", path, "--as", "parquet", "--shard", shard]
     make(shard_directory(work, snapshot, shard), command)
 
 
 def join(armsnap, work, task):
-    """Joins the shards of a snapshot: on an executor."""
+    """Joins the shards of a snapshot. Runs on an executor."""
     snapshot, path, shards = task
     directories = [str(shard_directory(work, snapshot, shard)) for shard in shards]
     command = [armsnap, "export", path, "--as", "parquet", "--join", *directories]
@@ -128,7 +128,7 @@ def tables(spark, work, plans):
 
 
 def write(spark, work, data_set, plans):
-    """Writes the data set: under another name until all tables are complete."""
+    """Writes the data set, under a temporary name until all tables are complete."""
     temporary = work / f".{uuid.uuid4()}"
     for name, table in tables(spark, work, plans).items():
         table.write.parquet(str(temporary / name))
@@ -139,14 +139,14 @@ def plan(armsnap, path, cut):
     """Returns the shards of a snapshot."""
     command = [armsnap, "shards", path, *cut]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    # Status 1 with a plan: a part of the trace cannot be decoded.
+    # Status 1, and a plan was printed: a part of the trace cannot be decoded.
     if not done.stdout:
         sys.exit(f"shards.py: no plan for {path}: {' '.join(command)} ended with status {done.returncode}")
     return [shard["shard"] for shard in json.loads(done.stdout)["shards"]]
 
 
 def keep(work, plans):
-    """Keeps the plans beside the shards, which belong to no others."""
+    """Writes the plans to the directory of the shards; fails if it holds shards of other plans."""
     file, text = work / "plans.json", json.dumps(plans, indent=2, sort_keys=True)
     if file.exists() and file.read_text() != text:
         sys.exit(f"shards.py: {work} has shards of other snapshots or sizes; remove it, or choose another -o")
@@ -175,7 +175,7 @@ def main():
     if len({path.name for path in paths}) < len(paths):
         parser.error("two snapshots have the same name")
 
-    # Small tasks: what a lost machine had begun is soon done again by another one.
+    # Small tasks: another machine soon redoes what a lost machine had begun.
     plans = {path.name: (str(path), plan(armsnap, str(path), cut)) for path in paths}
     keep(work, plans)
 
