@@ -1,14 +1,16 @@
 /*
  * A plugin for QEMU (TCG) that reports the instructions executed by each core.
  *
- * stream.rs documents and reads the stream that the plugin writes to its socket.
- * Arguments: socket=PATH; stores=on: report stores; accesses=on: report the address of each load and
- * store with the executed instructions; limit=N: interrupt the program after N
- * instructions (a system waits there for a command); log=PATH: the emulator's log, which is
- * forwarded (systems only); state=on: addresses and instruction sets are those of the executing
- * core (AArch64 systems only); place=WORDS/OFFSET: report the first execution of the code at this
- * offset from where the code that starts with these eight bytes is (the core waits there for a
- * command).
+ * stream.rs documents and reads the stream that the plugin writes to its socket. Arguments:
+ *
+ *   socket=PATH         the socket
+ *   stores=on           report stores
+ *   accesses=on         report the address of each load and store with the executed instructions
+ *   limit=N             interrupt the program after N instructions (a system waits there for a command)
+ *   log=PATH            forward the emulator's log (systems only)
+ *   state=on            take addresses and instruction sets from the executing core (AArch64 systems only)
+ *   place=WORDS/OFFSET  find the code that starts with these eight bytes, and report the first execution
+ *                       of the code at this offset from it (the core waits there for a command)
  *
  * An emulator of Linux programs also preloads this file (LD_PRELOAD), so that it can serialise the
  * threads that enter the emulator's GDB server; see enter_gdb().
@@ -91,7 +93,7 @@ enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT, ENDING, WAITING };
 
-/* QEMU gives a thread an index above those of all others that live then. */
+/* QEMU gives a new thread a higher index than all threads that are alive. */
 #define MAX_CORES (64u << 10)
 #define WORDS (32u << 10)
 #define DEFINITIONS (64u << 10)
@@ -190,7 +192,7 @@ static uint64_t clock_now; /* counted instructions of all threads */
 static volatile int held; /* waiting at the limit of instructions */
 static struct vcpu *ending; /* those that were in the system call that ends a thread */
 static __thread struct vcpu *own; /* the core of this host thread, once it has executed a block */
-static __thread int in_gdb; /* this host thread has the GDB server for itself */
+static __thread int in_gdb; /* this host thread has the GDB server to itself */
 static int gdb_users; /* 1: a thread has it */
 
 static void put(const void *bytes, size_t length)
@@ -267,8 +269,8 @@ static inline void room(struct vcpu *v)
  *
  * A signal stops one thread, which then handles GDB's packets; the others run. The server of QEMU 7.2
  * has one state and one connection, without a lock: threads that are stopped at the same time take
- * bytes of each other's packets. So a thread has the server for itself from its stop on, until it
- * executes a block again, however it was resumed.
+ * bytes of each other's packets. So a thread has the server to itself from its stop until it executes a
+ * block again, however it was resumed.
  */
 static void enter_gdb(void)
 {
@@ -298,8 +300,8 @@ static void leave_gdb(void)
 }
 
 /*
- * The emulator calls this function of GLib first when a signal stops a thread. Preloaded, this one
- * precedes GLib's.
+ * When a signal stops a thread, the emulator first calls this function of GLib. As this file is preloaded,
+ * its definition replaces GLib's.
  */
 void g_string_vprintf(void *, const char *, va_list);
 EXPORT void g_string_printf(void *string, const char *format, ...)
@@ -505,7 +507,7 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
 static void block_executed(unsigned vcpu, void *data)
 {
     struct vcpu *v = vcpus[vcpu];
-    /* Nearly always; the same as enter() does then. */
+    /* The usual case, in which enter() does the same. */
     if (__builtin_expect(v == sole && !halting && progress == v->complete && v->count < WORDS - 10, 1)) {
         list(v, data);
         progress = 0;
@@ -551,7 +553,7 @@ static void fail(const char *text)
     dead = 1;
 }
 
-/* The block that a translation is for a core in this state. */
+/* Returns the block of a translation for a core in this state. */
 static struct block *block_here(struct block *block, const struct state *state, struct vcpu *v)
 {
     uint64_t pc = state->aarch64 ? state->pc : state->r[15];
@@ -653,7 +655,7 @@ static void accessed(unsigned vcpu, uint32_t info, uint64_t address, void *unuse
 /* Reports a store; used only while the program is single-stepped. */
 static void stored(unsigned vcpu, uint32_t info, uint64_t address, void *unused)
 {
-    /* Loads are passed here too. */
+    /* This is called for loads too. */
     if (!qemu_plugin_mem_is_store(info))
         return;
     pthread_mutex_lock(&out_lock);
@@ -682,7 +684,7 @@ static size_t disassemble(struct qemu_plugin_tb *tb, size_t count, char *text, s
     return length;
 }
 
-/* The register that an A64 instruction writes to CONTEXTIDR_EL1, _EL12 or _EL2, plus 1; or 0. */
+/* Returns the number of the register that an A64 instruction writes to CONTEXTIDR_EL1, _EL12 or _EL2, plus 1; or 0. */
 static uint8_t writes_context(struct qemu_plugin_insn *insn)
 {
     uint32_t word;
@@ -724,8 +726,9 @@ static int keep(struct block *block, struct qemu_plugin_tb *tb)
 }
 
 /*
- * Whether an A64 instruction, unless it is the last one of its block, certainly leads to the next one:
- * data processing, except for authentication of addresses (Arm ARM DDI 0487, C4.1).
+ * Returns whether execution always continues at the next instruction after an A64 instruction that is not
+ * the last one of its block: data processing, except for authentication of addresses (Arm ARM DDI 0487,
+ * C4.1).
  */
 static int completes(struct qemu_plugin_insn *insn)
 {
@@ -737,7 +740,7 @@ static int completes(struct qemu_plugin_insn *insn)
     return immediate || vectors || (registers && !authenticates);
 }
 
-/* Has generated code note that the instructions of the current block up to this number were started. */
+/* Makes generated code note that the instructions of the current block up to this number were started. */
 static void note_started(struct qemu_plugin_insn *insn, uint32_t before, uint32_t number)
 {
     if (one_thread)
@@ -748,7 +751,7 @@ static void note_started(struct qemu_plugin_insn *insn, uint32_t before, uint32_
 }
 
 /*
- * Has generated code note each instruction that may leave the block, and that the last one of these did
+ * Makes generated code note each instruction that may leave the block, and that the last one of these did
  * not.
  */
 static void note_progress(struct block *block, struct qemu_plugin_tb *tb)
@@ -965,8 +968,8 @@ static void refuse_exit(void)
 /*
  * Holds a program that is about to exit. The emulator's GDB server cannot be used inside a system
  * call. So the call fails as if interrupted by a signal, and is restarted; before that, the signal
- * stops the program at the call. If the program blocks signals, a trap stops it, which replaced the
- * call meanwhile. Other threads are recorded to the end of their current block.
+ * stops the program at the call. If the program blocks signals, it is stopped by a trap, which
+ * replaces the call for this time. Other threads are recorded to the end of their current block.
  */
 static void exit_begins(struct vcpu *v, uint64_t status, int group)
 {
@@ -1029,7 +1032,7 @@ static void thread_ends(struct vcpu *v)
     }
 }
 
-/* Whether a thread is between thread_ends() and its end, as the system knows it. */
+/* Returns whether a thread is between thread_ends() and its end, according to the host's kernel. */
 static int one_is_ending(void)
 {
     int found = 0;
@@ -1227,8 +1230,8 @@ static void has_forked(void)
 }
 
 /*
- * The emulator of a machine dies: what a core of this host thread executed is passed on before that.
- * Where it waits for a lock, the thread that holds it is the one that dies, and nothing can be done.
+ * The emulator of a machine crashes: first, what the core of this host thread executed is sent. If the
+ * crashing thread itself holds the lock, that is not possible.
  */
 static void dies(int number)
 {
