@@ -3,7 +3,7 @@
 use super::Failure;
 use super::convert::is_trace_file;
 use super::quote;
-use armsnap::import::{self, Kind};
+use armsnap::import::{self, InputKind};
 use armsnap::mapped;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
@@ -19,7 +19,7 @@ const SHOWN: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
     Snapshot,
-    Imported(Kind),
+    Imported(InputKind),
     TraceFile,
     Program,
 }
@@ -46,8 +46,8 @@ impl Input {
     const fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "a snapshot",
-            Self::Imported(Kind::PerfData) => "a recording of perf",
-            Self::Imported(Kind::ZephyrDump) => "a core dump of Zephyr",
+            Self::Imported(InputKind::PerfData) => "a recording of perf",
+            Self::Imported(InputKind::ZephyrDump) => "a core dump of Zephyr",
             Self::Imported(_) => "a core file",
             Self::TraceFile => "a trace file",
             Self::Program => "a program for Arm",
@@ -57,7 +57,7 @@ impl Input {
     /// Returns the commands for it and their purposes. `@` stands for its path.
     const fn commands(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Snapshot | Self::Imported(Kind::PerfData) => &[
+            Self::Snapshot | Self::Imported(InputKind::PerfData) => &[
                 ("gdb @", "debug it, backwards too"),
                 ("info @", "what is in it"),
                 ("decode @", "list its trace"),

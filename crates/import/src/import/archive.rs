@@ -20,7 +20,7 @@ const ALLOWED: u64 = 256 << 20;
 
 /// An entry of an archive.
 #[derive(Clone, Debug)]
-enum Entry {
+enum ArchiveMember {
     File(Mapped),
     Link(PathBuf),
 }
@@ -29,7 +29,7 @@ enum Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Archive {
     /// By normalised relative path.
-    entries: HashMap<PathBuf, Entry>,
+    entries: HashMap<PathBuf, ArchiveMember>,
     /// The lengths of the paths that are links; a path of another length is not a link.
     links: BTreeSet<usize>,
 }
@@ -87,7 +87,7 @@ impl Archive {
                 let end = begin.saturating_add(length);
                 if bytes.get(begin..end).is_some() {
                     out.entries
-                        .insert(name, Entry::File(bytes.part(begin..end)));
+                        .insert(name, ArchiveMember::File(bytes.part(begin..end)));
                 }
             } else if kind.is_symlink() || kind.is_hard_link() {
                 let Some(to) = entry.link_name().ok().flatten() else {
@@ -99,7 +99,7 @@ impl Archive {
                 };
                 if let Some(to) = normal(&from) {
                     out.links.insert(name.as_os_str().len());
-                    out.entries.insert(name, Entry::Link(to));
+                    out.entries.insert(name, ArchiveMember::Link(to));
                 }
             }
         }
@@ -110,7 +110,7 @@ impl Archive {
     pub fn find(&self, path: &Path) -> Option<&Mapped> {
         let mut path = normal(path)?;
         for _ in 0..LONGEST_CHAIN {
-            if let Some(Entry::File(bytes)) = self.entries.get(&path) {
+            if let Some(ArchiveMember::File(bytes)) = self.entries.get(&path) {
                 return Some(bytes);
             }
             // A directory of the path may be a link.
@@ -120,7 +120,7 @@ impl Archive {
                 if !self.links.contains(&above.as_os_str().len()) {
                     return None;
                 }
-                let Some(Entry::Link(to)) = self.entries.get(above) else {
+                let Some(ArchiveMember::Link(to)) = self.entries.get(above) else {
                     return None;
                 };
                 Some((to.clone(), path.strip_prefix(above).ok()?.to_owned()))

@@ -44,7 +44,7 @@ use std::path::Path;
 
 /// A kind of input that is recognised by its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum InputKind {
     /// `perf.data` of perf or simpleperf.
     PerfData,
     /// A core file.
@@ -54,14 +54,14 @@ pub enum Kind {
 }
 
 /// Recognises an input by its contents; `None` if it is not of a kind that can be recognised.
-pub fn recognise(path: &Path) -> Option<Kind> {
+pub fn recognise(path: &Path) -> Option<InputKind> {
     // A directory of `perf record --threads` or `--kcore`.
     let recorded = path.join(perf::DATA);
     let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
     let first = if is_directory { &recorded } else { path };
     let (head, format) = packed::head(first, zephyr::HEAD).ok()?;
     if perf::is_perf_data(&head) {
-        return Some(Kind::PerfData);
+        return Some(InputKind::PerfData);
     }
     if is_directory {
         return None;
@@ -69,10 +69,10 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     // A compressed log is not searched.
     let whole = || mapped::map(first).ok().filter(|_| format.is_none());
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
-        return Some(Kind::ZephyrDump);
+        return Some(InputKind::ZephyrDump);
     }
     let is_core_file = core_file::is_core_file(&head) || core_file::is_system_file(&head);
-    is_core_file.then_some(Kind::CoreFile)
+    is_core_file.then_some(InputKind::CoreFile)
 }
 
 /// Reads an input that [`recognise`] recognises.
@@ -82,9 +82,9 @@ pub fn recognise(path: &Path) -> Option<Kind> {
 /// If the input is faulty, or nothing in it can be used.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     match recognise(path) {
-        Some(Kind::PerfData) => perf::import(path, options),
-        Some(Kind::CoreFile) => core_file::import(path, options),
-        Some(Kind::ZephyrDump) => zephyr::import(path, options),
+        Some(InputKind::PerfData) => perf::import(path, options),
+        Some(InputKind::CoreFile) => core_file::import(path, options),
+        Some(InputKind::ZephyrDump) => zephyr::import(path, options),
         None => Err(ImportError::input(
             path,
             match readable(path) {

@@ -2,7 +2,7 @@
 //! program with names is given.
 
 use super::vmcore::{held, physical};
-use super::{Layout, PT_LOAD};
+use super::{PT_LOAD, ProgramHeaders};
 use crate::import::claims::Claims;
 use armsnap_snapshot::linux::vmcoreinfo::Info;
 use armsnap_snapshot::program::kallsyms::Kallsyms;
@@ -32,7 +32,7 @@ pub struct KernelNames {
 
 /// Finds the names of the kernel whose memory is in a core file; `None` if it contains none that
 /// can be read.
-pub fn find(bytes: &[u8], layout: &Layout, info: &Info) -> Option<KernelNames> {
+pub fn find(bytes: &[u8], layout: &ProgramHeaders, info: &Info) -> Option<KernelNames> {
     let first_code = info.address("SYMBOL(_stext)")?;
     let text = first_code & !(ALIGNED - 1);
     let offset = info.image_offset()?;
@@ -79,7 +79,7 @@ pub fn signed(info: &Info) -> bool {
 /// pages.
 fn memory<'b>(
     bytes: &'b [u8],
-    layout: &Layout,
+    layout: &ProgramHeaders,
     address: u64,
     length: u64,
 ) -> Option<Cow<'b, [u8]>> {
@@ -126,7 +126,7 @@ mod tests {
             in_file,
             ..Header::default()
         };
-        let layout = Layout {
+        let layout = ProgramHeaders {
             big: false,
             is_64bit: true,
             machine: super::super::EM_AARCH64,

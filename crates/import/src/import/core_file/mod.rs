@@ -86,14 +86,14 @@ struct Header {
 
 /// The program headers of an ELF file.
 #[derive(Debug)]
-struct Layout {
+struct ProgramHeaders {
     big: bool,
     is_64bit: bool,
     machine: u16,
     headers: Vec<Header>,
 }
 
-impl Layout {
+impl ProgramHeaders {
     /// Reads the headers of an ELF image; `read` takes an offset and a length and returns the bytes
     /// there.
     fn read<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<Self> {
@@ -197,7 +197,7 @@ pub fn import_bytes(
         let text = "compressed core file of makedumpfile: expected its ELF form (makedumpfile -E)";
         return Err(fault(text.to_owned()));
     }
-    let layout = Layout::read(|at, length| part(&bytes, at, length));
+    let layout = ProgramHeaders::read(|at, length| part(&bytes, at, length));
     let layout = layout.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
     if ![EM_ARM, EM_AARCH64].contains(&layout.machine) {
         return Err(fault(format!(
@@ -272,7 +272,7 @@ struct CoreFile<'o> {
     /// The type of the cores.
     core_type: &'static str,
     bytes: Mapped,
-    layout: Layout,
+    layout: ProgramHeaders,
     notes: Notes,
     images: Images<'o>,
     out: Imported,
@@ -553,7 +553,7 @@ fn build_id<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<BuildId> 
         let within = at.checked_add(length)? <= LARGEST_PAGE;
         within.then(|| read(at, length))?
     };
-    let layout = Layout::read(read)?;
+    let layout = ProgramHeaders::read(read)?;
     // Segments that do not overlap are together no longer than the page.
     let mut left = LARGEST_PAGE;
     layout.of_kind(PT_NOTE).find_map(|note| {
@@ -581,7 +581,7 @@ mod tests {
         let mut file = vec![0; 64 + 4 * 56];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
         file[32] = 64;
-        let read = |file: &[u8]| Layout::read(|at, length| part(file, at, length));
+        let read = |file: &[u8]| ProgramHeaders::read(|at, length| part(file, at, length));
         for (size, count, wanted) in [(56, 2, Some(2)), (64, 9, Some(3)), (0, 9, None)] {
             file[54] = size;
             file[56] = count;

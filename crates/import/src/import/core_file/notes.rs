@@ -4,7 +4,7 @@
 //! `fill_files_note`), which QEMU follows.
 
 use super::sve;
-use super::thread_notes::{self, Kind};
+use super::thread_notes::{self, NoteContents};
 use crate::import::fields::Fields;
 use crate::import::note::{CoreFileNote, Note};
 use armsnap_arch::arch::pointer_auth;
@@ -219,10 +219,10 @@ impl Notes {
                 thread.registers.push(register("FPSCR", value, &fields));
             }
             0x401..=0x4ff => match thread_notes::read(kind, fields, is_64bit)? {
-                Kind::Registers(found) => self.threads.last_mut()?.add(found),
-                Kind::Sme => self.sme = true,
-                Kind::Empty => {}
-                Kind::Unread => drop(self.unread.insert(kind)),
+                NoteContents::Registers(found) => self.threads.last_mut()?.add(found),
+                NoteContents::Sme => self.sme = true,
+                NoteContents::Empty => {}
+                NoteContents::Unread => drop(self.unread.insert(kind)),
             },
             PRPSINFO => {
                 fields.bytes(if is_64bit { 40 } else { 28 })?;

@@ -29,7 +29,7 @@ const DEBUG_HEADER: usize = 8;
 
 /// The contents of a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NoteContents {
     /// Registers.
     Registers(Vec<Register>),
     /// State of SME.
@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 /// Reads a note; `None` if it is cut short.
-pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
+pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<NoteContents> {
     let size = fields.rest().len();
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let word = if is_64bit { 8 } else { 4 };
@@ -61,32 +61,32 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<Kind> {
         ),
         // -1 outside a system call.
         ARM_SYSTEM_CALL => match fields.rest().get(..4)? == [0xff; 4] {
-            true => return Some(Kind::Empty),
+            true => return Some(NoteContents::Empty),
             false => (&["syscall_number"], 4),
         },
         // Only the header, if the thread does not use this state.
-        ARM_SSVE | ARM_ZA if size > SME_HEADER => return Some(Kind::Sme),
-        ARM_ZT if !is_zero(fields.rest()) => return Some(Kind::Sme),
-        ARM_SSVE | ARM_ZA | ARM_ZT => return Some(Kind::Empty),
+        ARM_SSVE | ARM_ZA if size > SME_HEADER => return Some(NoteContents::Sme),
+        ARM_ZT if !is_zero(fields.rest()) => return Some(NoteContents::Sme),
+        ARM_SSVE | ARM_ZA | ARM_ZT => return Some(NoteContents::Empty),
         ARM_HW_BREAK | ARM_HW_WATCH => {
             let registers = fields.rest().get(DEBUG_HEADER..).unwrap_or(&[]);
             return Some(match is_zero(registers) {
-                true => Kind::Empty,
-                false => Kind::Unread,
+                true => NoteContents::Empty,
+                false => NoteContents::Unread,
             });
         }
         // The keys sign pointers, and tell nothing about the state.
         ARM_PACA_KEYS | ARM_PACG_KEYS | ARM_PAC_ENABLED_KEYS => {
-            return Some(Kind::Empty);
+            return Some(NoteContents::Empty);
         }
-        _ => return Some(Kind::Unread),
+        _ => return Some(NoteContents::Unread),
     };
     let mut registers = Vec::new();
     for name in names {
         let value = fields.bytes(width)?;
         registers.push(register(name, value, &fields));
     }
-    Some(Kind::Registers(registers))
+    Some(NoteContents::Registers(registers))
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
 
     fn of(kind: u32, contents: &[u8], is_64bit: bool) -> Option<Vec<(String, u64)>> {
         match read(kind, Fields::new(contents, false), is_64bit)? {
-            Kind::Registers(registers) => Some(
+            NoteContents::Registers(registers) => Some(
                 registers
                     .into_iter()
                     .map(|register| (register.name, register.value.as_u64().unwrap()))
@@ -145,14 +145,22 @@ mod tests {
     fn state_that_is_not_read_is_told_from_none() {
         let read = |kind, contents: &[u8]| read(kind, Fields::new(contents, false), true);
         for (kind, contents, wanted) in [
-            (ARM_ZA, &[0; 16][..], Kind::Empty),
-            (ARM_ZA, &[0; 17], Kind::Sme),
-            (ARM_ZT, &[0; 64], Kind::Empty),
-            (ARM_ZT, &[1; 64], Kind::Sme),
-            (ARM_SYSTEM_CALL, &[0xff; 4], Kind::Empty),
-            (ARM_HW_BREAK, &[6, 8, 0, 0, 0, 0, 0, 0, 0, 0], Kind::Empty),
-            (ARM_HW_WATCH, &[6, 8, 0, 0, 0, 0, 0, 0, 0, 1], Kind::Unread),
-            (0x4fe, &[0; 4], Kind::Unread),
+            (ARM_ZA, &[0; 16][..], NoteContents::Empty),
+            (ARM_ZA, &[0; 17], NoteContents::Sme),
+            (ARM_ZT, &[0; 64], NoteContents::Empty),
+            (ARM_ZT, &[1; 64], NoteContents::Sme),
+            (ARM_SYSTEM_CALL, &[0xff; 4], NoteContents::Empty),
+            (
+                ARM_HW_BREAK,
+                &[6, 8, 0, 0, 0, 0, 0, 0, 0, 0],
+                NoteContents::Empty,
+            ),
+            (
+                ARM_HW_WATCH,
+                &[6, 8, 0, 0, 0, 0, 0, 0, 0, 1],
+                NoteContents::Unread,
+            ),
+            (0x4fe, &[0; 4], NoteContents::Unread),
         ] {
             assert_eq!(read(kind, contents), Some(wanted), "{kind:#x}");
         }

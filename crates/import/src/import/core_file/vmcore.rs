@@ -4,7 +4,7 @@
 //! VMCOREINFO is in a note of the file, or in the note that the kernel keeps in memory.
 
 use super::notes::Notes;
-use super::{Header, Layout, MAX_SHARED, PT_LOAD, kernel_names, limit, part};
+use super::{Header, MAX_SHARED, PT_LOAD, ProgramHeaders, kernel_names, limit, part};
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use armsnap_arch::arch::pointer_auth;
@@ -26,7 +26,7 @@ use object::{Object, ObjectSymbol};
 use std::path::Path;
 
 /// The VMCOREINFO of a core file, if it is one of a whole system.
-pub fn info(bytes: &[u8], layout: &Layout, notes: &Notes) -> Option<Info> {
+pub fn info(bytes: &[u8], layout: &ProgramHeaders, notes: &Notes) -> Option<Info> {
     if let Some(text) = &notes.vmcoreinfo {
         return Some(Info::read(text));
     }
@@ -53,7 +53,7 @@ pub(super) fn held<'b>(bytes: &'b [u8], load: &Header) -> &'b [u8] {
 
 /// Returns a function for the physical address of a segment; `/proc/kcore` has -1 if the segment is
 /// not physically contiguous, and with old kernels 0 in all segments.
-pub(super) fn physical(layout: &Layout) -> impl Fn(&Header) -> Option<u64> + use<> {
+pub(super) fn physical(layout: &ProgramHeaders) -> impl Fn(&Header) -> Option<u64> + use<> {
     let loads = layout.of_kind(PT_LOAD).filter(|load| load.in_file > 0);
     let is_old = loads.clone().count() > 1 && loads.clone().all(|load| load.physical == 0);
     move |load| {
@@ -65,7 +65,7 @@ pub(super) fn physical(layout: &Layout) -> impl Fn(&Header) -> Option<u64> + use
 /// The dumps of the segments that `wanted` selects, in the order of the file.
 fn dumps(
     bytes: &Mapped,
-    layout: &Layout,
+    layout: &ProgramHeaders,
     space: &str,
     out: &mut Imported,
     wanted: impl Fn(&Header) -> Option<u64>,
@@ -103,7 +103,7 @@ fn dumps(
 }
 
 /// Finds the translation tables of a 32-bit kernel.
-fn place(bytes: &[u8], layout: &Layout, info: &mut Info) -> Result<(), NoValue> {
+fn place(bytes: &[u8], layout: &ProgramHeaders, info: &mut Info) -> Result<(), NoValue> {
     if layout.big {
         return Err(aarch32::big_endian());
     }
@@ -113,7 +113,7 @@ fn place(bytes: &[u8], layout: &Layout, info: &mut Info) -> Result<(), NoValue> 
         let address = Some(load.address).filter(|address| *address != 0);
         Some((address, physical(load)?, held(bytes, load)))
     });
-    let segments: Vec<aarch32::Segment<'_>> = segments.collect();
+    let segments: Vec<aarch32::KernelSegment<'_>> = segments.collect();
     aarch32::place(info, &segments)
 }
 
@@ -124,7 +124,7 @@ fn place(bytes: &[u8], layout: &Layout, info: &mut Info) -> Result<(), NoValue> 
 /// If the kernel's program that the user names cannot be read.
 pub fn imported(
     path: &Path,
-    (bytes, layout): (&Mapped, &Layout),
+    (bytes, layout): (&Mapped, &ProgramHeaders),
     mut notes: Notes,
     info: &Info,
     options: &Options,
@@ -263,7 +263,7 @@ fn kernel(
     core: &Path,
     info: &Info,
     options: &Options,
-    (bytes, layout): (&Mapped, &Layout),
+    (bytes, layout): (&Mapped, &ProgramHeaders),
     out: &mut Imported,
 ) -> Result<Option<usize>, ImportError> {
     let offset = info.address("KERNELOFFSET");
@@ -337,7 +337,7 @@ fn add_names(core: &Path, index: usize, name: &str, bytes: Vec<u8>, out: &mut Im
 /// kernel's.
 fn of_memory<'s>(
     core: &Path,
-    (bytes, layout, info): (&Mapped, &Layout, &Info),
+    (bytes, layout, info): (&Mapped, &ProgramHeaders, &Info),
     symbols: impl Iterator<Item = (&'s str, u64, u64)>,
     out: &mut Imported,
 ) -> Option<usize> {
@@ -380,7 +380,7 @@ fn of_memory<'s>(
 }
 
 /// The CPU that panicked; `address` is that of `panic_cpu`.
-fn panicked(kernel: &PhysicalKernel<'_>, layout: &Layout, address: u64) -> Option<usize> {
+fn panicked(kernel: &PhysicalKernel<'_>, layout: &ProgramHeaders, address: u64) -> Option<usize> {
     // -1 if no CPU panicked.
     let mut cpu = [0; 4];
     let known = kernel.read(address, &mut cpu) == cpu.len();
@@ -452,7 +452,7 @@ mod tests {
                 vec![Some(0), Some(0x1000)],
             ),
         ] {
-            let layout = Layout {
+            let layout = ProgramHeaders {
                 big: false,
                 is_64bit: true,
                 machine: super::super::EM_AARCH64,

@@ -1,8 +1,8 @@
 //! The contexts in a piece of trace: the threads that ran while it was traced.
 
+use super::aux_traces::AuxTrace;
 use super::bytes::Bytes;
 use super::etm_info::Unit;
-use super::pieces::Piece;
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_history::decode::{Source, SourceSinks, decode_buffer};
 use armsnap_snapshot::capture::{CaptureBuffer, Config, OnlyContext, Protocol, Visitor};
@@ -67,7 +67,7 @@ impl ThreadRegister {
 
 /// What to look for in a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ContextQuery {
     /// The first thread, near its start.
     First,
     /// All threads.
@@ -76,7 +76,7 @@ pub enum What {
     Timestamps,
 }
 
-impl What {
+impl ContextQuery {
     const fn most_threads(self) -> usize {
         match self {
             Self::First => 1,
@@ -105,17 +105,17 @@ pub struct Contents {
 }
 
 /// Whether a piece of a unit's trace is short and nothing was executed in it.
-pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Bytes) -> bool {
-    piece.bytes() <= FIRST && !contents(unit, id, piece, file, What::First).executed
+pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &AuxTrace, file: &Bytes) -> bool {
+    piece.bytes() <= FIRST && !contents(unit, id, piece, file, ContextQuery::First).executed
 }
 
 /// Finds the contents of a piece of a unit's trace.
 pub fn contents(
     (unit, device): (&Unit, &Device),
     id: u8,
-    piece: &Piece,
+    piece: &AuxTrace,
     file: &Bytes,
-    what: What,
+    what: ContextQuery,
 ) -> Contents {
     let Some(protocol) = Protocol::of(device) else {
         // The trace of this unit cannot be decoded.
@@ -125,8 +125,8 @@ pub fn contents(
         };
     };
     let mut left = match what {
-        What::First => FIRST,
-        What::Threads | What::Timestamps => u64::MAX,
+        ContextQuery::First => FIRST,
+        ContextQuery::Threads | ContextQuery::Timestamps => u64::MAX,
     };
     let parts = piece.parts.iter().map(|part| {
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(part.len());
@@ -159,7 +159,7 @@ struct Collect<'a> {
     buffer: &'a CaptureBuffer,
     id: TraceId,
     register: Option<ThreadRegister>,
-    what: What,
+    what: ContextQuery,
 }
 
 impl Visitor for Collect<'_> {
@@ -203,7 +203,7 @@ impl Visitor for Collect<'_> {
 /// The contents found so far.
 struct Collected {
     register: Option<ThreadRegister>,
-    what: What,
+    what: ContextQuery,
     found: Contents,
 }
 

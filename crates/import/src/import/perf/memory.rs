@@ -355,7 +355,7 @@ impl<'a> MemoryBuilder<'a> {
                 }
             }
         }
-        let known = modules::Known {
+        let known = modules::KernelData {
             kernel: kernel.as_ref(),
             kallsyms: kallsyms.as_deref(),
         };

@@ -3,6 +3,7 @@
 //! `file` splits the file into records, `recording` collects their contents, `pieces` finds the
 //! trace between each start and stop of a trace unit, and `snapshot` makes a snapshot of it.
 
+mod aux_traces;
 mod bytes;
 mod contexts;
 mod etm_info;
@@ -10,7 +11,6 @@ mod file;
 mod inflate;
 mod memory;
 mod modules;
-mod pieces;
 mod processes;
 mod recording;
 mod slices;

@@ -29,7 +29,7 @@ pub struct Kernel {
 }
 
 /// The data that is known about the kernel that loaded the modules.
-pub struct Known<'k> {
+pub struct KernelData<'k> {
     /// Its program, at its address.
     pub kernel: Option<&'k Elf>,
     /// Its `/proc/kallsyms`.
@@ -41,7 +41,7 @@ pub struct Known<'k> {
 /// If `is_known`, the memory of the modules is known, and only their names are needed.
 pub fn linked(
     files: &[(&Mapping, Elf)],
-    known: &Known<'_>,
+    known: &KernelData<'_>,
     is_known: bool,
     memory: &Budget,
     out: &mut Imported,

@@ -6,10 +6,10 @@
 //! kernel's records of switches; between two timestamps, the only one that ran between them.
 //! Otherwise the piece belongs to the history of its CPU.
 
+use super::aux_traces::AuxTrace;
 use super::bytes::Bytes;
 use super::contexts::{self, Contents, ThreadRegister};
 use super::etm_info::Unit;
-use super::pieces::Piece;
 use super::recording::Recording;
 use super::trace_ids::TraceIds;
 use super::units::{Units, VIRTUAL, source_device};
@@ -27,7 +27,7 @@ const MAX_THREADS: usize = 1 << 16;
 #[derive(Clone)]
 pub struct Slice<'p> {
     /// The piece.
-    pub piece: &'p Piece,
+    pub piece: &'p AuxTrace,
     /// The trace unit.
     pub unit: &'p Unit,
     /// Its trace ID.
@@ -48,7 +48,7 @@ pub fn slices<'p>(
     recording: &'p Recording,
     bytes: &'p Bytes,
     units_of: &Units<'p>,
-    all: &'p [Piece],
+    all: &'p [AuxTrace],
     by_cpu: bool,
 ) -> (Vec<Slice<'p>>, Vec<PerfNote>) {
     let mut looked = TraceIds::default();
@@ -82,14 +82,19 @@ struct Context<'p> {
 }
 
 impl Context<'_> {
-    fn contents(&self, piece: &Piece, (unit, id): (&Unit, u8), what: contexts::What) -> Contents {
+    fn contents(
+        &self,
+        piece: &AuxTrace,
+        (unit, id): (&Unit, u8),
+        what: contexts::ContextQuery,
+    ) -> Contents {
         let device = source_device(unit, id);
         contexts::contents((unit, &device), id, piece, self.bytes, what)
     }
 
     /// Whether a piece may contain trace of several threads: if the recording is of whole CPUs, if
     /// trace of several CPUs is in one buffer, or if the records name other threads than the trace.
-    fn is_needed(&self, all: &[Piece], units: &UnitsOf<'_>) -> bool {
+    fn is_needed(&self, all: &[AuxTrace], units: &UnitsOf<'_>) -> bool {
         if self.recording.cpu_wide {
             return true;
         }
@@ -100,7 +105,7 @@ impl Context<'_> {
             let Some(&unit) = units.first() else {
                 return false;
             };
-            let first = self.contents(piece, unit, contexts::What::First);
+            let first = self.contents(piece, unit, contexts::ContextQuery::First);
             // Thread numbers inside a container differ from those that the kernel writes.
             let known = |tid: u32| self.recording.processes.of_thread(tid, None).is_some();
             let mut threads = first.threads.into_iter();
@@ -139,15 +144,15 @@ impl<'p> Threads<'p> {
         }
     }
 
-    fn add_all(&mut self, all: &'p [Piece], units: UnitsOf<'p>) {
+    fn add_all(&mut self, all: &'p [AuxTrace], units: UnitsOf<'p>) {
         let context = self.context;
         let contents: Vec<Vec<Contents>> = all
             .iter()
             .zip(&units)
             .map(|(piece, units)| {
                 let units = units.iter();
-                let contents =
-                    units.map(|unit| context.contents(piece, *unit, contexts::What::Threads));
+                let contents = units
+                    .map(|unit| context.contents(piece, *unit, contexts::ContextQuery::Threads));
                 contents.collect()
             })
             .collect();
@@ -256,7 +261,7 @@ impl<'p> Threads<'p> {
             return out;
         };
         let unit = (slice.unit, slice.id);
-        let times = contexts::What::Timestamps;
+        let times = contexts::ContextQuery::Timestamps;
         let found = self.context.contents(slice.piece, unit, times);
         let mut count = 0;
         for pair in found.timestamps.windows(2) {

@@ -1,11 +1,11 @@
 //! Recording → snapshot: a core for each thread (or CPU), with the mapped files as its memory and
 //! the trace of its pieces.
 
+use super::aux_traces::aux_traces;
 use super::bytes::Bytes;
 use super::contexts;
 use super::etm_info::UnitKind;
 use super::memory::MemoryBuilder;
-use super::pieces::pieces;
 use super::recording::Recording;
 use super::slices::{Slice, slices};
 use super::units::{Units, VIRTUAL, source_device};
@@ -100,7 +100,7 @@ impl<'a> Snapshots<'a> {
     ///
     /// If there is no trace, or none that the options select.
     pub fn imported(mut self) -> Result<Imported, ImportError> {
-        let (all, notes) = pieces(self.recording);
+        let (all, notes) = aux_traces(self.recording);
         if all.is_empty() {
             let described: u128 = self
                 .recording

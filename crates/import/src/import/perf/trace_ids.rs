@@ -4,8 +4,8 @@
 //! found. Pieces beyond a limit are only sampled, so that a file of several gigabytes opens
 //! quickly.
 
+use super::aux_traces::AuxTrace;
 use super::bytes::Bytes;
-use super::pieces::Piece;
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_trace::formatter::{Deformatter, Demux, FrameKind};
 use std::collections::BTreeSet;
@@ -31,7 +31,12 @@ impl Default for TraceIds {
 
 impl TraceIds {
     /// Returns the wanted trace IDs that occur in a piece with formatter frames.
-    pub fn present(&mut self, wanted: &BTreeSet<u8>, piece: &Piece, file: &Bytes) -> BTreeSet<u8> {
+    pub fn present(
+        &mut self,
+        wanted: &BTreeSet<u8>,
+        piece: &AuxTrace,
+        file: &Bytes,
+    ) -> BTreeSet<u8> {
         let bytes = piece.bytes();
         let is_whole = bytes <= self.left;
         let mut demux = Demux::only(&[]);
@@ -81,7 +86,7 @@ mod tests {
         let mut file = Bytes::default();
         file.add(trace.to_vec().into());
         // The parts of a piece need not be whole windows.
-        let piece = Piece {
+        let piece = AuxTrace {
             cpu: Some(0),
             of_cpu: true,
             tid: None,

@@ -1,8 +1,8 @@
 //! The trace units of a recording, and the trace IDs of their trace.
 
+use super::aux_traces::AuxTrace;
 use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, Unit};
-use super::pieces::Piece;
 use super::recording::HardwareId;
 use super::trace_ids::TraceIds;
 use crate::import::note::PerfNote;
@@ -85,7 +85,7 @@ impl<'a> Units<'a> {
     /// The units whose trace may be in a piece, with their IDs.
     pub fn of_piece(
         &self,
-        piece: &Piece,
+        piece: &AuxTrace,
         file: &Bytes,
         looked: &mut TraceIds,
     ) -> Vec<(&'a Unit, u8)> {

@@ -47,7 +47,7 @@ pub const PROTOCOLS: [(Protocol, &str); 6] = [
 
 /// A trace source in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct DetectedSource {
     /// Its trace ID; `None` if the buffer is not formatted.
     pub id: Option<u8>,
     /// The number of its bytes among the examined ones.
@@ -68,7 +68,7 @@ pub struct Form {
     /// The offset of the first frame.
     pub from: usize,
     /// The sources in it, in order of their IDs.
-    pub found: Vec<Found>,
+    pub found: Vec<DetectedSource>,
     score: Score,
 }
 
@@ -239,7 +239,7 @@ fn source(
     is_formatted: bool,
     known: &[Unit],
     hints: &Hints,
-) -> (Found, Score) {
+) -> (DetectedSource, Score) {
     let own = known.iter().find(|unit| match is_formatted {
         true => unit.trace_id() == Some(id.0),
         false => true,
@@ -262,7 +262,7 @@ fn source(
         };
         candidates.iter().find(alike)
     });
-    let found = Found {
+    let found = DetectedSource {
         id: is_formatted.then_some(id.0),
         bytes: demux.stream(id).total(),
         protocol: best.map(|best| best.kind),
@@ -383,21 +383,21 @@ impl Form {
             bytes.release(at..at + piece.len());
             at += piece.len();
         }
-        let number = |found: &Found| found.id.unwrap_or(UNFORMATTED.0);
+        let number = |found: &DetectedSource| found.id.unwrap_or(UNFORMATTED.0);
         for (&id, bytes) in &sources {
             if self.found.iter().all(|found| number(found) != id) {
                 let mut demux = Demux::new();
                 let examined = &bytes[..bytes.len().min(EXAMINED)];
                 demux.unformatted(TraceId(id), BufferOffset(0), examined);
                 let (found, _) = source(&demux, TraceId(id), true, known, hints);
-                self.found.push(Found {
+                self.found.push(DetectedSource {
                     bytes: bytes.len() as u64,
                     ..found
                 });
             }
         }
         self.found.sort_by_key(|found| found.id);
-        let of = |found: &Found| sources.remove(&number(found)).unwrap_or_default();
+        let of = |found: &DetectedSource| sources.remove(&number(found)).unwrap_or_default();
         self.found.iter().map(of).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Raw buffers and trace units → snapshot.
 
 use super::cores::Cores;
-use super::form::{self, Found, form};
+use super::form::{self, DetectedSource, form};
 use super::units::Unit;
 use crate::import::imported::SECTION;
 use crate::import::note::{FoundSource, RawNote};
@@ -190,7 +190,12 @@ impl<'o> RawSnapshot<'o> {
     /// # Errors
     ///
     /// If it may belong to several units, all of which have trace.
-    fn place(&mut self, path: &Path, found: &Found, buffer: &str) -> Result<(), ImportError> {
+    fn place(
+        &mut self,
+        path: &Path,
+        found: &DetectedSource,
+        buffer: &str,
+    ) -> Result<(), ImportError> {
         let Some((protocol, kind)) = found.protocol else {
             return Ok(());
         };
@@ -361,7 +366,7 @@ impl<'o> RawSnapshot<'o> {
     }
 }
 
-fn noted(found: &Found) -> FoundSource {
+fn noted(found: &DetectedSource) -> FoundSource {
     FoundSource {
         trace_id: found.id.map(TraceId),
         protocol: found.protocol.map(|(protocol, _)| protocol),

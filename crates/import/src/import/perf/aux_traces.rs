@@ -33,7 +33,7 @@ impl Queue {
 
 /// The trace of one AUX record, without gaps, from a start of the trace unit to its stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct AuxTrace {
     /// The CPU of its buffer, or the CPU on which it ended.
     pub cpu: Option<u32>,
     /// Whether its buffer is that of a CPU.
@@ -50,7 +50,7 @@ pub struct Piece {
     pub raw: bool,
 }
 
-impl Piece {
+impl AuxTrace {
     /// Its number of bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
@@ -72,7 +72,7 @@ struct Flagged {
 }
 
 /// The pieces in order of time, and notes.
-pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
+pub fn aux_traces(recording: &Recording) -> (Vec<AuxTrace>, Vec<PerfNote>) {
     let queues = queues(&recording.stored);
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let mut flagged = Flagged::default();
@@ -121,7 +121,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
             }
             (_, tid) => (tid, aux.image),
         };
-        let piece = Piece {
+        let piece = AuxTrace {
             cpu: match queue {
                 Queue::Cpu(cpu) => Some(cpu),
                 Queue::Thread(_) => aux.sample.cpu,
@@ -163,7 +163,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
             Queue::Thread(tid) => TraceOf::Thread(*tid),
         };
         notes.push(PerfNote::UndescribedBuffer { of, bytes });
-        out.push(Piece {
+        out.push(AuxTrace {
             cpu,
             of_cpu: cpu.is_some(),
             tid,
@@ -184,13 +184,13 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
 
 /// Bytes of a buffer that are in the file.
 #[derive(Debug)]
-struct Extent {
+struct FileRange {
     /// The offset of the first byte in the buffer.
     offset: u64,
     bytes: Range<usize>,
 }
 
-impl Extent {
+impl FileRange {
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes.len() as u64)
     }
@@ -198,17 +198,17 @@ impl Extent {
 
 /// The bytes of each buffer by offset, without overlaps: if two records overlap, the one with the
 /// lower offset takes precedence.
-fn queues(stored: &[Stored]) -> BTreeMap<Queue, Vec<Extent>> {
+fn queues(stored: &[Stored]) -> BTreeMap<Queue, Vec<FileRange>> {
     let mut stored: Vec<&Stored> = stored.iter().collect();
     stored.sort_by_key(|stored| stored.offset);
-    let mut out: BTreeMap<Queue, Vec<Extent>> = BTreeMap::new();
+    let mut out: BTreeMap<Queue, Vec<FileRange>> = BTreeMap::new();
     for stored in stored {
         let queue = out.entry(Queue::of(stored)).or_default();
-        let free = queue.last().map_or(0, Extent::end);
+        let free = queue.last().map_or(0, FileRange::end);
         let known = usize::try_from(free.saturating_sub(stored.offset)).unwrap_or(usize::MAX);
         let begin = stored.bytes.start.saturating_add(known);
         if begin < stored.bytes.end {
-            queue.push(Extent {
+            queue.push(FileRange {
                 offset: stored.offset.max(free),
                 bytes: begin..stored.bytes.end,
             });
@@ -220,9 +220,9 @@ fn queues(stored: &[Stored]) -> BTreeMap<Queue, Vec<Extent>> {
 
 /// The buffer to which an AUX record belongs.
 fn queue_of<'q>(
-    queues: &'q BTreeMap<Queue, Vec<Extent>>,
+    queues: &'q BTreeMap<Queue, Vec<FileRange>>,
     sample: &SampleId,
-) -> Option<(&'q Queue, &'q Vec<Extent>)> {
+) -> Option<(&'q Queue, &'q Vec<FileRange>)> {
     let by = |queue: Queue| queues.get_key_value(&queue);
     let by_cpu = sample.cpu.and_then(|cpu| by(Queue::Cpu(cpu)));
     let by_tid = || sample.tid.and_then(|tid| by(Queue::Thread(tid)));
@@ -243,10 +243,10 @@ const MAX_LOOKED_AT: usize = 1024;
 /// The buffer of a record that names neither a thread nor a CPU: perf saves the bytes of a buffer
 /// after its records.
 fn saved_next<'q>(
-    queues: &'q BTreeMap<Queue, Vec<Extent>>,
+    queues: &'q BTreeMap<Queue, Vec<FileRange>>,
     recording: &Recording,
     aux: &AuxRecord,
-) -> Option<(&'q Queue, &'q Vec<Extent>)> {
+) -> Option<(&'q Queue, &'q Vec<FileRange>)> {
     if aux.sample.tid.is_some() || aux.sample.cpu.is_some() {
         return None;
     }
@@ -286,7 +286,7 @@ impl Frames {
 /// The ranges in the file of the offsets `begin..end` of a buffer, from the first frame up to the
 /// first hole: bytes after a hole would be decoded as if they followed the bytes before it.
 fn parts(
-    extents: &[Extent],
+    extents: &[FileRange],
     begin: u64,
     end: u64,
     frames: Frames,
@@ -383,31 +383,34 @@ mod tests {
             aux,
             ..Recording::default()
         };
-        let (pieces, notes) = pieces(&recording);
-        (pieces.into_iter().map(|piece| piece.parts).collect(), notes)
+        let (aux_traces, notes) = aux_traces(&recording);
+        (
+            aux_traces.into_iter().map(|piece| piece.parts).collect(),
+            notes,
+        )
     }
 
     #[test]
     fn a_piece_may_span_records_and_a_record_may_hold_pieces() {
         let both = vec![stored(0, 100..148), stored(48, 200..296)];
-        let (pieces, notes) = of(both, vec![aux(0, 16, 0), aux(16, 48, 1), aux(64, 80, 0)]);
-        assert_eq!(pieces[0], [100..116]);
-        assert_eq!(pieces[1], [116..148, 200..216]);
-        assert_eq!(pieces[2], [216..296]);
+        let (aux_traces, notes) = of(both, vec![aux(0, 16, 0), aux(16, 48, 1), aux(64, 80, 0)]);
+        assert_eq!(aux_traces[0], [100..116]);
+        assert_eq!(aux_traces[1], [116..148, 200..216]);
+        assert_eq!(aux_traces[2], [216..296]);
         assert_eq!(notes, [PerfNote::AuxTruncated { count: 1 }]);
     }
 
     #[test]
     fn missing_and_doubled_trace_is_reported() {
-        let (pieces, notes) = of(vec![stored(0, 0..32)], vec![aux(0, 64, 0), aux(16, 16, 0)]);
-        assert_eq!(pieces, [vec![0..32]]);
+        let (aux_traces, notes) = of(vec![stored(0, 0..32)], vec![aux(0, 64, 0), aux(16, 16, 0)]);
+        assert_eq!(aux_traces, [vec![0..32]]);
         let (count, bytes) = (1, 32);
         let repeated = PerfNote::AuxRepeated { count };
         assert_eq!(notes, [repeated, PerfNote::AuxLost { count, bytes }]);
         assert!(notes[1].to_string().contains("with 32 bytes"));
-        let (pieces, _) = of(vec![stored(0x100, 0..32)], vec![aux(0x120, 32, 2)]);
+        let (aux_traces, _) = of(vec![stored(0x100, 0..32)], vec![aux(0x120, 32, 2)]);
         assert_eq!(
-            pieces,
+            aux_traces,
             [vec![0..32]],
             "in snapshot mode the offset is that of the end"
         );
@@ -416,20 +419,20 @@ mod tests {
     #[test]
     fn overlaps_and_holes_of_a_buffer() {
         let overlapping = vec![stored(0, 0..32), stored(16, 100..132), stored(20, 200..204)];
-        let (pieces, _) = of(overlapping, vec![aux(0, 48, 0)]);
+        let (aux_traces, _) = of(overlapping, vec![aux(0, 48, 0)]);
         assert_eq!(
-            pieces,
+            aux_traces,
             [vec![0..32, 116..132]],
             "bytes of an offset are used once"
         );
         let hole = vec![stored(0, 0..32), stored(48, 100..132), stored(80, 200..232)];
-        let (pieces, notes) = of(hole, vec![aux(0, 80, 0), aux(80, 32, 0)]);
-        assert_eq!(pieces, [vec![0..32], vec![200..232]]);
+        let (aux_traces, notes) = of(hole, vec![aux(0, 80, 0), aux(80, 32, 0)]);
+        assert_eq!(aux_traces, [vec![0..32], vec![200..232]]);
         let text = notes[0].to_string();
         assert!(text.contains("with 48 bytes"), "{text}");
         let within = vec![aux(0, 64, 0), aux(16, 16, 0), aux(64, 16, 0)];
-        let (pieces, _) = of(vec![stored(0, 0..80)], within);
-        assert_eq!(pieces, [vec![0..64], vec![64..80]]);
+        let (aux_traces, _) = of(vec![stored(0, 0..80)], within);
+        assert_eq!(aux_traces, [vec![0..64], vec![64..80]]);
         let empty = vec![stored(0, 7..7), stored(0, 100..116)];
         assert_eq!(of(empty, vec![aux(0, 16, 0)]).0, [vec![100..116]]);
     }
@@ -440,11 +443,11 @@ mod tests {
         // Nothing is left of the first record, and some bytes of the second one, whose frames begin
         // at 8.
         let records = |format| vec![overwrite(8, 8, format), overwrite(88, 80, format)];
-        let (pieces, notes) = of(vec![stored(32, 100..172)], records(0));
-        assert_eq!(pieces, [vec![108..156]]);
+        let (aux_traces, notes) = of(vec![stored(32, 100..172)], records(0));
+        assert_eq!(aux_traces, [vec![108..156]]);
         assert_eq!(notes[0], PerfNote::Overwritten { bytes: 40 });
-        let (pieces, _) = of(vec![stored(32, 100..172)], records(aux_flags::FORMAT_RAW));
-        assert_eq!(pieces, [vec![100..156]]);
+        let (aux_traces, _) = of(vec![stored(32, 100..172)], records(aux_flags::FORMAT_RAW));
+        assert_eq!(aux_traces, [vec![100..156]]);
         let small = vec![stored(32, 100..104), stored(36, 200..252)];
         assert_eq!(of(small, records(0)).0, [vec![204..252]]);
     }
@@ -459,15 +462,15 @@ mod tests {
         });
         let records = (0..count).map(|_| aux(0, 1 << 62, 0)).collect();
         let start = std::time::Instant::now();
-        let (pieces, notes) = of(small.collect(), records);
-        assert!(pieces.is_empty() && !notes.is_empty());
+        let (aux_traces, notes) = of(small.collect(), records);
+        assert!(aux_traces.is_empty() && !notes.is_empty());
         assert!(start.elapsed().as_secs() < 10);
     }
 
     #[test]
     fn without_aux_records_a_buffer_is_one_piece() {
-        let (pieces, notes) = of(vec![stored(0, 0..32), stored(32, 64..80)], Vec::new());
-        assert_eq!(pieces, [vec![0..32, 64..80]]);
+        let (aux_traces, notes) = of(vec![stored(0, 0..32), stored(32, 64..80)], Vec::new());
+        assert_eq!(aux_traces, [vec![0..32, 64..80]]);
         let (of, bytes) = (TraceOf::Cpu(0), 48);
         assert_eq!(notes, [PerfNote::UndescribedBuffer { of, bytes }]);
     }
