@@ -12,7 +12,7 @@ use armsnap_arch::translation::Regime;
 use armsnap_snapshot::linux::Memory;
 use armsnap_snapshot::linux::btf::{self, Btf};
 use armsnap_snapshot::linux::log::Log;
-use armsnap_snapshot::linux::tasks::{Layout, Task};
+use armsnap_snapshot::linux::tasks::{Task, TaskLayout};
 use armsnap_snapshot::linux::vmcoreinfo::Info;
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::memory::Dumps;
@@ -92,13 +92,13 @@ impl<'t> Kernel<'t> {
     }
 
     /// Returns the layout of tasks in memory, and the address of the first one.
-    fn tasks(&self) -> Result<(Layout, u64), String> {
+    fn tasks(&self) -> Result<(TaskLayout, u64), String> {
         let physical = self.translated.physical();
         let mut left = TRIED_TYPES;
         let types = self.places(btf::START).into_iter().map_while(|place| {
             let bytes = physical.slice(Address(place), Space::Np);
             left = left.checked_sub(btf::length(bytes).unwrap_or(0))?;
-            Some(Btf::read(bytes).map(|types| Layout::of(&types)))
+            Some(Btf::read(bytes).map(|types| TaskLayout::of(&types)))
         });
         // Modules have types of their own; only those of the kernel include tasks.
         let mut layout = None;

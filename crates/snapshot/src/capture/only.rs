@@ -83,17 +83,17 @@ impl OnlyContext {
 
     /// The state after a loss of synchronisation. The next synchronisation is always followed by a
     /// context, but not always by a timestamp.
-    const fn initial(&self) -> Place {
+    const fn initial(&self) -> ContextMatch {
         match self {
-            Self::ContextId(_) | Self::Vmid(_) => Place::Unknown,
-            Self::Timestamps(_) => Place::Outside,
+            Self::ContextId(_) | Self::Vmid(_) => ContextMatch::Unknown,
+            Self::Timestamps(_) => ContextMatch::Outside,
         }
     }
 }
 
 /// Whether the trace belongs to the wanted context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum ContextMatch {
     /// No context has been traced yet.
     Unknown,
     /// The trace belongs to the wanted context.
@@ -106,7 +106,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Only<E> {
     inner: E,
-    only: Option<(OnlyContext, Place)>,
+    only: Option<(OnlyContext, ContextMatch)>,
 }
 
 impl<E> Only<E> {
@@ -127,7 +127,7 @@ impl<E> Only<E> {
 #[inline(never)]
 fn sifted<E, S: ElementSink>(
     inner: &mut E,
-    (only, place): &mut (OnlyContext, Place),
+    (only, place): &mut (OnlyContext, ContextMatch),
     out: &mut S,
     run: impl FnOnce(&mut E, &mut Sifted<'_, S>),
 ) {
@@ -180,7 +180,7 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
 
 /// The wanted context is part of the configuration, not of the state.
 impl<E: Saved> Saved for Only<E> {
-    type State = (E::State, Option<Place>);
+    type State = (E::State, Option<ContextMatch>);
 
     fn state(&self) -> impl Serialize {
         let place = self.only.as_ref().map(|(_, place)| *place);
@@ -198,14 +198,14 @@ impl<E: Saved> Saved for Only<E> {
 /// Passes on the elements that belong to the wanted context.
 struct Sifted<'a, S> {
     only: &'a OnlyContext,
-    place: &'a mut Place,
+    place: &'a mut ContextMatch,
     out: &'a mut S,
 }
 
 impl<S: ElementSink> ElementSink for Sifted<'_, S> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         let Element::Mark(mark) = element else {
-            if *self.place != Place::Outside {
+            if *self.place != ContextMatch::Outside {
                 self.out.element(at, element);
             }
             return;
@@ -213,8 +213,8 @@ impl<S: ElementSink> ElementSink for Sifted<'_, S> {
         let by_time = matches!(self.only, OnlyContext::Timestamps(_));
         let before = *self.place;
         match self.only.runs(mark) {
-            Some(true) => *self.place = Place::Inside,
-            Some(false) => *self.place = Place::Outside,
+            Some(true) => *self.place = ContextMatch::Inside,
+            Some(false) => *self.place = ContextMatch::Outside,
             None => {}
         }
         if matches!(mark, Mark::NoSync(_)) {
@@ -225,9 +225,9 @@ impl<S: ElementSink> ElementSink for Sifted<'_, S> {
             Mark::NoSync(_) | Mark::End => true,
             // Other threads change the core's context too, and it is not repeated afterwards.
             Mark::Context(_) if by_time => true,
-            _ => *self.place != Place::Outside,
+            _ => *self.place != ContextMatch::Outside,
         };
-        let is_left = before == Place::Inside && *self.place == Place::Outside;
+        let is_left = before == ContextMatch::Inside && *self.place == ContextMatch::Outside;
         if is_left && !matches!(mark, Mark::NoSync(_)) {
             // Execution before this point is not connected with execution after it.
             self.out

@@ -21,7 +21,7 @@ const ALIGNED: [u64; 3] = [1, 2 << 20, 128 << 20];
 const TRIED: usize = 256;
 
 /// A segment of a core file: virtual address (if it has one), physical address, bytes.
-pub type Segment<'b> = (Option<u64>, u64, &'b [u8]);
+pub type KernelSegment<'b> = (Option<u64>, u64, &'b [u8]);
 
 /// Finds the tables of the kernel that VMCOREINFO describes and the offset of its image, and sets
 /// them in `info`.
@@ -29,13 +29,13 @@ pub type Segment<'b> = (Option<u64>, u64, &'b [u8]);
 /// # Errors
 ///
 /// Returns an error if VMCOREINFO does not name the table, or the table is not found.
-pub fn place(info: &mut Info, segments: &[Segment<'_>]) -> Result<(), NoValue> {
+pub fn place(info: &mut Info, segments: &[KernelSegment<'_>]) -> Result<(), NoValue> {
     let (tables, offset) = find(info, segments)?;
     info.place(tables, offset);
     Ok(())
 }
 
-fn find(info: &Info, segments: &[Segment<'_>]) -> Result<(KernelTables, u64), NoValue> {
+fn find(info: &Info, segments: &[KernelSegment<'_>]) -> Result<(KernelTables, u64), NoValue> {
     let key = "SYMBOL(swapper_pg_dir)";
     let table = info.address(key).ok_or_else(|| NoValue(key.to_owned()))?;
     let mut bases = PAGE_OFFSETS.iter().rev();
@@ -46,7 +46,7 @@ fn find(info: &Info, segments: &[Segment<'_>]) -> Result<(KernelTables, u64), No
         Some("y") => KernelForm::Long { first },
         _ => KernelForm::Short { first },
     };
-    let of_segment = |(start, physical, bytes): &Segment<'_>| {
+    let of_segment = |(start, physical, bytes): &KernelSegment<'_>| {
         let start = start.filter(|start| (*start..*start + bytes.len() as u64).contains(&table))?;
         Some(start.wrapping_sub(*physical))
     };

@@ -56,7 +56,7 @@ pub enum NoLog {
 #[derive(Debug)]
 pub struct Log<'m> {
     memory: &'m dyn Memory,
-    layout: Layout,
+    layout: DescriptorLayout,
     descriptors: u64,
     infos: u64,
     count: u64,
@@ -71,7 +71,7 @@ pub struct Log<'m> {
 
 /// Offsets and sizes of a descriptor's parts.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct DescriptorLayout {
     descriptor: u64,
     state: u64,
     block: u64,
@@ -129,7 +129,7 @@ impl<'m> Log<'m> {
         }
         Ok(Self {
             memory,
-            layout: Layout {
+            layout: DescriptorLayout {
                 descriptor: size("prb_desc")?,
                 state: offset("prb_desc.state_var")?.wrapping_add(counter),
                 block: offset("prb_desc.text_blk_lpos")?,
@@ -160,7 +160,7 @@ impl<'m> Log<'m> {
     }
 
     fn record(&mut self, id: u64) -> Option<Record> {
-        let Layout {
+        let DescriptorLayout {
             descriptor,
             state,
             block,

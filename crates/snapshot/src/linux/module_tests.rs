@@ -1,6 +1,6 @@
 use super::Memory;
 use super::btf::Btf;
-use super::modules::{Layout, Module, references};
+use super::modules::{Module, ModuleLayout, references};
 use super::tests::{Words, types};
 use crate::program::symbol_file::Function;
 
@@ -19,7 +19,7 @@ const KALLSYMS: u64 = 96;
 const MEM: u64 = 104;
 
 /// The layout of modules since Linux 6.4, or before it.
-fn layout(newer: bool) -> Layout {
+fn layout(newer: bool) -> ModuleLayout {
     let mut module = vec![
         ("list", 1, 64),
         ("name", 1, 192),
@@ -53,7 +53,7 @@ fn layout(newer: bool) -> Layout {
         (part_name, part),
         ("module", &module),
     ]);
-    Layout::of(&Btf::read(&bytes).unwrap()).unwrap()
+    ModuleLayout::of(&Btf::read(&bytes).unwrap()).unwrap()
 }
 
 /// A list of modules with two functions each.

@@ -47,7 +47,7 @@ const TRIED_TYPES: usize = 256 << 20;
 
 /// Offsets of the members that are read.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct ModuleLayout {
     list: u64,
     name: u64,
     /// A pointer to the module itself.
@@ -95,7 +95,7 @@ pub enum NoModules {
     Head,
 }
 
-impl Layout {
+impl ModuleLayout {
     /// Returns the layout in a kernel with these types.
     ///
     /// # Errors
@@ -330,14 +330,14 @@ pub fn of_kernel(
 }
 
 /// Returns the layout of modules according to the types in the kernel's memory.
-fn layout(kernel: &PhysicalKernel<'_>) -> Result<Layout, NoModules> {
+fn layout(kernel: &PhysicalKernel<'_>) -> Result<ModuleLayout, NoModules> {
     let mut left = TRIED_TYPES;
     let places = kernel.places(btf::START).take(TRIED);
     let found = places.filter_map(|place| {
         let length = btf::length(&bytes(kernel, place, btf::HEADER)?)?;
         left = left.checked_sub(length)?;
         let types = bytes(kernel, place, length)?;
-        Some(Layout::of(&Btf::read(&types)?))
+        Some(ModuleLayout::of(&Btf::read(&types)?))
     });
     // Modules have types of their own; only the types of the kernel include `struct module`.
     let mut reason = None;

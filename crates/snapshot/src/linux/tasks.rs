@@ -15,7 +15,7 @@ const NAME: usize = 16;
 
 /// Offsets of the members of `struct task_struct` that are read.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct TaskLayout {
     tasks: u64,
     pid: u64,
     process: u64,
@@ -58,7 +58,7 @@ pub struct Task {
     pub context: Option<[u64; 3]>,
 }
 
-impl Layout {
+impl TaskLayout {
     /// Returns the layout in a kernel with these types.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 use super::btf::Btf;
 use super::log::{Log, Record};
-use super::tasks::{Layout, Task};
+use super::tasks::{Task, TaskLayout};
 use super::vmcoreinfo::Info;
 use super::*;
 use std::collections::BTreeMap;
@@ -244,7 +244,7 @@ fn damaged_types_end() {
             let mut bytes = whole.clone();
             bytes[at] = value;
             if let Some(found) = Btf::read(&bytes) {
-                let _ = Layout::of(&found);
+                let _ = TaskLayout::of(&found);
             }
         }
     }
@@ -312,9 +312,9 @@ fn tasks() -> Words {
     memory
 }
 
-fn layout() -> Layout {
+fn layout() -> TaskLayout {
     let bytes = kernel_types();
-    Layout::of(&Btf::read(&bytes).unwrap()).unwrap()
+    TaskLayout::of(&Btf::read(&bytes).unwrap()).unwrap()
 }
 
 #[test]

@@ -17,29 +17,29 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A mapping, watched until this is dropped.
 #[derive(Debug)]
-pub(super) struct Watch(&'static Entry);
+pub(super) struct Watch(&'static WatchEntry);
 
 /// Whether a mapping was cut. Valid only while the mapping is watched: its entry may be reused
 /// later.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark(&'static Entry);
+pub(super) struct Mark(&'static WatchEntry);
 
 #[derive(Debug)]
-struct Entry {
+struct WatchEntry {
     begin: AtomicUsize,
     /// 0: the entry is free.
     end: AtomicUsize,
     cut: AtomicBool,
-    next: *const Entry,
+    next: *const WatchEntry,
 }
 
 // SAFETY: `next` is written before the entry is published, and never after.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for WatchEntry {}
 // SAFETY: the same.
-unsafe impl Send for Entry {}
+unsafe impl Send for WatchEntry {}
 
-static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
-static FREE: Mutex<Vec<&'static Entry>> = Mutex::new(Vec::new());
+static ENTRIES: AtomicPtr<WatchEntry> = AtomicPtr::new(ptr::null_mut());
+static FREE: Mutex<Vec<&'static WatchEntry>> = Mutex::new(Vec::new());
 static CUT: AtomicBool = AtomicBool::new(false);
 
 struct Installed {
@@ -93,8 +93,8 @@ pub(super) fn any_cut() -> bool {
 }
 
 /// Adds an entry to the list.
-fn publish() -> &'static Entry {
-    let entry = Box::leak(Box::new(Entry {
+fn publish() -> &'static WatchEntry {
+    let entry = Box::leak(Box::new(WatchEntry {
         begin: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
         cut: AtomicBool::new(false),
@@ -104,7 +104,7 @@ fn publish() -> &'static Entry {
     let mut head = ENTRIES.load(Ordering::Acquire);
     loop {
         entry.next = head;
-        let new: *mut Entry = entry;
+        let new: *mut WatchEntry = entry;
         match ENTRIES.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return entry,
             Err(other) => head = other,

@@ -38,20 +38,20 @@ enum Bytes {
 /// A mapped file. The watch ends before the mapping does.
 #[derive(Debug)]
 struct FileMap {
-    known: Known,
+    known: MappedFile,
     _watch: fault::Watch,
     map: memmap2::Mmap,
 }
 
 /// The file when it was mapped, and whether it was truncated since then.
 #[derive(Clone, Debug)]
-struct Known {
+struct MappedFile {
     path: PathBuf,
     identity: Identity,
     mark: fault::Mark,
 }
 
-impl Known {
+impl MappedFile {
     /// The current size of the file. A file that was renamed or deleted stays unchanged in its
     /// mappings.
     fn remaining(&self) -> u64 {
@@ -81,7 +81,7 @@ impl Known {
 /// longer mapped.
 #[derive(Default)]
 struct Mappings {
-    open: Option<HashMap<usize, Known>>,
+    open: Option<HashMap<usize, MappedFile>>,
     cut: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub fn cut_file() -> Option<String> {
     let mut mappings = mappings();
     if mappings.cut.is_none() {
         let mut open = mappings.open.iter().flat_map(HashMap::values);
-        mappings.cut = open.find_map(Known::cut);
+        mappings.cut = open.find_map(MappedFile::cut);
     }
     mappings.cut.clone()
 }
@@ -121,7 +121,7 @@ pub fn is_open(path: &Path) -> bool {
     let Ok(identity) = Identity::at(path) else {
         return false;
     };
-    let same = |known: &Known| known.identity.is_file(&identity);
+    let same = |known: &MappedFile| known.identity.is_file(&identity);
     let mappings = mappings();
     mappings.open.iter().flat_map(HashMap::values).any(same)
 }
@@ -292,7 +292,7 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
     // SAFETY: the mapping is not shared, and the watch is dropped before it.
     #[allow(unsafe_code)]
     let watch = unsafe { fault::Watch::new(begin..begin + map.len()) };
-    let known = Known {
+    let known = MappedFile {
         path: path.to_owned(),
         identity: Identity::of(&file)?,
         mark: watch.mark(),
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!((mapped[39_999], mapped.remaining()), (0, 0));
         let mappings = mappings();
         let mut open = mappings.open.iter().flat_map(HashMap::values);
-        let cut = open.find_map(Known::cut);
+        let cut = open.find_map(MappedFile::cut);
         assert!(cut.is_some_and(|text| text.contains(&name)));
         drop(mappings);
     }

@@ -30,12 +30,12 @@ pub struct Section {
     /// Line of its header, from 1; 0 if it was not read from a file.
     pub line: u32,
     /// Entries; a key may occur more than once.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KeyValue>,
 }
 
 /// `key=value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeyValue {
     /// The key, without spaces around it.
     pub key: String,
     /// The value, without spaces around it and without a comment after it.
@@ -139,7 +139,7 @@ impl Batch {
                     let Some(section) = sections.last_mut() else {
                         continue;
                     };
-                    let entries = properties.iter().map(|(key, value)| Entry {
+                    let entries = properties.iter().map(|(key, value)| KeyValue {
                         key: unguard(key),
                         value: unguard(value),
                         line: next_line(),
@@ -429,7 +429,7 @@ mod tests {
             ("k", " v"),
             ("k", "a ;b"),
         ] {
-            let entry = Entry {
+            let entry = KeyValue {
                 key: key.into(),
                 value: value.into(),
                 line: 0,
@@ -466,7 +466,7 @@ mod tests {
                         line: 0,
                         entries: entries
                             .into_iter()
-                            .map(|(key, value)| Entry { key, value, line: 0 })
+                            .map(|(key, value)| KeyValue { key, value, line: 0 })
                             .collect(),
                     })
                     .collect(),

@@ -27,7 +27,9 @@ const MAX_PATH: usize = 4096;
 /// library that is not in the snapshot, or differs from the one in memory, is left out.
 pub fn of_program(loaded: &OpenSnapshot, program: &Elf, memory: Seen) -> Vec<Elf> {
     let (mut found, mut names) = (Vec::new(), BTreeSet::new());
-    for Entry { name, offset, .. } in LinkMap::of(program, memory).unwrap_or_default().entries {
+    for LinkMapEntry { name, offset, .. } in
+        LinkMap::of(program, memory).unwrap_or_default().entries
+    {
         let name = name.rsplit('/').next().unwrap_or_default();
         let file = format!("{LIBRARIES}/{name}");
         if name.is_empty() || !names.insert(file.clone()) {
@@ -50,7 +52,7 @@ pub fn of_program(loaded: &OpenSnapshot, program: &Elf, memory: Seen) -> Vec<Elf
 
 /// An object in the dynamic linker's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LinkMapEntry {
     /// The address of its `struct link_map`.
     pub address: u64,
     /// The offset of its load address from the addresses in its file.
@@ -69,7 +71,7 @@ pub struct LinkMap {
     /// The address of its `struct r_debug`.
     pub debug: u64,
     /// The program, and the libraries.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LinkMapEntry>,
 }
 
 impl LinkMap {
@@ -150,7 +152,7 @@ impl<'m> Words<'m> {
             ) else {
                 break;
             };
-            entries.extend(self.text(name).map(|name| Entry {
+            entries.extend(self.text(name).map(|name| LinkMapEntry {
                 address: entry,
                 offset,
                 name,

@@ -12,7 +12,7 @@ use super::dump_files::DumpFiles;
 use super::elf_dump::ElfDump;
 use super::elf_files;
 use super::files::{Directory, Files};
-use super::ini::{self, Document, Entry, Section, quote};
+use super::ini::{self, Document, KeyValue, Section, quote};
 use super::model::{Cluster, Device, Dump, FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::{self, PathError};
 use super::shared::Pools;
@@ -310,11 +310,11 @@ impl Reader<'_> {
 
     /// Takes the entries of all sections named `name`; a repeated key is noted and ignored unless
     /// `many` is set.
-    fn section<'i>(&mut self, ini: &'i Ini, name: &str, many: bool) -> Option<Vec<&'i Entry>> {
+    fn section<'i>(&mut self, ini: &'i Ini, name: &str, many: bool) -> Option<Vec<&'i KeyValue>> {
         let sections = ini.document.sections.iter();
         let mut found = sections.filter(|s| s.name.eq_ignore_ascii_case(name));
         let first = found.next()?;
-        let mut entries: Vec<&Entry> = first.entries.iter().collect();
+        let mut entries: Vec<&KeyValue> = first.entries.iter().collect();
         for again in found {
             let text = format!("[{name}] again, first in line {}", first.line);
             self.odd(ini.at(again.line), "3", text);
@@ -326,7 +326,7 @@ impl Reader<'_> {
         Some(entries)
     }
 
-    fn drop_repeated(&mut self, ini: &Ini, entries: &mut Vec<&Entry>) {
+    fn drop_repeated(&mut self, ini: &Ini, entries: &mut Vec<&KeyValue>) {
         let mut seen = HashMap::new();
         entries.retain(|entry| {
             let first = *seen
@@ -452,7 +452,7 @@ impl Reader<'_> {
         Some(device)
     }
 
-    fn listed_device(&mut self, ini: &Ini, entry: &Entry) -> Option<Device> {
+    fn listed_device(&mut self, ini: &Ini, entry: &KeyValue) -> Option<Device> {
         match self.ini(&entry.value) {
             Ok(file) => {
                 let mut device = self.device(&file);

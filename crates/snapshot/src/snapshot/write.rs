@@ -8,7 +8,7 @@ mod replaced;
 
 use super::files::{Files, InMemory, beside};
 use super::further_files::further_files;
-use super::ini::{self, Document, Entry, Section, quote};
+use super::ini::{self, Document, KeyValue, Section, quote};
 use super::model::*;
 use super::paths::{self, PathError};
 use super::read::OpenSnapshot;
@@ -399,15 +399,15 @@ fn add_blobs(
     Ok(notes)
 }
 
-fn entry(key: impl Into<String>, value: impl Into<String>) -> Entry {
-    Entry {
+fn entry(key: impl Into<String>, value: impl Into<String>) -> KeyValue {
+    KeyValue {
         key: key.into(),
         value: value.into(),
         line: 0,
     }
 }
 
-fn section(name: &str, entries: Vec<Entry>) -> Section {
+fn section(name: &str, entries: Vec<KeyValue>) -> Section {
     Section {
         name: name.to_owned(),
         line: 0,
@@ -415,7 +415,7 @@ fn section(name: &str, entries: Vec<Entry>) -> Section {
     }
 }
 
-fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = Entry> {
+fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = KeyValue> {
     pairs.iter().map(|(key, value)| entry(key, value))
 }
 

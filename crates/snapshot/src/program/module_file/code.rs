@@ -1,6 +1,6 @@
 //! The known instructions of a section.
 
-use super::{ModuleFile, Part, is_straight};
+use super::{CodePart, ModuleFile, is_straight};
 use crate::program::instruction_sets::mapped;
 use armsnap_arch::quantity::Isa;
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -92,7 +92,7 @@ impl<'c> Code<'c> {
 
     /// Adds the known code, and the address ranges of straight instructions. The section begins at
     /// `start` in the file.
-    pub fn parts(&self, start: usize, code: &mut Vec<Part>, straight: &mut Vec<Range<u64>>) {
+    pub fn parts(&self, start: usize, code: &mut Vec<CodePart>, straight: &mut Vec<Range<u64>>) {
         let mut from = 0;
         for run in self.words.chunk_by(|a, b| a == b) {
             let offset = from * 2;
@@ -101,7 +101,7 @@ impl<'c> Code<'c> {
             let address = self.base.wrapping_add(offset as u64);
             let last = self.base.wrapping_add(end as u64);
             match run[0] {
-                Word::Known => code.push(Part {
+                Word::Known => code.push(CodePart {
                     address,
                     file: start + offset..start + end,
                 }),

@@ -46,7 +46,7 @@ const SYMBOLS_PER_STEP: usize = 64;
 
 /// A part of a module's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct CodePart {
     /// The address of its first byte.
     pub address: u64,
     /// Its bytes in [`Linked::file`].
@@ -60,7 +60,7 @@ pub struct Linked {
     /// Sections whose addresses are not known are not loaded in it, and have no symbols.
     pub file: Vec<u8>,
     /// The known code, sorted by address.
-    pub code: Vec<Part>,
+    pub code: Vec<CodePart>,
     /// The address ranges of instructions that are not known but do not change the flow.
     pub straight: Vec<Range<u64>>,
     /// Whether some of them are calls of the function tracer (ftrace), which is assumed not to be
@@ -162,7 +162,7 @@ impl<'b> ModuleFile<'b> {
             patched.mark(section.index(), &mut words);
             words.parts(range.start, &mut code, &mut straight);
         }
-        code.sort_by_key(|part: &Part| part.address);
+        code.sort_by_key(|part: &CodePart| part.address);
         straight.sort_by_key(|range: &Range<u64>| range.start);
         debug::link(&linker, &headers, memory, &mut out);
         if linker.work.left() == 0 {

@@ -28,7 +28,7 @@ const ALTERNATIVE: usize = 12;
 #[derive(Debug, Default)]
 pub struct Patched {
     /// By section: offset, length, and what is known about the instructions.
-    places: BTreeMap<usize, Vec<(u64, u64, Place)>>,
+    places: BTreeMap<usize, Vec<(u64, u64, PatchKind)>>,
     /// Whether the function tracer may call from the code.
     pub traced: bool,
     /// Whether signing of return addresses may be replaced.
@@ -37,7 +37,7 @@ pub struct Patched {
 
 /// What the kernel writes at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PatchKind {
     /// Unknown instructions.
     Any,
     /// Other instructions that do not change the flow, provided that those in the file do not
@@ -60,25 +60,25 @@ impl Patched {
         let entry = if is_64bit { 16 } else { 12 };
         for (at, place) in linker.references("__jump_table") {
             if at % entry == 0 {
-                out.add(place, 4, Place::Any);
+                out.add(place, 4, PatchKind::Any);
             }
         }
         for (_, place) in linker.references("__patchable_function_entries") {
-            out.add(place, 4, Place::Tracer);
+            out.add(place, 4, PatchKind::Tracer);
             out.traced = true;
         }
         for (_, place) in linker.references("__mcount_loc") {
-            out.add(place, 4, Place::Call);
+            out.add(place, 4, PatchKind::Call);
             out.traced = true;
         }
         // arch/arm/include/asm/assembler.h: ALT_UP; arch/arm/include/asm/memory.h: __pv_stub.
         for (at, place) in linker.references(".alt.smp.init") {
             if at % 8 == 0 {
-                out.add(place, 4, Place::Any);
+                out.add(place, 4, PatchKind::Any);
             }
         }
         for (_, place) in linker.references(".pv_table") {
-            out.add(place, 4, Place::Alike);
+            out.add(place, 4, PatchKind::Alike);
         }
         // arch/arm64/kernel/pi/patch-scs.c: a shadow call stack is used where signing is not
         // available.
@@ -90,7 +90,7 @@ impl Patched {
         out
     }
 
-    fn add(&mut self, (section, offset): (SectionIndex, u64), length: u64, what: Place) {
+    fn add(&mut self, (section, offset): (SectionIndex, u64), length: u64, what: PatchKind) {
         let places = self.places.entry(section.0).or_default();
         places.push((offset, length, what));
     }
@@ -125,7 +125,11 @@ impl Patched {
                 code && all.is_some_and(|words| words.iter().all(straight))
             });
             // An empty replacement means one by a function of the kernel, of any length.
-            let what = if straight { Place::Alike } else { Place::Any };
+            let what = if straight {
+                PatchKind::Alike
+            } else {
+                PatchKind::Any
+            };
             self.add(*place, length.max(4), what);
         }
     }
@@ -134,8 +138,8 @@ impl Patched {
     pub fn mark(&self, section: SectionIndex, code: &mut Code<'_>) {
         for &(offset, length, what) in self.places.get(&section.0).into_iter().flatten() {
             match what {
-                Place::Any => code.mark(offset, length, Word::Unknown),
-                Place::Alike => {
+                PatchKind::Any => code.mark(offset, length, Word::Unknown),
+                PatchKind::Alike => {
                     let mut words = (offset..offset.saturating_add(length)).step_by(4);
                     let straight = words.all(|at| code.is_straight(at));
                     let what = if straight {
@@ -145,8 +149,8 @@ impl Patched {
                     };
                     code.mark(offset, length, what);
                 }
-                Place::Call => code.mark(offset, length, Word::Straight),
-                Place::Tracer => {
+                PatchKind::Call => code.mark(offset, length, Word::Straight),
+                PatchKind::Tracer => {
                     let mut nops = Vec::new();
                     for at in (offset..).step_by(4).take(MAX_NOPS as usize) {
                         match code.word(at) {

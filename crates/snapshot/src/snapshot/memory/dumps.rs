@@ -58,7 +58,7 @@ enum Source {
 
 /// A part of a region that is visible in a space; pieces do not overlap.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct VisibleRange {
     first: u64,
     last: u64,
     region: u32,
@@ -71,7 +71,7 @@ pub struct Dumps {
     regions: Vec<Region>,
     sources: Vec<Source>,
     /// By space, sorted by address; computed on first use.
-    views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
+    views: [OnceLock<Vec<VisibleRange>>; Space::ALL.len()],
 }
 
 impl Dumps {
@@ -186,7 +186,7 @@ impl Dumps {
     }
 
     /// Returns the piece that contains an address.
-    fn piece(&self, address: Address, space: Space) -> Option<&Piece> {
+    fn piece(&self, address: Address, space: Space) -> Option<&VisibleRange> {
         let pieces = self.view(space);
         let after = pieces.partition_point(|piece| piece.first <= address.0);
         let piece = pieces.get(after.checked_sub(1)?)?;
@@ -263,13 +263,13 @@ impl Dumps {
         }
     }
 
-    fn view(&self, space: Space) -> &[Piece] {
+    fn view(&self, space: Space) -> &[VisibleRange] {
         self.views[space as usize].get_or_init(|| self.pieces(space))
     }
 
     /// Sweeps over the ends of all regions that serve `space`; between two neighbouring ends, the
     /// same region wins.
-    fn pieces(&self, space: Space) -> Vec<Piece> {
+    fn pieces(&self, space: Space) -> Vec<VisibleRange> {
         // If any space is acceptable, a virtual address precedes the same physical one.
         let physical = |r: &Region| is_physical(r.space);
         // A core in Hyp mode sees dumps for `H` before those for `N`.
@@ -285,7 +285,7 @@ impl Dumps {
         }
         ends.sort_unstable();
         let mut open = BTreeSet::new();
-        let mut out: Vec<Piece> = Vec::new();
+        let mut out: Vec<VisibleRange> = Vec::new();
         for (at, &(address, rank)) in ends.iter().enumerate() {
             // The second end of a region closes it.
             if !open.remove(&rank) {
@@ -303,7 +303,7 @@ impl Dumps {
                 Some(piece) if piece.region == region && piece.last.wrapping_add(1) == first => {
                     piece.last = last;
                 }
-                _ => out.push(Piece {
+                _ => out.push(VisibleRange {
                     first,
                     last,
                     region,

@@ -3,7 +3,7 @@
 
 use super::{Ini, Reader, other_sections};
 use crate::snapshot::files::beside;
-use crate::snapshot::ini::{Entry, Section, quote};
+use crate::snapshot::ini::{KeyValue, Section, quote};
 use crate::snapshot::model::{Device, DeviceClass, Dump, Register, RegisterValue};
 use crate::snapshot::registers::{parse_key, parse_u64};
 use armsnap_arch::arch::Space;
@@ -77,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    fn register(&mut self, ini: &Ini, entry: &Entry) -> Option<Register> {
+    fn register(&mut self, ini: &Ini, entry: &KeyValue) -> Option<Register> {
         const SECTION: &str = "3.2.2";
         let place = ini.at(entry.line);
         let key = parse_key(&entry.key);
@@ -120,7 +120,7 @@ impl Reader<'_> {
 
     fn dump(&mut self, ini: &Ini, section: &Section, numbers: &mut Decimals) -> Option<Dump> {
         const SECTION: &str = "3.2.3";
-        let mut entries: Vec<&Entry> = section.entries.iter().collect();
+        let mut entries: Vec<&KeyValue> = section.entries.iter().collect();
         self.drop_repeated(ini, &mut entries);
         let mut out = Dump {
             section: section.name.clone(),
@@ -128,7 +128,7 @@ impl Reader<'_> {
             ..Dump::default()
         };
         let (mut address, mut bad, mut file_line) = (None, false, section.line);
-        let mut decimals: Vec<(&str, &Entry)> = Vec::new();
+        let mut decimals: Vec<(&str, &KeyValue)> = Vec::new();
         for entry in entries {
             let key = entry.key.to_ascii_lowercase();
             let number = match key.as_str() {
@@ -214,7 +214,7 @@ struct Decimals {
 }
 
 impl Decimals {
-    fn add(&mut self, key: &str, entry: &Entry, there: Option<u64>) {
+    fn add(&mut self, key: &str, entry: &KeyValue, there: Option<u64>) {
         let text = &entry.value;
         if text.len() < 4 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return;

@@ -2,14 +2,14 @@
 
 use super::{Ini, Reader, list, other_sections};
 use crate::snapshot::files::beside;
-use crate::snapshot::ini::{Entry, Section, quote};
+use crate::snapshot::ini::{KeyValue, Section, quote};
 use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, SourceBuffers, Trace};
 use crate::snapshot::registers::parse_u64;
 use crate::snapshot::topology::Names;
 use std::collections::{HashMap, HashSet};
 
 impl Reader<'_> {
-    pub(super) fn trace(&mut self, from: &Ini, entry: &Entry) -> Option<Trace> {
+    pub(super) fn trace(&mut self, from: &Ini, entry: &KeyValue) -> Option<Trace> {
         let ini = match self.ini(&entry.value) {
             Ok(ini) => ini,
             Err(problem) => {
@@ -121,7 +121,7 @@ impl Reader<'_> {
             self.error(ini.at(listed), "3.3.1", text);
             return None;
         };
-        let mut entries: Vec<&Entry> = section.entries.iter().collect();
+        let mut entries: Vec<&KeyValue> = section.entries.iter().collect();
         self.drop_repeated(ini, &mut entries);
         let mut out = Buffer {
             id: id.to_owned(),
@@ -149,7 +149,7 @@ impl Reader<'_> {
         Some(out)
     }
 
-    fn source_buffers(&mut self, ini: &Ini, entry: &Entry) -> SourceBuffers {
+    fn source_buffers(&mut self, ini: &Ini, entry: &KeyValue) -> SourceBuffers {
         let place = ini.at(entry.line);
         let (mut source, mut stream) = (entry.key.as_str(), None);
         if let Some((name, extra)) = entry.key.rsplit_once('(')
