@@ -1,6 +1,6 @@
 #![no_main]
 
-use armsnap::convert::snapshot::{Found, Options, read};
+use armsnap::convert::snapshot::{Options, RestoredSnapshot, read};
 use armsnap::convert::with_trace;
 use armsnap::snapshot::write;
 use libfuzzer_sys::fuzz_target;
@@ -15,11 +15,11 @@ fuzz_target!(|bytes: &[u8]| {
                 ..Options::default()
             };
             match read(&bytes, "x.tf", &options, &mut Vec::new()) {
-                Ok(Found::Carried(carried)) => {
+                Ok(RestoredSnapshot::Carried(carried)) => {
                     assert!(frame.is_none() && !merge);
                     let _ = carried.open();
                 }
-                Ok(Found::Made(snapshot, dumps)) => {
+                Ok(RestoredSnapshot::Made(snapshot, dumps)) => {
                     // A snapshot made from a frame can be written.
                     write::texts(&snapshot).unwrap();
                     let files = snapshot.devices[0].dumps.iter().map(|dump| &dump.file);
@@ -38,7 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
         &mut Vec::new(),
         &mut |_, _| {},
     );
-    if let Ok(Found::Made(snapshot, _)) = traced {
+    if let Ok(RestoredSnapshot::Made(snapshot, _)) = traced {
         assert!(snapshot.trace.is_some());
     }
 });

@@ -5,7 +5,7 @@ use super::output::{Output, not_named};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, number, say};
 use armsnap::convert::chosen::ChosenArchitecture;
-use armsnap::convert::executed::Kind;
+use armsnap::convert::executed::FrameSelection;
 use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{self, core_file, perf_data, snapshot, with_trace};
@@ -284,10 +284,10 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
     let options = Options {
         core: arguments.core.clone(),
         frames: match arguments.frames {
-            None | Some(Frames::Waypoints) => Kind::Waypoints,
-            Some(Frames::Functions) => Kind::Functions,
-            Some(Frames::Instructions) => Kind::Instructions,
-            Some(Frames::Exceptions) => Kind::Exceptions,
+            None | Some(Frames::Waypoints) => FrameSelection::Waypoints,
+            Some(Frames::Functions) => FrameSelection::Functions,
+            Some(Frames::Instructions) => FrameSelection::Instructions,
+            Some(Frames::Exceptions) => FrameSelection::Exceptions,
         },
         from: arguments.from,
         to: arguments.to,

@@ -17,7 +17,7 @@ const ALL: usize = 1 << 26;
 
 /// A straight line of executed instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct StraightLine {
     /// The first instruction.
     pub start: CodeAddress,
     /// The address after the last instruction.
@@ -31,7 +31,7 @@ pub struct CodePaths<C> {
     /// Addresses whose execution is always observed.
     watched: HashSet<u64>,
     /// Earlier results: loops repeat the same search.
-    known: HashMap<(View, CodeAddress, CodeAddress), Option<Vec<Line>>>,
+    known: HashMap<(View, CodeAddress, CodeAddress), Option<Vec<StraightLine>>>,
     left: usize,
 }
 
@@ -97,7 +97,12 @@ impl<C: CodeImage> CodePaths<C> {
     }
 
     /// The lines executed from `from` (included) to `to` (excluded).
-    pub fn between(&mut self, view: View, from: CodeAddress, to: CodeAddress) -> Option<Vec<Line>> {
+    pub fn between(
+        &mut self,
+        view: View,
+        from: CodeAddress,
+        to: CodeAddress,
+    ) -> Option<Vec<StraightLine>> {
         let key = (view, from, to);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -107,7 +112,12 @@ impl<C: CodeImage> CodePaths<C> {
         found
     }
 
-    fn search(&mut self, view: View, from: CodeAddress, to: CodeAddress) -> Option<Vec<Line>> {
+    fn search(
+        &mut self,
+        view: View,
+        from: CodeAddress,
+        to: CodeAddress,
+    ) -> Option<Vec<StraightLine>> {
         let mut nodes = vec![Node {
             here: from,
             ..Node::default()
@@ -169,7 +179,7 @@ pub fn next(here: CodeAddress, bytes: u8) -> CodeAddress {
 }
 
 /// The lines from the first node to the goal, if there is exactly one path.
-fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
+fn only_path(nodes: &[Node]) -> Option<Vec<StraightLine>> {
     // Find the nodes that lead to the goal, working backwards from it.
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut leads = vec![false; nodes.len()];
@@ -187,7 +197,7 @@ fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
             reached.append(&mut before[index]);
         }
     }
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<StraightLine> = Vec::new();
     let mut at = 0;
     loop {
         let node = nodes.get(at)?;
@@ -201,7 +211,7 @@ fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
             Some(line) if line.end == node.here.address && line.start.isa == node.here.isa => {
                 line.end = node.after;
             }
-            _ => lines.push(Line {
+            _ => lines.push(StraightLine {
                 start: node.here,
                 end: node.after,
             }),

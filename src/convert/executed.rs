@@ -16,7 +16,7 @@ use armsnap_trace::flow::{
 
 /// Selects the executed instructions to collect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameSelection {
     /// The last instruction of each straight line: waypoints (branches, taken or not, and other
     /// instructions with atoms), and instructions where an exception, a gap or a change of the
     /// core's state cut a line short.
@@ -69,7 +69,7 @@ struct LastInstruction {
 
 /// Collects the executed instructions of one trace source.
 pub struct InstructionCollector<'a, C> {
-    kind: Kind,
+    kind: FrameSelection,
     code: C,
     view: View,
     symbols: Option<&'a Symbols>,
@@ -97,7 +97,12 @@ pub struct InstructionCollector<'a, C> {
 
 impl<'a, C: CodeImage> InstructionCollector<'a, C> {
     /// Collects into `out`; `code` supplies the instructions.
-    pub fn new(kind: Kind, code: C, symbols: Option<&'a Symbols>, out: KeptInstructions) -> Self {
+    pub fn new(
+        kind: FrameSelection,
+        code: C,
+        symbols: Option<&'a Symbols>,
+        out: KeptInstructions,
+    ) -> Self {
         let view = code.view(&ContextKey::default());
         Self {
             kind,
@@ -192,10 +197,10 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         }
         let first = self.out.executed();
         match self.kind {
-            Kind::Waypoints => {
+            FrameSelection::Waypoints => {
                 self.line.get_or_insert(range.start);
             }
-            Kind::Instructions => {
+            FrameSelection::Instructions => {
                 let mut here = range.start;
                 for number in (first..).take(range.instructions as usize - 1) {
                     self.take(at, here, range.isa, Some(here), Some(number));
@@ -203,12 +208,12 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
                 }
                 self.line = Some(last.address);
             }
-            Kind::Functions => {
+            FrameSelection::Functions => {
                 if self.enters(range.start) {
                     self.take(at, range.start, range.isa, None, Some(first));
                 }
             }
-            Kind::Exceptions => {
+            FrameSelection::Exceptions => {
                 if self.values.exception.is_some() {
                     self.take(at, range.start, range.isa, None, Some(first));
                 }
@@ -219,9 +224,9 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         let end = range.last;
         self.isa = range.isa;
         self.at_waypoint = match self.kind {
-            Kind::Waypoints => last.ends_line,
-            Kind::Instructions => true,
-            Kind::Functions | Kind::Exceptions => false,
+            FrameSelection::Waypoints => last.ends_line,
+            FrameSelection::Instructions => true,
+            FrameSelection::Functions | FrameSelection::Exceptions => false,
         };
         self.reached = (at, last.address);
         if self.at_waypoint {
@@ -294,13 +299,13 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
         // Only the first instruction of an unknown path is known.
         let first = match self.kind {
-            Kind::Waypoints => false,
-            Kind::Instructions => range.instructions != Some(0),
-            Kind::Functions => self.enters(range.start),
-            Kind::Exceptions => self.values.exception.is_some(),
+            FrameSelection::Waypoints => false,
+            FrameSelection::Instructions => range.instructions != Some(0),
+            FrameSelection::Functions => self.enters(range.start),
+            FrameSelection::Exceptions => self.values.exception.is_some(),
         };
         if first {
-            let line = (self.kind == Kind::Instructions).then_some(range.start);
+            let line = (self.kind == FrameSelection::Instructions).then_some(range.start);
             self.take(at, range.start, range.isa, line, None);
         }
         self.cut();
@@ -317,7 +322,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
         self.values.exception_return = exception.return_address;
         if let Some(pc) = exception
             .return_address
-            .filter(|_| self.kind == Kind::Exceptions)
+            .filter(|_| self.kind == FrameSelection::Exceptions)
         {
             self.take(at, pc, self.isa, None, None);
         }
@@ -401,7 +406,7 @@ mod tests {
         code
     }
 
-    fn executed(kind: Kind, elements: &[Element]) -> Vec<ExecutedInstruction> {
+    fn executed(kind: FrameSelection, elements: &[Element]) -> Vec<ExecutedInstruction> {
         let code = code();
         let limits = Limits {
             from: None,
@@ -421,7 +426,7 @@ mod tests {
         driver.sink.out.instructions().iter().copied().collect()
     }
 
-    fn places(kind: Kind, elements: &[Element]) -> Vec<(u64, Option<u16>)> {
+    fn places(kind: FrameSelection, elements: &[Element]) -> Vec<(u64, Option<u16>)> {
         let instructions = executed(kind, elements);
         let places = instructions
             .iter()
@@ -462,7 +467,7 @@ mod tests {
         ];
         for (kind, wanted) in [
             (
-                Kind::Instructions,
+                FrameSelection::Instructions,
                 &[
                     (0x1000, None),
                     (0x1004, None),
@@ -474,7 +479,7 @@ mod tests {
                 ][..],
             ),
             (
-                Kind::Waypoints,
+                FrameSelection::Waypoints,
                 &[
                     (0x1004, None),
                     (0x2004, Some(7)),
@@ -483,8 +488,11 @@ mod tests {
                     (0x1008, None),
                 ],
             ),
-            (Kind::Functions, &[(0x1010, Some(7))]),
-            (Kind::Exceptions, &[(0x1010, Some(7)), (0x100c, Some(7))]),
+            (FrameSelection::Functions, &[(0x1010, Some(7))]),
+            (
+                FrameSelection::Exceptions,
+                &[(0x1010, Some(7)), (0x100c, Some(7))],
+            ),
         ] {
             assert_eq!(places(kind, &story), wanted, "{kind:?}");
         }
@@ -493,11 +501,14 @@ mod tests {
     #[test]
     fn an_exception_without_return_address_is_placed_where_execution_continues() {
         let story = [at(0x1000), TAKEN, exception(None), at(0x2000), TAKEN];
-        assert_eq!(places(Kind::Exceptions, &story), [(0x2000, Some(7))]);
+        assert_eq!(
+            places(FrameSelection::Exceptions, &story),
+            [(0x2000, Some(7))]
+        );
         let on = Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
         let cut = [at(0x1000), TAKEN, exception(None), on, at(0x2000), TAKEN];
-        assert_eq!(places(Kind::Exceptions, &cut), []);
-        assert_eq!(places(Kind::Waypoints, &cut)[1], (0x2004, None));
+        assert_eq!(places(FrameSelection::Exceptions, &cut), []);
+        assert_eq!(places(FrameSelection::Waypoints, &cut)[1], (0x2004, None));
     }
 
     #[test]
@@ -533,7 +544,7 @@ mod tests {
             at(0x1008),
             atoms(1),
         ];
-        let instructions = executed(Kind::Waypoints, &story);
+        let instructions = executed(FrameSelection::Waypoints, &story);
         let values: Vec<_> = instructions
             .iter()
             .map(|instruction| {
@@ -560,11 +571,14 @@ mod tests {
     fn a_call_is_not_bridged_over_a_gap() {
         let on = Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
         let story = [at(0x1000), TAKEN, on, at(0x2000), TAKEN];
-        assert_eq!(places(Kind::Functions, &story), []);
+        assert_eq!(places(FrameSelection::Functions, &story), []);
         let missing = [at(0x1000), TAKEN, at(0x9000), TAKEN, at(0x1010), TAKEN];
-        assert_eq!(places(Kind::Functions, &missing), []);
+        assert_eq!(places(FrameSelection::Functions, &missing), []);
         let straight = [at(0x1000), TAKEN, TAKEN];
-        assert_eq!(places(Kind::Functions, &straight), [(0x1010, None)]);
+        assert_eq!(
+            places(FrameSelection::Functions, &straight),
+            [(0x1010, None)]
+        );
     }
 
     #[test]
@@ -593,7 +607,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(
-            counts(Kind::Instructions),
+            counts(FrameSelection::Instructions),
             [
                 (0x1000, None),
                 (0x1004, Some(5)),
@@ -608,7 +622,7 @@ mod tests {
 
     #[test]
     fn an_executed_instruction_includes_its_code() {
-        let instructions = executed(Kind::Waypoints, &[at(0x1000), TAKEN]);
+        let instructions = executed(FrameSelection::Waypoints, &[at(0x1000), TAKEN]);
         assert_eq!(instructions[0].code_bytes, 4);
         assert_eq!(instructions[0].code, BL.to_le_bytes());
     }

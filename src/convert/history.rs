@@ -5,7 +5,7 @@
 //! here.
 
 use super::Progress;
-use super::executed::{InstructionCollector, Kind};
+use super::executed::{FrameSelection, InstructionCollector};
 use super::kept::KeptInstructions;
 use super::trace_run;
 use armsnap_history::decode::{Decoding, Image, Source, decode_buffer};
@@ -67,7 +67,7 @@ pub fn decode(
 }
 
 struct Make<'a> {
-    kind: Kind,
+    kind: FrameSelection,
     image: Image<'a>,
     symbols: Option<&'a Symbols>,
     kept: KeptInstructions,

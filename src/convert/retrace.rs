@@ -3,10 +3,10 @@
 //! Execution between two frames is traced if the file or the code determines it; otherwise the
 //! trace has a gap.
 
-use super::code_paths::{CodePaths, Line, next};
+use super::code_paths::{CodePaths, StraightLine, next};
 use super::exceptions;
 use super::frame_values::FrameValues;
-use super::steps::Step;
+use super::steps::CollectedFrame;
 use armsnap_arch::arch::branch::{Instruction, Kind};
 use armsnap_arch::quantity::{Address, Isa, Profile};
 use armsnap_snapshot::capture::Protocol;
@@ -104,7 +104,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Encodes the next frame.
-    pub fn step(&mut self, Step { place, values }: &Step) {
+    pub fn step(&mut self, CollectedFrame { place, values }: &CollectedFrame) {
         let Some(place) = *place else {
             self.cut();
             self.out.lost += 1;
@@ -240,7 +240,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Traces `lines` without their first instruction, which was already traced.
-    fn run_rest(&mut self, last: PreviousInstruction, lines: &[Line]) {
+    fn run_rest(&mut self, last: PreviousInstruction, lines: &[StraightLine]) {
         for (index, line) in lines.iter().enumerate() {
             let mut start = line.start;
             if index == 0 {

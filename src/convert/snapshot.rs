@@ -36,14 +36,14 @@ pub struct Options {
 
 /// A snapshot read from a trace file.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum RestoredSnapshot {
     /// The snapshot carried in the file.
     Carried(Carried),
     /// A snapshot generated from a trace frame, and its dumps.
     Made(Box<Snapshot>, InMemory),
 }
 
-impl Found {
+impl RestoredSnapshot {
     /// Writes the snapshot into the new directory `dir`; `force` replaces an existing snapshot.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ pub fn read(
     name: &str,
     options: &Options,
     notes: &mut Vec<Note>,
-) -> Result<Found, Error> {
+) -> Result<RestoredSnapshot, Error> {
     let order = options.chosen.and_then(|chosen| chosen.order);
     let file = File::open(bytes, order)?;
     let file = file.releasing(|walked| bytes.release(walked));
@@ -88,7 +88,7 @@ pub fn read(
         if options.chosen.is_some() {
             target?;
         }
-        return Ok(Found::Carried(carried?));
+        return Ok(RestoredSnapshot::Carried(carried?));
     }
     let frame = choose(&file, options.frame, notes)?;
     let target = target?;
@@ -100,7 +100,7 @@ pub fn read(
         notes,
     };
     let (snapshot, dumps) = made.make(options.merge)?;
-    Ok(Found::Made(Box::new(snapshot), dumps))
+    Ok(RestoredSnapshot::Made(Box::new(snapshot), dumps))
 }
 
 /// The snapshot carried in a file, or the reason why it cannot be read.

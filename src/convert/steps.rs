@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 
 /// The contents of a trace frame. `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct CollectedFrame {
     /// The executed instruction.
     pub place: Option<CodeAddress>,
     /// The values of the variables, and the exception level in CPSR.
@@ -128,7 +128,7 @@ impl<'f, 'a> Steps<'f, 'a> {
     }
 
     /// The steps, oldest first, each with its frame.
-    pub fn iter(&self) -> impl Iterator<Item = (TraceFrame<'a>, Step)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (TraceFrame<'a>, CollectedFrame)> + '_ {
         let frames = self.file.frames().map_while(Result::ok);
         frames.filter_map(|frame| {
             let values = self.values(&frame);
@@ -148,14 +148,14 @@ impl<'f, 'a> Steps<'f, 'a> {
         values
     }
 
-    fn step(&self, frame: &TraceFrame<'_>, variables: &Variables) -> Step {
+    fn step(&self, frame: &TraceFrame<'_>, variables: &Variables) -> CollectedFrame {
         let status = self.register(frame, self.status);
         let level = status
             .filter(|status| self.architecture == Architecture::AArch64 && status & 0x10 == 0)
             .map(|status| ExceptionLevel((status >> 2) as u8 & 3));
         let mut values = FrameValues::from_variables(variables);
         values.state.el = values.state.el.or(level);
-        Step {
+        CollectedFrame {
             place: self.place(frame, variables),
             values,
         }

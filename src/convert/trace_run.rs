@@ -3,7 +3,7 @@
 //! Trace frame 0 is the halted state, the others are the decoded trace in chronological order. Both
 //! trace files and the server take their frames from this module.
 
-use super::executed::{ExecutedInstruction, Kind};
+use super::executed::{ExecutedInstruction, FrameSelection};
 use super::frame_values::{VARIABLES, Variable, Variables};
 use super::kept::{Bound, KeptInstructions, Limits};
 use super::note::{CoreNote, Note};
@@ -57,7 +57,7 @@ pub struct Options {
     /// Name of the core; `None` for all.
     pub core: Option<String>,
     /// Which executed instructions become trace frames.
-    pub frames: Kind,
+    pub frames: FrameSelection,
     /// Where the window starts.
     pub from: Option<Bound>,
     /// Where the window ends.
@@ -138,7 +138,7 @@ pub struct TraceRun {
     core: usize,
     state: State,
     kept: KeptInstructions,
-    kind: Kind,
+    kind: FrameSelection,
     /// The protocol of its trace.
     protocol: Option<Protocol>,
     /// Distinct addresses, with their tracepoints' numbers.
@@ -548,10 +548,10 @@ impl TraceRun {
         let mut text = format!("frame 0 is {} as saved", self.name);
         if kept > 0 {
             let what = match self.kind {
-                Kind::Waypoints => "waypoints",
-                Kind::Functions => "functions entered",
-                Kind::Instructions => "instructions",
-                Kind::Exceptions => "exceptions taken",
+                FrameSelection::Waypoints => "waypoints",
+                FrameSelection::Functions => "functions entered",
+                FrameSelection::Instructions => "instructions",
+                FrameSelection::Exceptions => "exceptions taken",
             };
             text += &format!("; frames 1 to {kept} are {what} of its trace, oldest first");
         }

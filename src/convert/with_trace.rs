@@ -3,8 +3,8 @@
 use super::frame_values::FrameValues;
 use super::note::Note;
 use super::retrace::{RetraceOptions, Retraced, Retracer};
-use super::snapshot::{self, Found};
-use super::steps::{Step, Steps};
+use super::snapshot::{self, RestoredSnapshot};
+use super::steps::{CollectedFrame, Steps};
 use super::{Error, Progress};
 use crate::tfile::{Block, File};
 use armsnap_arch::arch::Space;
@@ -41,7 +41,7 @@ pub fn read(
     elfs: &[Elf],
     notes: &mut Vec<Note>,
     progress: Progress<'_>,
-) -> Result<Found, Error> {
+) -> Result<RestoredSnapshot, Error> {
     let found = snapshot::read(bytes, name, options, notes)?;
     let order = options.chosen.and_then(|chosen| chosen.order);
     let file = File::open(bytes, order)?;
@@ -87,20 +87,20 @@ pub fn read(
     let code = code(&retraced, &dumps, image);
     add_dumps(&mut snapshot.devices[core], &mut files, code);
     add_trace(&mut snapshot, core, unit, retraced.trace, &mut files);
-    Ok(Found::Made(Box::new(snapshot), files))
+    Ok(RestoredSnapshot::Made(Box::new(snapshot), files))
 }
 
 /// Opens a snapshot read from a trace file, with its files.
-fn open(found: Found) -> Result<(OpenSnapshot, InMemory), Error> {
+fn open(found: RestoredSnapshot) -> Result<(OpenSnapshot, InMemory), Error> {
     let fault = |error: armsnap_snapshot::snapshot::Error| Error::Input(error.to_string());
     match found {
-        Found::Carried(carried) => {
+        RestoredSnapshot::Carried(carried) => {
             let loaded = carried.open().map_err(fault)?;
             let files = carried.files.iter();
             let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
             Ok((loaded, InMemory(files.collect())))
         }
-        Found::Made(snapshot, dumps) => {
+        RestoredSnapshot::Made(snapshot, dumps) => {
             let mut files = write::texts(&snapshot)?;
             files.extend(dumps.0);
             let files = InMemory(files);
@@ -136,7 +136,7 @@ struct Survey {
 impl Survey {
     fn of(steps: &Steps<'_, '_>) -> Self {
         let mut survey = Self::default();
-        for (frame, Step { place, values }) in steps.iter() {
+        for (frame, CollectedFrame { place, values }) in steps.iter() {
             let any = &mut survey.any;
             any.cycles = any.cycles.or(values.cycles);
             any.timestamp = any.timestamp.or(values.timestamp);

@@ -4,7 +4,7 @@ use crate::support::convert::{
     CORE, back, description, foreign, made, open, read, same, trace_files,
 };
 use crate::support::gdb::testdata;
-use armsnap::convert::snapshot::Found;
+use armsnap::convert::snapshot::RestoredSnapshot;
 use armsnap::convert::trace_file::Options;
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
@@ -194,7 +194,7 @@ proptest! {
         // Twice as often in the text.
         let at = at.index(bytes.len() * 2) % bytes.len();
         bytes[at] = byte;
-        if let Ok(Found::Carried(carried)) = read(&bytes, frame, merge) {
+        if let Ok(RestoredSnapshot::Carried(carried)) = read(&bytes, frame, merge) {
             let _ = carried.open();
         }
     }

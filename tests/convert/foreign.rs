@@ -3,7 +3,7 @@
 use crate::support::convert::{CORE, description, foreign, made, open, read};
 use crate::support::gdb::testdata;
 use armsnap::check::check;
-use armsnap::convert::snapshot::{self, Found};
+use armsnap::convert::snapshot::{self, RestoredSnapshot};
 use armsnap::convert::{Error, with_trace};
 use armsnap::program::elf::Elf;
 use armsnap::tfile::ByteOrder;
@@ -189,7 +189,7 @@ fn the_program_names_the_instruction_set_of_frames() {
         let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
         let traced = "trace of 11 frames, with 0 gaps between them";
         assert!(notes.iter().any(|note| note == traced), "{notes:?}");
-        let Found::Made(snapshot, _) = found.unwrap() else {
+        let RestoredSnapshot::Made(snapshot, _) = found.unwrap() else {
             panic!("nothing is carried");
         };
         let code = snapshot.devices[0].dumps.iter();

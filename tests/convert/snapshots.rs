@@ -5,7 +5,7 @@ use crate::support::convert::{
 };
 use crate::support::gdb::{shared, testdata};
 use armsnap::arch::Space;
-use armsnap::convert::executed::Kind;
+use armsnap::convert::executed::FrameSelection;
 use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{Error, state::State};
@@ -187,7 +187,7 @@ fn a_register_block_ends_before_the_first_unknown_register() {
     assert_eq!(frame(&general.replace("R15=15\n", "")), (None, None));
 }
 
-fn waypoints(loaded: &OpenSnapshot, kind: Kind) -> (Vec<u8>, usize) {
+fn waypoints(loaded: &OpenSnapshot, kind: FrameSelection) -> (Vec<u8>, usize) {
     let options = Options {
         frames: kind,
         ..Options::default()
@@ -204,10 +204,10 @@ fn a_limit_of_addresses_reduces_the_frames() {
     };
     let loaded = open(&path);
     let kinds = [
-        Kind::Instructions,
-        Kind::Waypoints,
-        Kind::Functions,
-        Kind::Exceptions,
+        FrameSelection::Instructions,
+        FrameSelection::Waypoints,
+        FrameSelection::Functions,
+        FrameSelection::Exceptions,
     ];
     let counts = kinds.map(|kind| waypoints(&loaded, kind).1);
     assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");

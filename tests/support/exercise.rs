@@ -6,7 +6,7 @@
 
 use armsnap::capture::Capture;
 use armsnap::check::check;
-use armsnap::convert::snapshot::{Found, Options as ReadOptions, read};
+use armsnap::convert::snapshot::{Options as ReadOptions, RestoredSnapshot, read};
 use armsnap::convert::{trace_file, with_trace};
 use armsnap::decode::{Decoding, ProgramOptions, Programs, decode_buffer};
 use armsnap::remote_protocol::framing::write_packet;
@@ -150,7 +150,9 @@ pub fn trace_file_back(bytes: Vec<u8>) {
             merge,
             ..ReadOptions::default()
         };
-        if let Ok(Found::Made(snapshot, dumps)) = read(&bytes, "x.tf", &options, &mut Vec::new()) {
+        if let Ok(RestoredSnapshot::Made(snapshot, dumps)) =
+            read(&bytes, "x.tf", &options, &mut Vec::new())
+        {
             texts(&snapshot).unwrap();
             let files = snapshot.devices[0].dumps.iter().map(|dump| &dump.file);
             assert!(files.into_iter().all(|file| dumps.0.contains_key(file)));
@@ -159,7 +161,7 @@ pub fn trace_file_back(bytes: Vec<u8>) {
     let options = ReadOptions::default();
     let mut told = |_, _| {};
     let traced = with_trace::read(&bytes, "x.tf", &options, &[], &mut Vec::new(), &mut told);
-    if let Ok(Found::Made(snapshot, _)) = traced {
+    if let Ok(RestoredSnapshot::Made(snapshot, _)) = traced {
         assert!(snapshot.trace.is_some());
     }
 }

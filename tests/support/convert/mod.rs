@@ -7,7 +7,7 @@ pub mod frames;
 
 use crate::support::gdb::{armsnap, run, text};
 use armsnap::convert::Error;
-use armsnap::convert::snapshot::{self, Found};
+use armsnap::convert::snapshot::{self, RestoredSnapshot};
 use armsnap::convert::trace_file::{self, CoreRun, Options};
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::Snapshot;
@@ -68,7 +68,7 @@ pub fn trace_files(loaded: &OpenSnapshot, options: &Options) -> Vec<Vec<u8>> {
         .collect()
 }
 
-pub fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<Found, Error> {
+pub fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<RestoredSnapshot, Error> {
     let options = snapshot::Options {
         frame,
         merge,
@@ -81,8 +81,8 @@ pub fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<Found, Er
 /// The snapshot that a trace file carries.
 pub fn back(bytes: &[u8]) -> OpenSnapshot {
     match read(bytes, None, false).unwrap() {
-        Found::Carried(carried) => carried.open().unwrap(),
-        Found::Made(..) => panic!("it carries no snapshot"),
+        RestoredSnapshot::Carried(carried) => carried.open().unwrap(),
+        RestoredSnapshot::Made(..) => panic!("it carries no snapshot"),
     }
 }
 
@@ -161,7 +161,7 @@ pub fn description(target: &str) -> Description {
 /// The snapshot made from a frame, and its dumps.
 pub fn made(bytes: &[u8], frame: Option<usize>, merge: bool) -> (Snapshot, InMemory) {
     match read(bytes, frame, merge).unwrap() {
-        Found::Made(snapshot, dumps) => (*snapshot, dumps),
-        Found::Carried(_) => panic!("nothing is carried"),
+        RestoredSnapshot::Made(snapshot, dumps) => (*snapshot, dumps),
+        RestoredSnapshot::Carried(_) => panic!("nothing is carried"),
     }
 }
