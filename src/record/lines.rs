@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 
 /// A block, and its most recent successors.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownBlock {
     line: Line,
     /// The block to which its last instruction last fell through, and the one to which it last
     /// branched.
@@ -25,7 +25,7 @@ struct Known {
 
 /// The most recent step of a core: it executed `before`, and went by `edge` to `here`.
 #[derive(Clone, Copy, Debug)]
-pub struct Course {
+pub struct Transition {
     /// The previous block.
     pub before: u32,
     /// The edge from the previous block.
@@ -39,7 +39,7 @@ pub struct Course {
 pub struct Lines {
     options: Options,
     /// By ID; `None` if the tracer has to examine each instruction.
-    known: Vec<Option<Known>>,
+    known: Vec<Option<KnownBlock>>,
 }
 
 impl Lines {
@@ -57,7 +57,7 @@ impl Lines {
         let anywhere = block.start.isa == Isa::A64
             && block.last().kind == Kind::Indirect
             && self.edge(block, block.start) == Some(Edge::Traced);
-        self.known.push(line.map(|line| Known {
+        self.known.push(line.map(|line| KnownBlock {
             line,
             next: [NONE; 2],
             edges: [Edge::Onward; 2],
@@ -77,7 +77,7 @@ impl Lines {
 
     /// Learns that `before`, executed completely, led to `here`. Returns this step if the core can be
     /// followed from here on.
-    pub fn learn(&mut self, before: u32, here: u32, blocks: &BlockTable) -> Option<Course> {
+    pub fn learn(&mut self, before: u32, here: u32, blocks: &BlockTable) -> Option<Transition> {
         let known = self.known.get(before as usize)?.as_ref()?;
         let edge = match self.edge_of(known, here) {
             Some(edge) => edge,
@@ -91,11 +91,11 @@ impl Lines {
                 edge
             }
         };
-        Some(Course { before, edge, here })
+        Some(Transition { before, edge, here })
     }
 
     #[inline]
-    fn edge_of(&self, known: &Known, next: u32) -> Option<Edge> {
+    fn edge_of(&self, known: &KnownBlock, next: u32) -> Option<Edge> {
         let branched = known.next[1] == next;
         if branched | (known.next[0] == next) {
             // Which of the two is chosen cannot be predicted, so this avoids a branch.

@@ -42,14 +42,14 @@ pub struct RecordedCore {
 
 /// A region of memory.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub struct SavedRegion {
     /// Its first address.
     pub address: u64,
     /// Its bytes.
     pub bytes: Mapped,
 }
 
-impl Region {
+impl SavedRegion {
     /// Returns its addresses.
     pub fn range(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.bytes.len() as u64)
@@ -58,7 +58,7 @@ impl Region {
 
 /// Returns the memory of a program that the program cannot change: its segments without write
 /// access.
-pub fn read_only(program: &[u8], moved: u64) -> Vec<Region> {
+pub fn read_only(program: &[u8], moved: u64) -> Vec<SavedRegion> {
     let Ok(file) = object::File::parse(program) else {
         return Vec::new();
     };
@@ -68,7 +68,7 @@ pub fn read_only(program: &[u8], moved: u64) -> Vec<Region> {
     });
     let regions = segments.filter_map(|segment| {
         let bytes = segment.data().ok().filter(|bytes| !bytes.is_empty())?;
-        Some(Region {
+        Some(SavedRegion {
             address: segment.address().wrapping_add(moved),
             bytes: bytes.to_vec().into(),
         })
@@ -145,7 +145,7 @@ pub struct Contents {
     /// The cores.
     pub cores: Vec<RecordedCore>,
     /// The memory of all cores.
-    pub memory: Vec<Region>,
+    pub memory: Vec<SavedRegion>,
     /// The physical memory of a system.
     pub ram: Option<Ram>,
     /// The program: file name, contents, and load bias.
@@ -392,11 +392,11 @@ fn addresses_file(core: usize) -> String {
     format!("data_addresses_{core}.bin")
 }
 
-fn file_of(region: &Region) -> String {
+fn file_of(region: &SavedRegion) -> String {
     format!("memory_{:x}.bin", region.address)
 }
 
-fn dump((index, region): (usize, &Region)) -> Dump {
+fn dump((index, region): (usize, &SavedRegion)) -> Dump {
     Dump {
         section: format!("dump{}", index + 1),
         file: file_of(region),

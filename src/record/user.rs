@@ -74,7 +74,7 @@ struct Session {
 /// If the program or a requested location cannot be used, or the emulator fails.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
-    let mut run = run::Run::new(&mut session, &mut request)?;
+    let mut run = run::RunningProgram::new(&mut session, &mut request)?;
     let ended = run.complete(&mut session, watch);
     run.finish()?;
     let lost = match ended.and_then(|ended| state(&mut session, &request, &program, ended)) {

@@ -226,14 +226,14 @@ pub enum Record {
 
 /// A straight run of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct InstructionRun {
     /// The first instruction.
     pub start: CodeAddress,
     /// The size of each instruction in bytes.
     pub sizes: Vec<u8>,
 }
 
-impl Run {
+impl InstructionRun {
     /// Returns the addresses and instruction sets of its instructions.
     pub fn places(&self) -> impl Iterator<Item = CodeAddress> {
         let mut next = self.start;
@@ -249,7 +249,7 @@ impl Run {
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
-    blocks: Vec<Run>,
+    blocks: Vec<InstructionRun>,
     /// The number of instructions of all blocks.
     instructions: usize,
     core: u32,
@@ -274,7 +274,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Returns a block by number.
-    pub fn block(&self, number: usize) -> Option<&Run> {
+    pub fn block(&self, number: usize) -> Option<&InstructionRun> {
         self.blocks.get(number)
     }
 
@@ -306,7 +306,7 @@ impl<R: BufRead> Reader<R> {
             Isa::T32 => self.input.bytes(count)?,
             _ => vec![4; count],
         };
-        self.blocks.push(Run { start, sizes });
+        self.blocks.push(InstructionRun { start, sizes });
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::Session;
 use super::image::Image;
 use crate::record::Error;
 use crate::record::note::Note;
-use crate::record::snapshot_files::{Ram, Region, fit};
+use crate::record::snapshot_files::{Ram, SavedRegion, fit};
 use armsnap_arch::arch::Architecture;
 use armsnap_snapshot::mapped;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ pub(super) fn read(
     image: &Image,
     stacks: &[u64],
     most: u64,
-) -> Result<Vec<Region>, Error> {
+) -> Result<Vec<SavedRegion>, Error> {
     let tree = session.emulator.remote.monitor("info mtree -f")?;
     let mut ranges = ranges(&tree);
     let mut wanted: Vec<Range<u64>> = image.segments.iter().map(pages).collect();
@@ -73,14 +73,14 @@ pub(super) fn read(
             .remote
             .memory(CONTROL_SPACE.start, length)?;
         if !bytes.is_empty() {
-            regions.push(Region {
+            regions.push(SavedRegion {
                 address: CONTROL_SPACE.start,
                 bytes: bytes.into(),
             });
         }
     }
     regions.sort_by_key(|region| region.address);
-    let mut fitting = regions.iter().map(Region::range).collect();
+    let mut fitting = regions.iter().map(SavedRegion::range).collect();
     session.emulator.notes.extend(fit(&mut fitting, most));
     regions.retain(|region| fitting.contains(&region.range()));
     Ok(regions)
@@ -93,7 +93,7 @@ pub(super) fn physical(session: &mut Session, most: u64) -> Result<Option<Ram>, 
     for range in ranges(&tree) {
         region(session, "pmemsave", &range, &[], &mut regions)?;
     }
-    let mut fitting = regions.iter().map(Region::range).collect();
+    let mut fitting = regions.iter().map(SavedRegion::range).collect();
     session.emulator.notes.extend(fit(&mut fitting, most));
     regions.retain(|region| fitting.contains(&region.range()));
     regions.sort_by_key(|region| region.address);
@@ -108,7 +108,7 @@ pub(super) fn physical(session: &mut Session, most: u64) -> Result<Option<Ram>, 
     file.flush()?;
     Ok(Some(Ram {
         bytes: mapped::map(&path)?,
-        pieces: regions.iter().map(Region::range).collect(),
+        pieces: regions.iter().map(SavedRegion::range).collect(),
     }))
 }
 
@@ -161,7 +161,7 @@ fn region(
     save: &str,
     range: &Range<u64>,
     wanted: &[Range<u64>],
-    regions: &mut Vec<Region>,
+    regions: &mut Vec<SavedRegion>,
 ) -> Result<(), Error> {
     let file = |name: &str| {
         let name = format!("{name}_{:x}", range.start);
@@ -212,7 +212,7 @@ fn region(
     let mut at = 0;
     for range in kept {
         let end = at + (range.end - range.start) as usize;
-        regions.push(Region {
+        regions.push(SavedRegion {
             address: range.start,
             bytes: bytes.part(at..end),
         });

@@ -3,7 +3,7 @@
 
 use super::cores::{CoreTrace, CoreTraces, STORE_SIZE};
 use crate::record::blocks::{Block, BlockTable};
-use crate::record::lines::{Course, Lines};
+use crate::record::lines::{Lines, Transition};
 use crate::record::protocol::Timestamps;
 use crate::record::stream::Events;
 use armsnap_trace::encode::{CodeAddress, Edge, TraceUnit};
@@ -15,7 +15,7 @@ impl<U: TraceUnit> CoreTraces<U> {
     pub(super) fn follow(
         &mut self,
         core: u32,
-        mut course: Course,
+        mut course: Transition,
         events: &mut Events<'_>,
         blocks: &BlockTable,
         lines: &Lines,
@@ -54,7 +54,7 @@ impl<U: TraceUnit> CoreTraces<U> {
                 witness.ran(core, block, block.instructions.len())?;
             }
             last = Some(course);
-            course = Course {
+            course = Transition {
                 before: course.here,
                 edge,
                 here: next,
@@ -68,7 +68,7 @@ impl<U: TraceUnit> CoreTraces<U> {
 }
 
 /// Brings the tracer's state up to date after the last block that was traced.
-fn stand_after<U: TraceUnit>(trace: &mut CoreTrace<U>, last: Course, blocks: &BlockTable) {
+fn stand_after<U: TraceUnit>(trace: &mut CoreTrace<U>, last: Transition, blocks: &BlockTable) {
     let before = blocks.get(last.before);
     let before = before.filter(|_| last.edge == Edge::Onward).map(last_of);
     if let Some(block) = blocks.get(last.here) {

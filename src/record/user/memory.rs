@@ -6,7 +6,7 @@
 use super::{Error, Session};
 use crate::record::note::Note;
 use crate::record::process;
-use crate::record::snapshot_files::{Region, fit};
+use crate::record::snapshot_files::{SavedRegion, fit};
 use armsnap_snapshot::leftovers::in_private;
 use armsnap_snapshot::mapped;
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 const PAGE: u64 = 0x1000;
 
 /// Reads up to `most` bytes of memory; a note names what is left out.
-pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Error> {
+pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<SavedRegion>, Error> {
     let mut ranges = ranges(session)?;
     session.emulator.notes.extend(fit(&mut ranges, most));
     let ranges = joined(ranges);
     let regions = ranges.iter().map(|range| copy(session, range));
-    let regions: Result<Vec<Region>, Error> = regions.collect();
+    let regions: Result<Vec<SavedRegion>, Error> = regions.collect();
     if regions.is_err() {
         // The end of the trace may need the space.
         for range in &ranges {
@@ -113,7 +113,7 @@ fn is_readable(session: &mut Session, address: u64) -> Result<bool, Error> {
 }
 
 /// Copies a range to a file with holes for zeros.
-fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
+fn copy(session: &mut Session, range: &Range<u64>) -> Result<SavedRegion, Error> {
     let path = path(session, range);
     let fault = |error: io::Error| in_private(&path, &error);
     let mut file = File::create_new(&path).map_err(fault)?;
@@ -143,7 +143,7 @@ fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
     file.set_len(length).map_err(fault)?;
     fill_holes(&file, length).map_err(fault)?;
     drop(file);
-    Ok(Region {
+    Ok(SavedRegion {
         address: range.start,
         bytes: mapped::map(&path).map_err(fault)?,
     })

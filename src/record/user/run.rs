@@ -40,7 +40,7 @@ enum Effect {
 }
 /// The state of a running program.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct RunningProgram {
     pub(super) traps: BTreeMap<u64, Trap>,
     /// Set once the program is about to exit.
     pub(super) exit: Option<Exit>,
@@ -83,7 +83,7 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The timeout for other threads to freeze.
 const FREEZE_MS: u32 = 2000;
-impl Run {
+impl RunningProgram {
     /// Runs the program until something ends the recording.
     pub fn complete(
         &mut self,

@@ -1,6 +1,6 @@
 //! Traps in the program: at its entry, at `--until`, and at its exit.
 
-use super::run::Run;
+use super::run::RunningProgram;
 use super::steps::StepLog;
 use super::{Error, Request, Session};
 use crate::record::plugin::send;
@@ -30,7 +30,7 @@ pub(super) struct Trap {
     /// The replaced code; `None` for a breakpoint of the emulator.
     pub original: Option<Vec<u8>>,
 }
-impl Run {
+impl RunningProgram {
     /// Prepares the run, before the first instruction.
     pub fn new(session: &mut Session, request: &mut Request) -> Result<Self, Error> {
         let entry = session.entry()?;
