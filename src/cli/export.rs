@@ -8,7 +8,7 @@ use armsnap::export::axis::Clock;
 use armsnap::export::columns::Table;
 use armsnap::export::images::Images;
 #[cfg(feature = "parquet")]
-use armsnap::export::parquet::{self, Layouts, Sheets};
+use armsnap::export::parquet::{self, Sheets, TableSchemas};
 use armsnap::export::rows::{self, Form, Lines, Sink};
 use armsnap::export::tables::{self, Rows};
 use armsnap::export::{
@@ -401,7 +401,7 @@ fn write_parquet(tables: &[Table], analysis: &Analysis, to: &Path) -> Result<(),
         tables.push(Table::Pages);
     }
     let tables = &*tables;
-    let layouts = Layouts::of(tables).map_err(failure)?;
-    let sheets = collect(tables, analysis, || Sheets::new(&layouts))?;
-    parquet::write(to, &layouts, sheets).map_err(failure)
+    let schemas = TableSchemas::of(tables).map_err(failure)?;
+    let sheets = collect(tables, analysis, || Sheets::new(&schemas))?;
+    parquet::write(to, &schemas, sheets).map_err(failure)
 }

@@ -9,7 +9,7 @@ use armsnap::export::columns::Table;
 #[cfg(feature = "parquet")]
 use armsnap::export::images::Images;
 #[cfg(feature = "parquet")]
-use armsnap::export::parquet::{self, Layouts, Sheets};
+use armsnap::export::parquet::{self, Sheets, TableSchemas};
 #[cfg(feature = "parquet")]
 use armsnap::export::tables::ShardRows;
 use armsnap::mapped;
@@ -156,10 +156,10 @@ pub fn write(shard: Shard, exec: bool, analysis: &Analysis, to: &Path) -> Result
         false => &[],
     };
     let failure = |error: armsnap::export::ExportError| Failure::Input(error.to_string());
-    let layouts = Layouts::of(tables).map_err(failure)?;
+    let schemas = TableSchemas::of(tables).map_err(failure)?;
     let tracks = plan.tracks().iter();
     let mut rows: Vec<_> = tracks
-        .map(|track| ShardRows::new(Sheets::new(&layouts), &images, track))
+        .map(|track| ShardRows::new(Sheets::new(&schemas), &images, track))
         .collect();
     let file = io::BufWriter::new(File::create_new(to.join(COURSE))?);
     let file = GzEncoder::new(file, Compression::fast());
@@ -200,7 +200,7 @@ pub fn write(shard: Shard, exec: bool, analysis: &Analysis, to: &Path) -> Result
         .into_inner()
         .map_err(|error| error.into_error())?;
     let sheets = rows.into_iter().map(|rows| rows.sink).collect();
-    parquet::write(to, &layouts, sheets).map_err(failure)
+    parquet::write(to, &schemas, sheets).map_err(failure)
 }
 
 /// The file of a shard, decompressed: it is packed with gzip.

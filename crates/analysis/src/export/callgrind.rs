@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The location of a cost: address and line.
-type Place = (u64, u32);
+type CostLocation = (u64, u32);
 
 /// The costs of a function.
 #[derive(Default)]
 struct Costs {
     /// Instructions by file and location.
-    own: BTreeMap<(String, Place), u64>,
+    own: BTreeMap<(String, CostLocation), u64>,
     /// Calls and their instructions, by file and location of the call and by the called function.
-    calls: BTreeMap<(String, Place, FunctionId), (u64, u64)>,
+    calls: BTreeMap<(String, CostLocation, FunctionId), (u64, u64)>,
 }
 
 /// Writes the costs of all tracks.
@@ -183,7 +183,7 @@ fn clean(name: &str) -> String {
     }
 }
 
-fn place(symbols: Option<&Symbols>, address: u64) -> (String, Place) {
+fn place(symbols: Option<&Symbols>, address: u64) -> (String, CostLocation) {
     match symbols.and_then(|symbols| symbols.line(address)) {
         Some(line) => (clean(&line.file), (address, line.line)),
         None => ("???".to_owned(), (address, 0)),

@@ -2,7 +2,7 @@
 
 /// What a column contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// Text.
     Text,
     /// Yes or no.
@@ -27,7 +27,7 @@ pub struct Column {
     /// Its name.
     pub name: &'static str,
     /// What it contains.
-    pub kind: Kind,
+    pub kind: ColumnType,
 }
 
 /// A table.
@@ -105,29 +105,29 @@ impl Table {
     }
 }
 
-const fn column(name: &'static str, kind: Kind) -> Column {
+const fn column(name: &'static str, kind: ColumnType) -> Column {
     Column { name, kind }
 }
 
-const TRACK: Column = column("track", Kind::Text);
-const BEGIN_INSTRUCTION: Column = column("begin_instruction", Kind::Clock);
-const END_INSTRUCTION: Column = column("end_instruction", Kind::Clock);
-const BEGIN_CYCLE: Column = column("begin_cycle", Kind::Clock);
-const END_CYCLE: Column = column("end_cycle", Kind::Clock);
-const BEGIN_TIME: Column = column("begin_time", Kind::Time);
-const END_TIME: Column = column("end_time", Kind::Time);
-const BUFFER: Column = column("buffer", Kind::Count);
-const OFFSET: Column = column("offset", Kind::Clock);
-const SHARD: Column = column("shard", Kind::Count);
-const PAGE: Column = column("page", Kind::Clock);
+const TRACK: Column = column("track", ColumnType::Text);
+const BEGIN_INSTRUCTION: Column = column("begin_instruction", ColumnType::Clock);
+const END_INSTRUCTION: Column = column("end_instruction", ColumnType::Clock);
+const BEGIN_CYCLE: Column = column("begin_cycle", ColumnType::Clock);
+const END_CYCLE: Column = column("end_cycle", ColumnType::Clock);
+const BEGIN_TIME: Column = column("begin_time", ColumnType::Time);
+const END_TIME: Column = column("end_time", ColumnType::Time);
+const BUFFER: Column = column("buffer", ColumnType::Count);
+const OFFSET: Column = column("offset", ColumnType::Clock);
+const SHARD: Column = column("shard", ColumnType::Count);
+const PAGE: Column = column("page", ColumnType::Clock);
 
 const CALLS: &[Column] = &[
     TRACK,
-    column("function", Kind::Text),
-    column("address", Kind::Address),
-    column("kind", Kind::Text),
-    column("depth", Kind::Signed),
-    column("ended", Kind::Text),
+    column("function", ColumnType::Text),
+    column("address", ColumnType::Address),
+    column("kind", ColumnType::Text),
+    column("depth", ColumnType::Signed),
+    column("ended", ColumnType::Text),
     BEGIN_INSTRUCTION,
     END_INSTRUCTION,
     BEGIN_CYCLE,
@@ -136,15 +136,15 @@ const CALLS: &[Column] = &[
     END_TIME,
     BUFFER,
     OFFSET,
-    column("returns_to", Kind::Address),
+    column("returns_to", ColumnType::Address),
 ];
 
 const EXCEPTIONS: &[Column] = &[
     TRACK,
-    column("name", Kind::Text),
-    column("number", Kind::Count),
-    column("return_address", Kind::Address),
-    column("returned", Kind::Flag),
+    column("name", ColumnType::Text),
+    column("number", ColumnType::Count),
+    column("return_address", ColumnType::Address),
+    column("returned", ColumnType::Flag),
     BEGIN_INSTRUCTION,
     END_INSTRUCTION,
     BEGIN_CYCLE,
@@ -157,7 +157,7 @@ const EXCEPTIONS: &[Column] = &[
 
 const GAPS: &[Column] = &[
     TRACK,
-    column("kind", Kind::Text),
+    column("kind", ColumnType::Text),
     BEGIN_INSTRUCTION,
     BEGIN_CYCLE,
     END_CYCLE,
@@ -165,86 +165,86 @@ const GAPS: &[Column] = &[
     END_TIME,
     BUFFER,
     OFFSET,
-    column("resumes_at", Kind::Address),
+    column("resumes_at", ColumnType::Address),
 ];
 
 const EVENTS: &[Column] = &[
     TRACK,
-    column("kind", Kind::Text),
-    column("master", Kind::Count),
-    column("channel", Kind::Count),
-    column("bits", Kind::Count),
-    column("value", Kind::Number),
-    column("instruction", Kind::Clock),
-    column("cycle", Kind::Clock),
-    column("time", Kind::Time),
+    column("kind", ColumnType::Text),
+    column("master", ColumnType::Count),
+    column("channel", ColumnType::Count),
+    column("bits", ColumnType::Count),
+    column("value", ColumnType::Number),
+    column("instruction", ColumnType::Clock),
+    column("cycle", ColumnType::Clock),
+    column("time", ColumnType::Time),
     BUFFER,
     OFFSET,
 ];
 
 const FUNCTIONS: &[Column] = &[
     TRACK,
-    column("function", Kind::Text),
-    column("address", Kind::Address),
-    column("end", Kind::Address),
-    column("kind", Kind::Text),
-    column("el", Kind::Count),
-    column("calls", Kind::Count),
-    column("instructions", Kind::Count),
-    column("total_instructions", Kind::Count),
-    column("cycles", Kind::Count),
-    column("total_cycles", Kind::Count),
+    column("function", ColumnType::Text),
+    column("address", ColumnType::Address),
+    column("end", ColumnType::Address),
+    column("kind", ColumnType::Text),
+    column("el", ColumnType::Count),
+    column("calls", ColumnType::Count),
+    column("instructions", ColumnType::Count),
+    column("total_instructions", ColumnType::Count),
+    column("cycles", ColumnType::Count),
+    column("total_cycles", ColumnType::Count),
 ];
 
 const EDGES: &[Column] = &[
     TRACK,
-    column("from", Kind::Address),
-    column("to", Kind::Address),
-    column("kind", Kind::Text),
-    column("count", Kind::Count),
-    column("from_function", Kind::Text),
-    column("to_function", Kind::Text),
-    column("build_id", Kind::Text),
-    column("from_in_file", Kind::Address),
-    column("to_build_id", Kind::Text),
-    column("to_in_file", Kind::Address),
+    column("from", ColumnType::Address),
+    column("to", ColumnType::Address),
+    column("kind", ColumnType::Text),
+    column("count", ColumnType::Count),
+    column("from_function", ColumnType::Text),
+    column("to_function", ColumnType::Text),
+    column("build_id", ColumnType::Text),
+    column("from_in_file", ColumnType::Address),
+    column("to_build_id", ColumnType::Text),
+    column("to_in_file", ColumnType::Address),
 ];
 
 const LINES: &[Column] = &[
-    column("file", Kind::Text),
-    column("line", Kind::Count),
-    column("count", Kind::Count),
+    column("file", ColumnType::Text),
+    column("line", ColumnType::Count),
+    column("count", ColumnType::Count),
 ];
 
 const BLOCKS: &[Column] = &[
-    column("block", Kind::Count),
-    column("image", Kind::Text),
-    column("build_id", Kind::Text),
-    column("start", Kind::Address),
-    column("end", Kind::Address),
-    column("start_in_file", Kind::Address),
-    column("isa", Kind::Text),
-    column("instructions", Kind::Count),
-    column("function", Kind::Text),
-    column("last", Kind::Address),
-    column("last_kind", Kind::Text),
-    column("conditional", Kind::Flag),
+    column("block", ColumnType::Count),
+    column("image", ColumnType::Text),
+    column("build_id", ColumnType::Text),
+    column("start", ColumnType::Address),
+    column("end", ColumnType::Address),
+    column("start_in_file", ColumnType::Address),
+    column("isa", ColumnType::Text),
+    column("instructions", ColumnType::Count),
+    column("function", ColumnType::Text),
+    column("last", ColumnType::Address),
+    column("last_kind", ColumnType::Text),
+    column("conditional", ColumnType::Flag),
 ];
 
 /// The last two columns identify the page from whose start the rows are counted.
 const SHARD_EXEC: &[Column] = &[
     TRACK,
-    column("sequence", Kind::Clock),
+    column("sequence", ColumnType::Clock),
     BUFFER,
     OFFSET,
-    column("block", Kind::Count),
-    column("taken", Kind::Flag),
-    column("instructions", Kind::Count),
-    column("time", Kind::Time),
-    column("cycle", Kind::Clock),
-    column("el", Kind::Count),
-    column("context_id", Kind::Count),
-    column("vmid", Kind::Count),
+    column("block", ColumnType::Count),
+    column("taken", ColumnType::Flag),
+    column("instructions", ColumnType::Count),
+    column("time", ColumnType::Time),
+    column("cycle", ColumnType::Clock),
+    column("el", ColumnType::Count),
+    column("context_id", ColumnType::Count),
+    column("vmid", ColumnType::Count),
     SHARD,
     PAGE,
 ];
@@ -257,8 +257,8 @@ const PAGES: &[Column] = &[
     BUFFER,
     PAGE,
     SHARD,
-    column("rows", Kind::Count),
-    column("sequence", Kind::Clock),
-    column("cycle", Kind::Clock),
-    column("time", Kind::Time),
+    column("rows", ColumnType::Count),
+    column("sequence", ColumnType::Clock),
+    column("cycle", ColumnType::Clock),
+    column("time", ColumnType::Time),
 ];

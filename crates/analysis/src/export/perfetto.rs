@@ -38,7 +38,7 @@ mod proto {
     pub struct TrackEvent {
         #[prost(message, repeated, tag = "4")]
         pub debug_annotations: Vec<DebugAnnotation>,
-        #[prost(enumeration = "Kind", optional, tag = "9")]
+        #[prost(enumeration = "EventType", optional, tag = "9")]
         pub kind: Option<i32>,
         #[prost(uint64, optional, tag = "10")]
         pub name_iid: Option<u64>,
@@ -50,7 +50,7 @@ mod proto {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
     #[repr(i32)]
-    pub enum Kind {
+    pub enum EventType {
         Unspecified = 0,
         SliceBegin = 1,
         SliceEnd = 2,
@@ -90,7 +90,7 @@ mod proto {
     }
 }
 
-use proto::{DebugAnnotation, EventName, InternedData, Kind, Trace, TracePacket, TrackEvent};
+use proto::{DebugAnnotation, EventName, EventType, InternedData, Trace, TracePacket, TrackEvent};
 
 /// `SEQ_INCREMENTAL_STATE_CLEARED` of `TracePacket.sequence_flags`.
 const CLEARED: u32 = 1;
@@ -146,7 +146,7 @@ impl Packets {
     fn event(
         &mut self,
         at: u64,
-        kind: Kind,
+        kind: EventType,
         name: Option<&str>,
         category: &str,
         annotations: Vec<DebugAnnotation>,
@@ -221,7 +221,13 @@ pub fn write(
         let mut packets = joined.finish();
         let mut about = vec![text("clock", format!("1 ns is 1 of: {}", clock.name()))];
         about.extend(hidden(track, profile).map(|gaps| text("gaps", gaps)));
-        packets.event(0, Kind::Instant, Some("about this track"), "about", about);
+        packets.event(
+            0,
+            EventType::Instant,
+            Some("about this track"),
+            "about",
+            about,
+        );
         packets.spool.copy_to(out)?;
     }
     Ok(())
@@ -245,7 +251,7 @@ impl Happenings for Packets {
         annotations.push(number("instruction", call.begin.instructions));
         self.event(
             at,
-            Kind::SliceBegin,
+            EventType::SliceBegin,
             Some(&function.name),
             "call",
             annotations,
@@ -255,7 +261,7 @@ impl Happenings for Packets {
     fn call(&mut self, _: &Call, end: &Moment, how: Ended, _: &Functions) {
         let at = self.axis.now(end);
         let annotations = vec![text("ended", how.name())];
-        self.event(at, Kind::SliceEnd, None, "call", annotations);
+        self.event(at, EventType::SliceEnd, None, "call", annotations);
     }
 
     fn exception(&mut self, taken: &Taken) {
@@ -264,7 +270,7 @@ impl Happenings for Packets {
             let at = self.axis.now(&taken.begin);
             let annotations = vec![number("number", taken.exception.number.into())];
             let name = Some(taken.exception.name);
-            self.event(at, Kind::Instant, name, "exception", annotations);
+            self.event(at, EventType::Instant, name, "exception", annotations);
         }
     }
 
@@ -273,7 +279,7 @@ impl Happenings for Packets {
         let name = format!("gap: {}", gap_name(&gap.gap));
         let resumes = gap.resumes_at.map(|to| text("resumes_at", to.to_string()));
         let annotations = resumes.into_iter().collect();
-        self.event(at, Kind::Instant, Some(&name), "gap", annotations);
+        self.event(at, EventType::Instant, Some(&name), "gap", annotations);
     }
 
     fn event(&mut self, moment: &Moment, mark: &Mark) {
@@ -286,7 +292,7 @@ impl Happenings for Packets {
         Packets::event(
             self,
             at,
-            Kind::Instant,
+            EventType::Instant,
             Some(parts.kind),
             "event",
             annotations,

@@ -21,7 +21,7 @@ pub struct Block {
 /// Consecutive blocks, with a few holes. Executed blocks are stored here unprocessed, since most of
 /// them are dropped again.
 #[derive(Clone, Debug)]
-struct Stretch {
+struct BlockSequence {
     number: u64,
     /// Instructions of the track before the stretch.
     place: u64,
@@ -37,9 +37,9 @@ const RUN: u32 = 1 << 31;
 /// The blocks of a track.
 #[derive(Clone, Debug)]
 pub struct BlockStretches {
-    kept: Vec<Stretch>,
-    recent: VecDeque<Stretch>,
-    current: Option<Stretch>,
+    kept: Vec<BlockSequence>,
+    recent: VecDeque<BlockSequence>,
+    current: Option<BlockSequence>,
     /// How many more blocks fit in the current stretch.
     room: usize,
     /// Each stretch whose number is a multiple of this is kept.
@@ -179,13 +179,13 @@ impl BlockStretches {
     }
 
     /// Replaces the runs of a stretch by their blocks.
-    fn expand(&self, stretch: &mut Stretch) {
+    fn expand(&self, stretch: &mut BlockSequence) {
         let items = self.indexes_in(stretch).collect();
         stretch.items = items;
     }
 
     /// The indices of the blocks in a stretch.
-    fn indexes_in(&self, stretch: &Stretch) -> impl Iterator<Item = u32> {
+    fn indexes_in(&self, stretch: &BlockSequence) -> impl Iterator<Item = u32> {
         stretch.items.iter().flat_map(|&item| {
             let (one, steps) = match item & RUN {
                 0 => (Some(item), (0, 0)),
@@ -199,7 +199,7 @@ impl BlockStretches {
     #[inline(never)]
     fn start(&mut self, place: u64) {
         self.room = STRETCH;
-        let stretch = Stretch {
+        let stretch = BlockSequence {
             number: self.next,
             place,
             items: Vec::new(),
@@ -232,7 +232,7 @@ impl BlockStretches {
         }
     }
 
-    fn stretches(&self) -> impl Iterator<Item = &Stretch> {
+    fn stretches(&self) -> impl Iterator<Item = &BlockSequence> {
         self.kept.iter().chain(&self.recent).chain(&self.current)
     }
 

@@ -34,7 +34,7 @@ pub struct TrackCode<'a, C> {
 
 /// An executed straight line: its addresses, instruction set and view.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct ExecutedRange {
     start: u64,
     end: u64,
     isa: Isa,
@@ -64,7 +64,8 @@ pub fn list<C: CodeImage>(
         .iter()
         .map(|track| track.profile.code.spans())
         .collect();
-    let lines: Vec<Vec<Line>> = tracks.iter().map(|track| executed(track.profile)).collect();
+    let lines: Vec<Vec<ExecutedRange>> =
+        tracks.iter().map(|track| executed(track.profile)).collect();
     let mut listing = Listing::default();
     let mut left = MOST;
     let unknown = functions.unknown();
@@ -132,12 +133,15 @@ pub fn list<C: CodeImage>(
 }
 
 /// The executed lines that belong to no function, from the first track that has any.
-fn without_function(functions: &PageFunctions, tracks: &[Vec<Line>]) -> Vec<Line> {
+fn without_function(
+    functions: &PageFunctions,
+    tracks: &[Vec<ExecutedRange>],
+) -> Vec<ExecutedRange> {
     let mut of_tracks = tracks.iter().map(|lines| {
         let lines = lines
             .iter()
             .filter(|line| functions.at(line.start).is_none());
-        lines.copied().collect::<Vec<Line>>()
+        lines.copied().collect::<Vec<ExecutedRange>>()
     });
     of_tracks
         .find(|lines| !lines.is_empty())
@@ -145,23 +149,23 @@ fn without_function(functions: &PageFunctions, tracks: &[Vec<Line>]) -> Vec<Line
 }
 
 /// The executed lines of a track, by address.
-fn executed(profile: &Profile) -> Vec<Line> {
+fn executed(profile: &Profile) -> Vec<ExecutedRange> {
     let blocks = profile.code.blocks();
     let view = blocks.first().map_or(View(0), |block| block.view);
-    let whole = blocks.iter().map(|block| Line {
+    let whole = blocks.iter().map(|block| ExecutedRange {
         start: block.start.0,
         end: block.end.0,
         isa: block.isa,
         view: block.view,
     });
     let parts = profile.code.parts();
-    let parts = parts.iter().map(|part| Line {
+    let parts = parts.iter().map(|part| ExecutedRange {
         start: part.range.start.0,
         end: part.range.end.0,
         isa: part.range.isa,
         view,
     });
-    let mut lines: Vec<Line> = whole.chain(parts).collect();
+    let mut lines: Vec<ExecutedRange> = whole.chain(parts).collect();
     lines.sort_by_key(|line| (line.start, line.end));
     lines
 }
@@ -169,8 +173,8 @@ fn executed(profile: &Profile) -> Vec<Line> {
 fn of_function<'l>(
     functions: &PageFunctions,
     function: &PageFunction,
-    lines: &'l [Line],
-) -> &'l [Line] {
+    lines: &'l [ExecutedRange],
+) -> &'l [ExecutedRange] {
     let Some(start) = function.start else {
         return &[];
     };
@@ -192,7 +196,7 @@ fn extent(function: &PageFunction) -> Option<Range<u64>> {
 /// The instructions of a function: all of them if it has an extent, otherwise the executed ones.
 fn places(
     function: &PageFunction,
-    lines: &[Line],
+    lines: &[ExecutedRange],
     image: &impl CodeImage,
 ) -> Vec<(u64, Isa, View)> {
     let mut places = Vec::new();
@@ -283,7 +287,7 @@ mod tests {
             end: Some(Address(end)),
             track: 0,
         };
-        let line = |start, end| Line {
+        let line = |start, end| ExecutedRange {
             start,
             end,
             isa: Isa::A64,

@@ -1,6 +1,6 @@
 //! A column of a row group: values waiting to be encoded, and the encoded pages in memory.
 
-use super::super::columns::Kind;
+use super::super::columns::ColumnType;
 use super::super::rows::Value;
 use ::parquet::column::page::{CompressedPage, PageWriteSpec, PageWriter};
 use ::parquet::column::writer::{ColumnCloseResult, ColumnWriter, get_column_writer};
@@ -31,15 +31,15 @@ enum Values {
 
 impl Staged {
     /// Allocates space for values of a kind.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ColumnType) -> Self {
         Self {
             values: match kind {
-                Kind::Text => Values::Texts(Vec::new()),
-                Kind::Flag => Values::Flags(Vec::new()),
+                ColumnType::Text => Values::Texts(Vec::new()),
+                ColumnType::Flag => Values::Flags(Vec::new()),
                 _ => Values::Numbers(Vec::new()),
             },
             most: match kind {
-                Kind::Number | Kind::Address | Kind::Time => u64::MAX,
+                ColumnType::Number | ColumnType::Address | ColumnType::Time => u64::MAX,
                 _ => i64::MAX as u64,
             },
             levels: Vec::new(),

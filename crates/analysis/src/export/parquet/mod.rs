@@ -5,7 +5,7 @@
 //! the trace, and the order of rows does not depend on the number of threads.
 
 mod chunk;
-mod layout;
+mod schema;
 
 use super::ExportError;
 use super::columns::Table;
@@ -16,7 +16,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::writer::SerializedFileWriter;
 use bytes::Bytes;
 use chunk::{Chunk, Staged};
-use layout::Layout;
+use schema::TableSchema;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -40,7 +40,7 @@ pub struct Sheets {
 #[derive(Debug)]
 struct Sheet {
     table: Table,
-    layout: Layout,
+    schema: TableSchema,
     staged: Vec<Staged>,
     /// Rows in `staged`, and in the open row group.
     rows: (usize, usize),
@@ -68,11 +68,11 @@ fn failure(error: ParquetError) -> ExportError {
     ExportError::Io(io::Error::other(error))
 }
 
-/// The layouts of the wanted tables.
+/// The schemas of the wanted tables.
 #[derive(Clone, Debug)]
-pub struct Layouts(Vec<(Table, Layout)>);
+pub struct TableSchemas(Vec<(Table, TableSchema)>);
 
-impl Layouts {
+impl TableSchemas {
     /// Describes tables.
     ///
     /// # Errors
@@ -84,20 +84,20 @@ impl Layouts {
             return Err(ExportError::Unfit(why.to_owned()));
         }
         let tables = tables.iter();
-        let layouts = tables.map(|&table| Ok((table, Layout::of(table)?)));
-        let layouts = layouts.collect::<Result<_, _>>().map_err(failure)?;
-        Ok(Self(layouts))
+        let schemas = tables.map(|&table| Ok((table, TableSchema::of(table)?)));
+        let schemas = schemas.collect::<Result<_, _>>().map_err(failure)?;
+        Ok(Self(schemas))
     }
 }
 
 impl Sheets {
     /// Starts the tables of a track.
-    pub fn new(layouts: &Layouts) -> Self {
-        let sheets = layouts.0.iter().map(|(table, layout)| {
+    pub fn new(schemas: &TableSchemas) -> Self {
+        let sheets = schemas.0.iter().map(|(table, schema)| {
             let columns = table.columns().iter();
             Sheet {
                 table: *table,
-                layout: layout.clone(),
+                schema: schema.clone(),
                 staged: columns.map(|column| Staged::new(column.kind)).collect(),
                 rows: (0, 0),
                 chunks: Vec::new(),
@@ -166,7 +166,7 @@ impl Sheet {
             return Ok(());
         }
         if self.chunks.is_empty() {
-            self.chunks = self.layout.chunks();
+            self.chunks = self.schema.chunks();
         }
         for (chunk, staged) in self.chunks.iter_mut().zip(&mut self.staged) {
             chunk.write(staged)?;
@@ -201,13 +201,17 @@ impl Sheet {
 /// # Errors
 ///
 /// If a file cannot be written.
-pub fn write(directory: &Path, layouts: &Layouts, tracks: Vec<Sheets>) -> Result<(), ExportError> {
+pub fn write(
+    directory: &Path,
+    schemas: &TableSchemas,
+    tracks: Vec<Sheets>,
+) -> Result<(), ExportError> {
     let tracks = tracks.into_iter().map(Sheets::finish);
     let mut tracks: Vec<_> = tracks.collect::<Result<_, _>>()?;
-    for (table, layout) in &layouts.0 {
+    for (table, schema) in &schemas.0 {
         let path = directory.join(format!("{}.parquet", table.name()));
         let file = File::create_new(path)?;
-        let mut out = layout.file(file).map_err(failure)?;
+        let mut out = schema.file(file).map_err(failure)?;
         for Complete { tables, spool } in &mut tracks {
             let own = tables.iter_mut().filter(|(own, _)| own == table);
             for group in own.flat_map(|(_, groups)| groups.drain(..)) {
@@ -244,9 +248,9 @@ mod tests {
     #[test]
     #[cfg_attr(target_endian = "big", ignore = "refused there")]
     fn rows_are_grouped_by_track() {
-        let layouts = Layouts::of(&[Table::Lines]).unwrap();
+        let schemas = TableSchemas::of(&[Table::Lines]).unwrap();
         let track = |rows: u64| {
-            let mut sheets = Sheets::new(&layouts);
+            let mut sheets = Sheets::new(&schemas);
             for row in 0..rows {
                 let known = [Value::Text("main.c"), Value::Number(row), Value::Number(7)];
                 sheets.put(Table::Lines, &known);
@@ -256,7 +260,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let group = GROUP as u64;
         let tracks = vec![track(group + 5), track(0), track(3)];
-        write(directory.path(), &layouts, tracks).unwrap();
+        write(directory.path(), &schemas, tracks).unwrap();
         let file = File::open(directory.path().join("lines.parquet")).unwrap();
         let reader = SerializedFileReader::new(file).unwrap();
         let groups = reader.metadata().row_groups().iter();
@@ -274,22 +278,22 @@ mod tests {
     #[test]
     #[cfg(target_endian = "big")]
     fn big_endian_machines_are_refused() {
-        let refused = Layouts::of(&[Table::Lines]).err().unwrap();
+        let refused = TableSchemas::of(&[Table::Lines]).err().unwrap();
         assert!(refused.to_string().contains("big-endian"));
     }
 
     #[test]
     #[cfg_attr(target_endian = "big", ignore = "refused there")]
     fn numbers_that_do_not_fit_are_the_largest() {
-        let layouts = Layouts::of(&[Table::Lines, Table::Gaps]).unwrap();
-        let mut sheets = Sheets::new(&layouts);
+        let schemas = TableSchemas::of(&[Table::Lines, Table::Gaps]).unwrap();
+        let mut sheets = Sheets::new(&schemas);
         let most = Value::Number(u64::MAX);
         sheets.put(Table::Lines, &[Value::None, most, Value::Number(1)]);
         let none = [Value::None; 9];
         let address = [Value::Address(u64::MAX)];
         sheets.put(Table::Gaps, &[&none[..], &address].concat());
         let directory = tempfile::tempdir().unwrap();
-        write(directory.path(), &layouts, vec![sheets]).unwrap();
+        write(directory.path(), &schemas, vec![sheets]).unwrap();
         let row = |name: &str| {
             let file = File::open(directory.path().join(name)).unwrap();
             let reader = SerializedFileReader::new(file).unwrap();

@@ -1,6 +1,6 @@
 //! How a table's columns are stored.
 
-use super::super::columns::{Column, Kind, Table};
+use super::super::columns::{Column, ColumnType, Table};
 use super::chunk::Chunk;
 use ::parquet::basic::{
     Compression, Encoding, GzipLevel, LogicalType, Repetition, Type as Physical,
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 /// The schema of a table, and the encodings of its columns.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct TableSchema {
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
 }
 
-impl Layout {
+impl TableSchema {
     /// Describes a table.
     ///
     /// # Errors
@@ -63,10 +63,12 @@ impl Layout {
 fn field(column: &Column) -> Result<Type, ParquetError> {
     let unsigned = LogicalType::integer(64, false);
     let (physical, logical) = match column.kind {
-        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        Kind::Flag => (Physical::BOOLEAN, None),
-        Kind::Count | Kind::Signed | Kind::Clock => (Physical::INT64, None),
-        Kind::Number | Kind::Address | Kind::Time => (Physical::INT64, Some(unsigned)),
+        ColumnType::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        ColumnType::Flag => (Physical::BOOLEAN, None),
+        ColumnType::Count | ColumnType::Signed | ColumnType::Clock => (Physical::INT64, None),
+        ColumnType::Number | ColumnType::Address | ColumnType::Time => {
+            (Physical::INT64, Some(unsigned))
+        }
     };
     Type::primitive_type_builder(column.name, physical)
         .with_logical_type(logical)
@@ -83,11 +85,11 @@ fn properties(table: Table) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Chunk);
     for column in table.columns() {
         let path = ColumnPath::from(column.name);
-        if !matches!(column.kind, Kind::Text | Kind::Flag) {
+        if !matches!(column.kind, ColumnType::Text | ColumnType::Flag) {
             properties =
                 properties.set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED);
         }
-        if matches!(column.kind, Kind::Clock | Kind::Time) {
+        if matches!(column.kind, ColumnType::Clock | ColumnType::Time) {
             properties = properties.set_column_dictionary_enabled(path, false);
         }
     }
