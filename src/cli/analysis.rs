@@ -23,29 +23,29 @@ pub struct AnalysisArguments {
     #[command(flatten)]
     pub snapshot: SnapshotArguments,
 
-    /// This core only, or this trace source without a core (repeatable)
+    /// Only this core, or this trace source without a core (repeatable)
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub core: Vec<String>,
 
-    /// The core that GDB shows as this thread (repeatable)
+    /// Only the core that GDB shows as this thread (repeatable)
     #[arg(long, value_name = "N")]
     pub thread: Vec<NonZero<usize>>,
 
-    /// Start here: a function, an address (*0x8000), a timestamp (time:N), a number of executed
-    /// instructions (instruction:N), or a position of one core (0+71)
+    /// Start at this function, address (*0x8000), timestamp (time:N), number of executed
+    /// instructions (instruction:N), or position of one core (0+71)
     #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub from: Option<String>,
 
-    /// End here, in the same forms, when it is reached first after the start
+    /// End where this place, in the same forms, is first reached after the start
     #[arg(long, value_name = "PLACE", value_parser = NonEmptyStringValueParser::new())]
     pub to: Option<String>,
 
-    /// A program of the cores (repeatable). Default: an ELF file of the snapshot's directory
-    /// whose contents match the dumps
+    /// A program that the cores run (repeatable). Default: an ELF file in the snapshot's directory
+    /// that matches the dumps
     #[arg(long, value_name = "FILE")]
     pub elf: Vec<PathBuf>,
 
-    /// Do not take code from the program where there is no dump
+    /// Do not read code from the program where dumps lack it
     #[arg(long)]
     pub no_elf_memory: bool,
 

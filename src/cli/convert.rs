@@ -30,16 +30,16 @@ pub struct Arguments {
     /// A snapshot (a directory, or its snapshot.ini) or a trace file
     input: PathBuf,
 
-    /// The trace file or the snapshot directory to write; a core file if its name ends with .core,
-    /// a perf.data file if it ends with perf.data. Several cores have a file each:
-    /// NAME.tf becomes NAME.CORE.tf
+    /// The trace file or the snapshot directory to write; a core file if the name ends with .core,
+    /// a perf.data file if it ends with perf.data. Several cores get a file each: NAME.tf becomes
+    /// NAME.CORE.tf
     output: PathBuf,
 
     /// Overwrite existing output
     #[arg(long)]
     force: bool,
 
-    /// Snapshot to trace file: this core only
+    /// Snapshot to trace file: only this core
     #[arg(long, value_name = "NAME")]
     core: Option<String>,
 
@@ -67,8 +67,8 @@ pub struct Arguments {
     #[arg(long)]
     state_only: bool,
 
-    /// Snapshot to trace file: registers and stack memory in the frames of the trace, as far as they
-    /// are known there: proved ones only, or also inferred ones (without a name)
+    /// Snapshot to trace file: add the registers and stack memory that are known at each trace
+    /// frame: with =proved, those that are proved; otherwise also inferred ones
     #[arg(
         long,
         value_enum,
@@ -92,13 +92,13 @@ pub struct Arguments {
     #[arg(long)]
     allow_outside: bool,
 
-    /// Snapshot to trace file: do not take code from another core of the same architecture where a
+    /// Snapshot to trace file: do not use code of another core of the same architecture where a
     /// core has neither dump nor program
     #[arg(long)]
     no_shared_memory: bool,
 
-    /// Trace file to snapshot: registers and memory of trace frame N [default: the whole
-    /// snapshot that the file carries, or else the last frame]
+    /// Trace file to snapshot: registers and memory of trace frame N [default: the whole snapshot
+    /// that the file contains, or else the last frame]
     #[arg(long, value_name = "N")]
     frame: Option<usize>,
 
@@ -110,7 +110,8 @@ pub struct Arguments {
     #[arg(long)]
     trace: bool,
 
-    /// Snapshot to perf.data: the layout of the trace units, 1 or 2; perf 6.1 reads 1
+    /// Snapshot to perf.data: the version of the description of the trace units, 1 or 2; perf 6.1
+    /// reads 1
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=2))]
     perf_version: u8,
 
@@ -132,9 +133,9 @@ enum Frames {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Values {
-    /// Follow from the trace, the code and the final state
+    /// Values that follow from the trace, the code and the final state
     Proved,
-    /// Also from calling conventions
+    /// Also values that follow from calling conventions
     Inferred,
 }
 

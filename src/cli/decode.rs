@@ -42,12 +42,12 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     buffer: Vec<String>,
 
-    /// A program of the cores (repeatable). Default: an ELF file of the snapshot's directory
-    /// whose contents match the dumps. It names functions and source lines
+    /// A program that the cores run (repeatable). Default: an ELF file in the snapshot's directory
+    /// that matches the dumps. It provides the names of functions and source lines
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
 
-    /// Do not take code from the program where there is no dump
+    /// Do not read code from the program where dumps lack it
     #[arg(long)]
     no_elf_memory: bool,
 

@@ -4,8 +4,8 @@
 pub const MAIN: &str = "\
 Examples:
   armsnap                       what can be done with the files in this directory
-  armsnap demo                  a recorded crash, walked back in five steps
-  armsnap gdb crash.snapshot    debug a snapshot, backwards too
+  armsnap demo                  walk backwards through a recorded crash
+  armsnap gdb crash.snapshot    debug a snapshot, also backwards
   armsnap explain MESSAGE       what a message means, and what to do
   armsnap COMMAND --help        the options of a command, with examples";
 
@@ -17,7 +17,7 @@ Examples:
 pub const INFO: &str = "\
 Examples:
   armsnap info board            cores, memory, trace
-  armsnap info perf.data        the same of a recording of Linux' perf
+  armsnap info perf.data        the same for a recording of Linux perf
   armsnap info board --json";
 
 pub const SERVE: &str = "\
@@ -91,7 +91,7 @@ Examples:
 pub const DEMO: &str = "\
 Examples:
   armsnap demo                  in GDB, on a copy that is removed at the end
-  armsnap demo -o crash         writes the recording, to try other commands on";
+  armsnap demo -o crash         writes the recording, for other commands";
 
 pub const DAP: &str = "\
 Examples:

@@ -40,8 +40,8 @@ pub struct Arguments {
     #[arg(long)]
     force: bool,
 
-    /// The program or library that `autofdo`, `llvm-profgen` and `bolt` describe, also a copy of it
-    /// (default: the program in which most instructions were executed)
+    /// The program or library, or a copy of it, whose profile `autofdo`, `llvm-profgen` or `bolt`
+    /// contains (default: the program that executed most instructions)
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
@@ -50,7 +50,7 @@ pub struct Arguments {
     #[arg(long, value_parser = by_name(), value_name = "NAME")]
     table: Vec<Table>,
 
-    /// Decode this shard of the trace only: shard I of N, for --join (`parquet` only)
+    /// Decode only shard I of N of the trace, for a later --join (`parquet` only)
     #[arg(long, value_name = "I/N", conflicts_with = "join")]
     shard: Option<Shard>,
 
@@ -58,8 +58,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", num_args = 1..)]
     join: Vec<PathBuf>,
 
-    /// Inlined functions are frames of `folded` stacks too, marked `_[i]`; the program's debug
-    /// information names them
+    /// Add inlined functions to `folded` stacks, as frames marked `_[i]`; requires debug
+    /// information
     #[arg(long, conflicts_with = "join")]
     inline: bool,
 
@@ -111,10 +111,10 @@ enum Format {
     LlvmProfgen,
     /// Ranges and branches of a program, for perf2bolt -pa
     Bolt,
-    /// Tables as files of Apache Parquet, for DuckDB, Spark and others
+    /// Tables as Apache Parquet files, for DuckDB, Spark and others
     #[cfg(feature = "parquet")]
     Parquet,
-    /// Tables as an object for each row
+    /// Tables with a JSON object for each row
     Jsonl,
     /// One table as comma-separated values
     Csv,

@@ -33,8 +33,8 @@ pub struct Arguments {
     /// The GDB to start.
     #[arg(long, value_name = "PROGRAM", default_value = DEFAULT_GDB)]
     pub gdb: OsString,
-    /// Let GDB run scripts that come with the snapshot and its programs, as far as its own
-    /// `auto-load safe-path` allows that.
+    /// Let GDB run scripts that come with the snapshot and its programs, if its own `auto-load
+    /// safe-path` allows them.
     #[arg(long)]
     pub allow_scripts: bool,
     /// Show C++ containers by their elements: load libstdc++'s printers from GDB's own data directory,

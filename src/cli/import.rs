@@ -13,39 +13,40 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make a snapshot of a perf.data file, a core file, a core dump of Zephyr, or raw trace buffers
+/// Make a snapshot from a perf.data file, a core file, a core dump of Zephyr, or raw trace buffers
 #[derive(Args)]
 pub struct Arguments {
     /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, a core file, or a core dump
-    /// of Zephyr; and the snapshot directory to write. With --raw or --mtb, a core file or core dump of
-    /// the same system, if there is one
+    /// of Zephyr; and the snapshot directory to write. With --raw or --mtb, the input may be omitted;
+    /// it is a core file or core dump of the same system
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT> <DIR")]
     paths: Vec<PathBuf>,
 
     #[command(flatten)]
     options: ImportArguments,
 
-    /// A buffer of trace: from a TMC or ETB, a trace port, a DSTREAM, an SWO (repeatable). Its
-    /// format and its contents are detected
+    /// A trace buffer: from a TMC, an ETB, a trace port, a DSTREAM or SWO (repeatable). Its format
+    /// and its contents are detected
     #[arg(long, value_name = "BUFFER")]
     raw: Vec<PathBuf>,
 
-    /// Memory of the cores: raw bytes at an address, Intel HEX or S-records (repeatable); with
+    /// Memory of the cores: raw bytes at an address, Intel HEX or S-records (repeatable). With
     /// --raw, or alone
     #[arg(long, value_name = "FILE[@ADDRESS]", value_parser = program)]
     memory: Vec<NamedProgram>,
 
-    /// RAM with the trace of an MTB (Cortex-M0+, M23, M33), and its address; with --register
-    /// POSITION=VALUE and MASTER=VALUE, and BASE, FLOW, VTOR and PC where they are known
+    /// RAM with the trace of an MTB (Cortex-M0+, M23, M33), and its address. Name its registers
+    /// POSITION and MASTER with --register, and BASE, FLOW, VTOR and PC if they are known
     #[arg(long, value_name = "FILE@ADDRESS", value_parser = program, conflicts_with = "raw")]
     mtb: Option<NamedProgram>,
 
-    /// --raw: the tmc_crash_metadata beside a panic buffer of Linux, whose checksums are verified
+    /// --raw: the tmc_crash_metadata of a Linux panic buffer; its checksums are verified
     /// (repeatable, in the order of --raw)
     #[arg(long, value_name = "FILE", requires = "raw")]
     crash_metadata: Vec<PathBuf>,
 
-    /// --raw: a copy of the directories of trace units in Linux' sysfs (etm0 with mgmt and trcidr)
+    /// --raw: a copy of the trace units' directories in the sysfs of Linux (etm0 with mgmt and
+    /// trcidr)
     #[arg(long, value_name = "DIR", requires = "raw")]
     sysfs: Option<PathBuf>,
 
@@ -57,8 +58,8 @@ pub struct Arguments {
     #[arg(long, value_name = "TYPE")]
     core: Option<String>,
 
-    /// A program, and where its lowest page was loaded, if not at the addresses in it. perf.data:
-    /// used where a file of its build-id or name was mapped (repeatable)
+    /// A program, and the address of its lowest page if it was not loaded at its own addresses.
+    /// perf.data: used where a file with its build-id or name was mapped (repeatable)
     #[arg(long, value_name = "FILE[@ADDRESS]", value_parser = program)]
     elf: Vec<NamedProgram>,
 
@@ -66,7 +67,7 @@ pub struct Arguments {
     #[arg(long)]
     force: bool,
 
-    /// Print what was recognised, assumed and left out as JSON
+    /// Print as JSON what was recognised, assumed and left out
     #[arg(long)]
     json: bool,
 }
@@ -74,8 +75,8 @@ pub struct Arguments {
 /// How an input that is not a snapshot is read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImportArguments {
-    /// perf.data, core file: a directory with the files that were mapped, under their recorded
-    /// paths, names or build-ids, or the archive that perf archive makes (repeatable)
+    /// perf.data, core file: a directory with the mapped files, by recorded path, name or build-id,
+    /// or an archive made by perf archive (repeatable)
     #[arg(long, value_name = "DIR", visible_alias = "sysroot")]
     pub symfs: Vec<PathBuf>,
 
@@ -99,12 +100,12 @@ pub struct ImportArguments {
     #[arg(long, value_name = "N")]
     pub cpu: Vec<u32>,
 
-    /// perf.data: what a core of the snapshot stands for [default: thread]
+    /// perf.data: what a core of the snapshot represents [default: thread]
     #[arg(long, value_enum, value_name = "thread|cpu")]
     pub by: Option<By>,
 }
 
-/// What a core of the snapshot stands for.
+/// What a core of the snapshot represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     /// A thread, on all CPUs

@@ -67,7 +67,7 @@ enum Command {
     /// Start GDB on a snapshot
     #[command(after_help = examples::GDB)]
     Gdb(gdb::Arguments),
-    /// Print the armsnap commands as a Python file for `source` in any GDB
+    /// Print the armsnap commands as a Python file that any GDB can source
     #[command(after_help = examples::GDB_COMMANDS)]
     GdbCommands(gdb::CommandsArguments),
     /// Decode the trace of a snapshot
@@ -76,7 +76,7 @@ enum Command {
     /// Write coverage, profiles, time lines or tables of the trace of a snapshot
     #[command(after_help = examples::EXPORT)]
     Export(export::Arguments),
-    /// Show how the trace of a snapshot is cut into shards, as JSON
+    /// Print as JSON how the trace of a snapshot is divided into shards
     #[command(after_help = examples::SHARDS)]
     Shards(shards::Arguments),
     /// Write a page with coverage, profile and time line of the trace of a snapshot
@@ -85,21 +85,22 @@ enum Command {
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     #[command(after_help = examples::CONVERT)]
     Convert(convert::Arguments),
-    /// Make a snapshot of a perf.data file, a core file, a core dump of Zephyr, or raw trace buffers
+    /// Make a snapshot from a perf.data file, a core file, a core dump of Zephyr, or raw trace
+    /// buffers
     #[command(after_help = examples::IMPORT)]
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
     ///
-    /// The exit status is that of the program, also of an image that exits by semihosting; 128 and the number
-    /// of the signal that ended it; 0 if the recording ended before (--until, --instructions, Ctrl-C, a machine
-    /// that shut down); 125 if armsnap failed, with a message that says what is recorded and where.
+    /// The exit status is that of the program, or of an image that exits by semihosting; 128 plus the number
+    /// of the signal that ended it; 0 if the recording ended first (--until, --instructions, Ctrl-C, or a
+    /// machine that shut down); 125 if armsnap failed, with a message that says what was recorded and where.
     #[cfg(unix)]
     #[command(after_help = examples::RECORD)]
     Record(record::Arguments),
     /// Debug a snapshot in an editor: Debug Adapter Protocol on standard input and output
     #[command(after_help = examples::DAP)]
     Dap(gdb::Arguments),
-    /// Walk back through a recorded crash, in five steps
+    /// Walk backwards through a recorded crash in five steps
     #[command(after_help = examples::DEMO)]
     Demo(demo::Arguments),
     /// List the debuggers and emulators that are installed, and what to install
@@ -119,14 +120,14 @@ enum Command {
 /// The snapshot that a subcommand works on.
 #[derive(Args)]
 pub struct SnapshotArguments {
-    /// A directory that holds snapshot.ini, the path of a snapshot.ini, or an input that
-    /// `armsnap import` reads
+    /// A directory with a snapshot.ini, the path of a snapshot.ini, or an input that `armsnap
+    /// import` reads
     pub snapshot: PathBuf,
     /// Follow paths that leave the snapshot's directory
     #[arg(long)]
     pub allow_outside: bool,
-    /// Do not take memory from another core of the same architecture where a core has neither
-    /// dump nor program
+    /// Do not use memory of another core of the same architecture where a core has neither dump nor
+    /// program
     #[arg(long)]
     pub no_shared_memory: bool,
     /// How an input that is not a snapshot is read.

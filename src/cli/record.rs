@@ -23,7 +23,7 @@ use tempfile::NamedTempFile;
 pub struct Arguments {
     /// A Linux program for AArch64 or Arm, as a path or a name in PATH, and its arguments; with
     /// --system, a bare-metal image (ELF) or an arm64 Linux kernel (Image, Image.gz, EFI zboot).
-    /// Options precede it
+    /// Options come before it
     #[arg(
         trailing_var_arg = true,
         required = true,
@@ -55,8 +55,8 @@ pub struct Arguments {
     #[arg(long)]
     cycles: bool,
 
-    /// Trace timestamps: the number of instructions executed. By default, Linux programs have them
-    /// from their second thread on
+    /// Trace timestamps, which count executed instructions. By default, Linux programs have them
+    /// once they start a second thread
     #[arg(long)]
     timestamps: bool,
 
@@ -68,12 +68,12 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     sync: usize,
 
-    /// Keep the last N bytes of each core's trace, from a synchronisation point on
+    /// Keep only the last N bytes of each core's trace, starting at a synchronisation point
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     last: Option<u64>,
 
-    /// Stop at this function of the program or its libraries, at this source line, or at this
-    /// address; at a function of a kernel (panic), or its reset
+    /// Stop at this function of the program or its libraries, source line, or address; with a
+    /// kernel, at one of its functions (panic) or at its reset
     #[arg(long, value_name = "FUNCTION|FILE:LINE|ADDRESS")]
     until: Option<String>,
 
@@ -86,12 +86,12 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
 
-    /// Write the emulator's sequence of executed instructions to FILE
+    /// Write all executed instructions, as the emulator reports them, to FILE
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
 
-    /// Write registers and stores of each instruction to FILE: single-threaded programs only, some
-    /// thousand instructions a second
+    /// Write the registers and stores of each instruction to FILE: single-threaded programs only, a
+    /// few thousand instructions per second
     #[arg(long, value_name = "FILE", conflicts_with = "system")]
     witness_registers: Option<PathBuf>,
 
@@ -100,12 +100,12 @@ pub struct Arguments {
     #[arg(long)]
     data_addresses: bool,
 
-    /// Run an image on this machine of qemu-system (virt, mps2-an386…)
+    /// Run an image on this machine of QEMU (virt, mps2-an386…)
     #[arg(long, value_name = "MACHINE")]
     system: Option<String>,
 
-    /// The type of the cores, as in QEMU (cortex-a57…); other AArch64 programs run on one without SVE,
-    /// whose past values can be computed
+    /// The type of the cores, as in QEMU (cortex-a57…). By default, AArch64 programs run on a core
+    /// without SVE, whose past values can be determined
     #[arg(long, value_name = "NAME")]
     cpu: Option<String>,
 

@@ -16,7 +16,7 @@ pub struct Arguments {
     #[command(flatten)]
     analysis: AnalysisArguments,
 
-    /// The page. Default: the snapshot's name with .html, in the current directory
+    /// The page to write. Default: the snapshot's name with .html, in the current directory
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
@@ -24,8 +24,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "html")]
     summary: bool,
 
-    /// A directory with source files (repeatable). Those below the snapshot's directory are found
-    /// without it
+    /// A directory with source files (repeatable). Those in the snapshot's directory are found
+    /// anyway
     #[arg(long, value_name = "DIR")]
     sources: Vec<PathBuf>,
 

@@ -32,7 +32,7 @@ use armsnap::text;
 /// Maximum number of notes printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
 
-/// How history is offered.
+/// How to offer the history to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum History {
     /// Reverse execution: the client moves in the decoded trace in both directions. The history
@@ -58,30 +58,30 @@ impl History {
 /// The selection of what is served, shared by `serve` and `gdb`.
 #[derive(Clone, Debug, Args)]
 pub struct Selection {
-    /// A core by name (repeatable). Default: all cores
+    /// Serve only this core (repeatable). Default: all cores
     #[arg(long, value_name = "NAME")]
     pub core: Vec<String>,
-    /// Only the cores of this cluster
+    /// Serve only the cores of this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// A program of the cores. Default: an ELF file of the snapshot's directory whose contents
-    /// match the dumps.
+    /// A program that the cores run. Default: an ELF file in the snapshot's directory that
+    /// matches the dumps.
     #[arg(long, value_name = "FILE")]
     pub elf: Vec<PathBuf>,
-    /// Do not read memory from the program where there is no dump
+    /// Do not read memory from the program where dumps lack it
     #[arg(long)]
     pub no_elf_memory: bool,
     /// The architecture of a trace file without a target description
     #[arg(long, value_enum)]
     pub arch: Option<Arch>,
-    /// How history is offered.
+    /// How to offer the history to the client.
     #[arg(long, value_enum, default_value_t = History::Replay)]
     pub history: History,
-    /// Number of processor cores that a search in the history uses (default: all)
+    /// Number of processor cores to use for a search in the history (default: all)
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZero<usize>>,
-    /// Neither read nor keep the index of a long trace in the user's cache directory. The
-    /// environment variable ARMSNAP_NO_CACHE does the same
+    /// Do not read or write indexes of long traces in the user's cache directory. The environment
+    /// variable ARMSNAP_NO_CACHE does the same
     #[arg(long)]
     pub no_cache: bool,
 }
@@ -157,19 +157,19 @@ pub struct Arguments {
     /// The snapshot.
     #[command(flatten)]
     pub snapshot: SnapshotArguments,
-    /// Listen on this address. Default: a free port of 127.0.0.1. With several architectures, each
-    /// further one takes the next port
+    /// Listen on this address. Default: a free port on 127.0.0.1. If there are several
+    /// architectures, each further one gets the next port
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "stdio")]
     pub listen: Option<SocketAddr>,
-    /// Listen on this Unix socket. With several architectures, `.NAME` is appended
+    /// Listen on this Unix socket. If there are several architectures, `.NAME` is appended
     #[cfg(unix)]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "stdio"])]
     pub unix: Option<PathBuf>,
     /// Speak the remote protocol on standard input and output
     #[arg(long)]
     pub stdio: bool,
-    /// Announce no tracepoints to clients. Tracepoints take numbers of breakpoints, but GDB's
-    /// `tdump` needs them
+    /// Do not report tracepoints to clients. They use up breakpoint numbers, but GDB's `tdump`
+    /// needs them
     #[arg(long)]
     pub no_tracepoints: bool,
     /// The client loads the symbols of all programs itself

@@ -36,7 +36,7 @@ const MOST: u32 = 1_000_000;
 /// Default number of bytes of trace in a shard.
 const SIZE: u64 = 64 << 20;
 
-/// Show how the trace of a snapshot is cut into shards, as JSON
+/// Print as JSON how the trace of a snapshot is divided into shards
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     shards: Option<u32>,
 
-    /// Bytes of trace in a shard (default: 64 MiB)
+    /// Bytes of trace per shard (default: 64 MiB)
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     size: Option<u64>,
 }
