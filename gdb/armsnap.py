@@ -3,12 +3,16 @@
 `armsnap gdb` loads this file; by hand: source armsnap.py
 """
 
+import locale
 import os
 import re
 import shlex
 import shutil
 
 import gdb
+
+# The major version of GDB.
+GDB_VERSION = int(re.search(r"\d+", gdb.VERSION)[0])
 
 
 class Prefix(gdb.Command):
@@ -35,31 +39,32 @@ class Program(gdb.Parameter):
         return f"The armsnap program is {value}."
 
 
-def ask(command):
-    """Returns the output of a GDB command; empty if it fails."""
+def succeeds(command):
+    """Runs a GDB command without output, and returns whether it succeeds."""
     try:
-        return gdb.execute(command, to_string=True)
+        gdb.execute(command, to_string=True)
     except gdb.error:
-        return ""
+        return False
+    return True
 
 
 def use_utf8():
     """Makes GDB exchange text with Python as UTF-8 where the locale has ASCII only.
 
     Without any locale, as in a container, other characters in names and paths are errors."""
-    if "auto; currently ANSI_X3.4-1968" in ask("show host-charset"):
+    # The function exists since GDB 12.
+    known = hasattr(gdb, "host_charset")
+    charset = gdb.host_charset() if known else locale.nl_langinfo(locale.CODESET)
+    if gdb.parameter("host-charset") == "auto" and charset == "ANSI_X3.4-1968":
         gdb.execute("set host-charset UTF-8")
 
 
 def connect(command, from_tty, to_string=False):
     """Runs a command that connects to a snapshot.
 
-    GDB 17 and later take the code of a static glibc program for that of a dynamic linker, if they read
-    its list of libraries when they connect, and then never stop in it when stepping by lines."""
-    version = re.match(r"\d+", gdb.VERSION)
-    program = gdb.current_progspace().filename
-    static = program and " is .interp" not in ask("info files")
-    if not (version and int(version[0]) >= 17 and static):
+    If GDB 17 or later reads the list of libraries of a static glibc program when it connects, it treats the
+    program as the dynamic linker, and never stops in it when stepping by lines."""
+    if GDB_VERSION < 17 or not has_static_program():
         return gdb.execute(command, from_tty, to_string)
     before = gdb.parameter("osabi")
     gdb.execute("set osabi none")
@@ -67,6 +72,15 @@ def connect(command, from_tty, to_string=False):
         return gdb.execute(command, from_tty, to_string)
     finally:
         gdb.execute(f"set osabi {before}")
+
+
+def has_static_program():
+    """Returns whether GDB has a program, and it needs no dynamic linker."""
+    program = gdb.current_progspace().filename
+    try:
+        return program is not None and ElfHeader(program).is_static()
+    except (OSError, ValueError):
+        return False
 
 
 def safe_name(name):
@@ -93,10 +107,10 @@ class Attach(gdb.Command):
 Usage: armsnap attach DIR [OPTION]...
 
 DIR is a snapshot or a trace file; the options are those of `armsnap serve`.
-Scripts that come with its programs do not run: `set auto-load off` is done,
-unless `--allow-scripts` is among the options.
-The program is found if the snapshot has it, or named before: `file PROGRAM`.
-What GDB was attached to before is left, and its program forgotten.
+Scripts that come with its programs do not run (`set auto-load off`), unless
+`--allow-scripts` is among the options.
+If the snapshot does not contain the program, name it before: `file PROGRAM`.
+GDB leaves its previous target, and forgets its program.
 `set armsnap-program PATH` sets the armsnap program to start."""
 
     def __init__(self):
@@ -121,7 +135,7 @@ What GDB was attached to before is left, and its program forgotten.
         if gdb.selected_thread():
             # With two architectures, the program of the first would conflict.
             gdb.execute("with confirm off -- file")
-            ask("disconnect")
+            succeeds("disconnect")
         if not allow_scripts:
             gdb.execute("set auto-load off")
         # GDB's own command lacks the data it needs here.
@@ -138,6 +152,8 @@ Attach()
 # In a source tree the other files are next to this one; `armsnap gdb-commands` prints all as one,
 # up to this line of this file.
 OTHERS = (
+    "printed",
+    "elf",
     "registers",
     "memory",
     "signals",

@@ -1,24 +1,22 @@
 """`generate-core-file` for snapshots: saves the known state as a core file.
 
-GDB's own calls a function of the program to find the heap, which a snapshot cannot run, and has
-none for a system of which it knows no kernel. Follows save.py.
+GDB's own command calls a function of the program to find the heap, which a snapshot cannot run, and does not
+work for systems whose kernel GDB does not know. Follows save.py.
 """
 
 import os
-import re
 import shutil
 import struct
 import tempfile
 
 import gdb
 
-# ELF constants: note types, file and segment types (System V ABI, chapters 4 and 5).
+# Types of notes.
 NT_PRSTATUS, NT_FPREGSET, NT_AUXV, NT_ARM_VFP, NT_ARM_PAC_MASK = 1, 2, 6, 0x400, 0x406
 # Auxiliary vector: the entry point, from which GDB derives the load address of the program; and HWCAP_FP,
 # HWCAP_ASIMD and HWCAP_PACA, with the last of which it looks for the masks of pointer authentication.
 AT_ENTRY, AT_HWCAP = 9, 16
 CAPABILITIES = 1 | 1 << 1 | 1 << 30
-ET_CORE, PT_LOAD, PT_NOTE = 4, 1, 4
 # Maximum number of segments in the header.
 MAX_SEGMENTS = 0xFFFE
 SIGTRAP = 5
@@ -85,7 +83,7 @@ def write_core(path, selected):
         if len(segments) > MAX_SEGMENTS:
             raise gdb.GdbError(f"{len(segments)} pieces of memory: too many for a core file")
         memory.seek(0)
-        # Under a name of its own: one that a killed GDB left does not block it.
+        # With a unique name, so that a file left by a killed GDB does not block it.
         made, temporary = tempfile.mkstemp(
             dir=os.path.dirname(path) or ".", prefix=f"{os.path.basename(path)}.", suffix=".part"
         )
@@ -136,8 +134,8 @@ def thread_notes(number, known, wide):
 
 def vector_note(wide, signs):
     """Returns the known entries of the auxiliary vector. `signs` is whether pointers may be signed."""
-    shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
-    vector = (AT_ENTRY, int(shown[1], 16)) if shown else ()
+    entry = entry_point()
+    vector = () if entry is None else (AT_ENTRY, entry)
     vector += (AT_HWCAP, CAPABILITIES) if signs else ()
     if not vector:
         return b""

@@ -1,26 +1,15 @@
 """What GDB's debug adapter lacks for a history: moves back, positions, data breakpoints.
 
 `armsnap dap` loads it in `gdb -i dap`, GDB 16 and later; the functions below are requests of the Debug
-Adapter Protocol (https://microsoft.github.io/debug-adapter-protocol/specification). Follows past.py.
+Adapter Protocol (https://microsoft.github.io/debug-adapter-protocol/specification). Follows adapter.py.
 """
 
-import importlib
 import os
 import re
 import time
 
 import gdb
-from gdb.dap import breakpoint as dap_breakpoint
-from gdb.dap import events as dap_events
-from gdb.dap import frames as dap_frames
-from gdb.dap import launch as dap_launch
-from gdb.dap import scopes as dap_scopes
-from gdb.dap import varref as dap_varref
-from gdb.dap.startup import DAPException
-from gdb.dap.state import set_thread
 
-# `gdb.dap.server` is the running server: an object, not the module of that name.
-dap_server = importlib.import_module("gdb.dap.server")
 # The commands that connect, in their order.
 CONNECTS = []
 
@@ -37,15 +26,10 @@ Usage: armsnap when-attached COMMAND"""
         CONNECTS.append(argument)
 
 
-def replace(name):
-    """Removes a request of GDB, and returns its function."""
-    return dap_server._commands.pop(name)
-
-
 def to_console(text):
     """Shows text in the editor's console."""
     if text:
-        dap_server.send_event("output", {"category": "console", "output": printable(text)})
+        send_event("output", {"category": "console", "output": printable(text)})
 
 
 def run_and_show(command, *rest, **named):
@@ -57,10 +41,10 @@ def run_and_show(command, *rest, **named):
         to_console(f"{error}\n")
         stop = {"reason": "error", "description": printable(str(error)), "allThreadsStopped": True}
         thread = gdb.selected_thread()
-        dap_server.send_event("stopped", {"threadId": thread.global_num if thread else 0, **stop})
+        send_event("stopped", {"threadId": thread.global_num if thread else 0, **stop})
 
 
-dap_events.exec_and_log = run_and_show
+run_moves_by(run_and_show)
 
 
 # Attaching: `launch` and `attach` do the same.
@@ -68,33 +52,31 @@ dap_events.exec_and_log = run_and_show
 
 def attach(**arguments):
     def connect_now():
-        dap_events.expect_process("attach")
-        dap_events.expect_stop("entry")
+        expect_process("attach")
+        expect_stop("entry")
         for command in CONNECTS:
             try:
                 to_console(gdb.execute(command, to_string=True))
             except gdb.error as error:
                 raise DAPException(printable(str(error)))
 
-    # After the editor has set its breakpoints, as in GDB's own.
-    return dap_launch._LaunchOrAttachDeferredRequest(
-        lambda: dap_server.send_gdb_with_response(connect_now)
-    )
+    # As GDB's own requests do.
+    return after_configuration(connect_now)
 
 
 for start in ("attach", "launch"):
     replace(start)
-    dap_server.request(start, on_dap_thread=True)(attach)
+    request(start, on_dap_thread=True)(attach)
 
 
-# The end. While GDB moves, its own way waits for the target, and may wait for ever.
+# Ending. While GDB moves, its own requests wait for the target, possibly forever.
 
 # Seconds that GDB has to quit by itself.
 GRACE = 2
 
 
 def end_soon():
-    """Ends GDB, and with it the server that it started: nothing is to be saved."""
+    """Ends GDB, and with it the server that it started. There is nothing to save."""
 
     def end():
         time.sleep(GRACE)
@@ -104,21 +86,19 @@ def end_soon():
 
 
 def disconnect(**extra):
-    dap_server._server.shutdown()
+    shut_down()
     end_soon()
 
 
 for end in ("disconnect", "terminate"):
     replace(end)
-    dap_server.request(end, on_dap_thread=True, expect_stopped=False)(disconnect)
-
-reads_message = dap_server.read_json
+    request(end, on_dap_thread=True, expect_stopped=False)(disconnect)
 
 
 def read_message(stream):
-    """Reads a request. Anything else ends the session: GDB's threads would end, and it wait for ever."""
+    """Reads a request. Any other input ends the session: GDB's threads end then, and GDB would wait forever."""
     try:
-        message = reads_message(stream)
+        message = gdbs_read_message(stream)
         if message is not None:
             # Some editors write `null` where there are no arguments.
             message["arguments"] = message.get("arguments") or {}
@@ -135,7 +115,7 @@ def read_message(stream):
     return message
 
 
-dap_server.read_json = read_message
+read_messages_by(read_message)
 
 
 # Moving back.
@@ -156,18 +136,18 @@ def move(thread, alone, command):
         gdb.newest_frame().select()
 
     # Errors are in the response; the move ends with an event.
-    dap_server.send_gdb_with_response(select)
-    dap_server.send_gdb(lambda: dap_events.exec_and_expect_stop(command))
+    send_gdb_with_response(select)
+    send_gdb(lambda: exec_and_expect_stop(command))
 
 
-@dap_server.capability("supportsStepBack")
-@dap_server.request("stepBack", on_dap_thread=True)
+@capability("supportsStepBack")
+@request("stepBack", on_dap_thread=True)
 def step_back(*, threadId: int, singleThread: bool = False, granularity: str = "statement", **extra):
     command = "reverse-stepi" if granularity == "instruction" else "reverse-next"
     move(threadId, singleThread, command)
 
 
-@dap_server.request("reverseContinue", on_dap_thread=True)
+@request("reverseContinue", on_dap_thread=True)
 def reverse_continue(*, threadId: int, singleThread: bool = False, **extra):
     move(threadId, singleThread, "reverse-continue")
 
@@ -175,9 +155,9 @@ def reverse_continue(*, threadId: int, singleThread: bool = False, **extra):
 gdbs_stack_trace = replace("stackTrace")
 
 
-@dap_server.request("stackTrace", on_dap_thread=True)
+@request("stackTrace", on_dap_thread=True)
 def stack_trace(*, threadId: int, **extra):
-    dap_server.send_gdb_with_response(lambda: check_thread(threadId))
+    send_gdb_with_response(lambda: check_thread(threadId))
     return gdbs_stack_trace(threadId=threadId, **extra)
 
 
@@ -186,9 +166,8 @@ def stack_trace(*, threadId: int, **extra):
 
 def forget_references():
     """Forgets frames and variables that the editor knows, as GDB does when it moves."""
-    dap_frames._clear_frame_ids(None)
-    dap_scopes.clear_scopes(None)
-    dap_varref.clear_vars(None)
+    forget_frames()
+    forget_variables()
 
 
 shows_move = show_move
@@ -202,15 +181,14 @@ def show_move():
     thread = gdb.selected_thread()
     if thread:
         stop = {"reason": "goto", "threadId": thread.global_num, "allThreadsStopped": True}
-        dap_server.send_event("stopped", stop)
+        send_event("stopped", stop)
 
 
 def forget_memory():
     """Values may have changed: `armsnap recover`, `armsnap memory`."""
     forgets_memory()
-    dap_varref.clear_vars(None)
-    dap_scopes.clear_scopes(None)
-    dap_server.send_event("invalidated", {"areas": ["variables"]})
+    forget_variables()
+    send_event("invalidated", {"areas": ["variables"]})
 
 
 class Targets:
@@ -225,8 +203,8 @@ class Targets:
 
 
 def places_of(path, line):
-    """Returns the places of a source line. GDB is asked for the file's name only: its directories may
-    contain quotes."""
+    """Returns the places of a source line. Only the file's name is passed to GDB, because directories may contain
+    quotes."""
     name = os.path.basename(path)
     if re.search("[\"'\n]", name):
         raise DAPException("a name with quotes or line ends cannot be passed to GDB")
@@ -235,7 +213,7 @@ def places_of(path, line):
     except gdb.error as error:
         raise DAPException(printable(str(error)))
     wanted = os.path.realpath(path)
-    # GDB takes the next line with code where this one has none.
+    # If a line has no code, GDB returns the next line that has.
     return [
         place
         for place in places or ()
@@ -243,10 +221,10 @@ def places_of(path, line):
     ]
 
 
-@dap_server.capability("supportsGotoTargetsRequest")
-@dap_server.request("gotoTargets")
+@capability("supportsGotoTargetsRequest")
+@request("gotoTargets")
 def goto_targets(*, source, line: int, **extra):
-    line = dap_server.import_line(line)
+    line = import_line(line)
     if "path" not in source:
         raise DAPException("the source has no path")
     places = places_of(source["path"], line)
@@ -255,21 +233,21 @@ def goto_targets(*, source, line: int, **extra):
         if not places:
             break
         wanted = ",".join(hex(place.pc) for place in places)
-        found = re.search(r"; monitor goto ([0-9/+-]+) goes there", monitor(f"find *{wanted} {way}"))
-        if found:
-            number = Targets.add(found[1])
-            label = f"line {line} {label}, at {found[1]}"
-            target = {"id": number, "label": label, "line": dap_server.export_line(line)}
+        position = position_in(monitor(f"find *{wanted} {way}"))
+        if position:
+            number = Targets.add(position)
+            label = f"line {line} {label}, at {position}"
+            target = {"id": number, "label": label, "line": export_line(line)}
             targets.append(target)
     return {"targets": targets}
 
 
-@dap_server.request("goto")
+@request("goto")
 def goto(*, threadId: int, targetId: int, **extra):
     if not 0 < targetId <= len(Targets.positions):
         raise DAPException("unknown target")
     set_thread(threadId)
-    go(Targets.positions[targetId - 1])
+    show(monitor(f"goto {Targets.positions[targetId - 1]}"))
 
 
 # The scope `armsnap`: where in history the thread is.
@@ -285,22 +263,19 @@ class Fact:
         return {"name": self.name, "value": printable(self.text), "variablesReference": 0}
 
 
-class HistoryScope(dap_varref.BaseReference):
+class HistoryScope(Reference):
     """What `monitor where` shows."""
 
     def __init__(self, lines):
         super().__init__("armsnap")
         self.facts = []
-        at = re.fullmatch(r"(.*) at ([0-9/+-]+)(?:, (.*))?", lines[0])
-        self.add("core", at[1] if at else lines[0])
-        if at:
-            self.add("position", at[2])
-        if at and at[3]:
-            self.add("remark", at[3])
-        for line in lines[1:]:
-            fact = re.match(r"  (pc|state|time|cycles|trace|note|gap)\b:? +(.*)", line)
-            if fact:
-                self.add(fact[1], fact[2])
+        if "core" not in lines[0]:
+            # The core has no history.
+            self.add("core", lines[0]["text"])
+        for line in lines:
+            for name, text in line.items():
+                if name != "text":
+                    self.add(name, text)
 
     def add(self, name, text):
         taken = sum(fact.name.split(" ")[0] == name for fact in self.facts)
@@ -327,15 +302,15 @@ gdbs_scopes = replace("scopes")
 
 def history_scope(frame):
     # Selects the thread of the frame, too.
-    dap_frames.frame_for_id(frame)
-    lines = monitor("where").splitlines()
+    frame_for_id(frame)
+    lines = monitor("where")
     return [HistoryScope(lines).to_object()] if lines else []
 
 
-@dap_server.request("scopes", on_dap_thread=True)
+@request("scopes", on_dap_thread=True)
 def scopes(*, frameId: int, **extra):
     found = gdbs_scopes(frameId=frameId, **extra)
-    found["scopes"] += dap_server.send_gdb_with_response(lambda: history_scope(frameId))
+    found["scopes"] += send_gdb_with_response(lambda: history_scope(frameId))
     return found
 
 
@@ -346,24 +321,22 @@ WATCHED = {}
 ACCESSES = {"read": gdb.WP_READ, "write": gdb.WP_WRITE, "readWrite": gdb.WP_ACCESS}
 
 
-def value_of(name, reference, frame):
+def watched_value(name, reference, frame):
     """Returns the value of an expression, or of a variable in a structure."""
     if reference:
-        variable = dap_varref.find_variable(reference).find_child_by_name(name)
-        # Not by `or`: a value that is 0 counts as false.
-        return variable.value if hasattr(variable, "value") else variable._value
+        return value_of_child(reference, name)
     if frame is not None:
-        dap_frames.select_frame(frame)
+        select_frame(frame)
     try:
         return gdb.parse_and_eval(name)
     except gdb.error as error:
         raise DAPException(printable(str(error)))
 
 
-@dap_server.capability("supportsDataBreakpoints")
-@dap_server.request("dataBreakpointInfo")
+@capability("supportsDataBreakpoints")
+@request("dataBreakpointInfo")
 def data_breakpoint_info(*, name: str, variablesReference: int = 0, frameId=None, **extra):
-    value = value_of(name, variablesReference, frameId)
+    value = watched_value(name, variablesReference, frameId)
     if value.address is None:
         return {"dataId": None, "description": f"{name} is not in memory"}
     address, size = int(value.address) % (1 << 64), value.type.sizeof
@@ -388,16 +361,16 @@ def watch(name, access):
     return WATCHED[name, access]
 
 
-@dap_server.request("setDataBreakpoints")
+@request("setDataBreakpoints")
 def set_data_breakpoints(*, breakpoints, **extra):
     kept, results = set(), []
-    with dap_breakpoint.suppress_new_breakpoint_event():
+    with suppress_new_breakpoint_event():
         for wanted in breakpoints:
             key = str(wanted.get("dataId")), wanted.get("accessType", "write")
             try:
                 made = watch(*key)
                 made.condition = wanted.get("condition")
-                # An expression, as of GDB's other breakpoints.
+                # An expression, as for GDB's other breakpoints.
                 hits = gdb.parse_and_eval(wanted.get("hitCondition") or "0", global_context=True)
                 made.ignore_count = int(hits)
                 kept.add(key)
@@ -412,8 +385,8 @@ def set_data_breakpoints(*, breakpoints, **extra):
 
 
 # A snapshot cannot be changed.
-for capability in ("supportsSetVariable", "supportsSetExpression", "supportsWriteMemoryRequest"):
-    dap_server._capabilities.pop(capability, None)
-# An editor would show the sequences of colours, which GDB 18 writes into errors too.
+for name in ("supportsSetVariable", "supportsSetExpression", "supportsWriteMemoryRequest"):
+    without_capability(name)
+# GDB 18 writes colour sequences into errors too, which an editor would show.
 gdb.execute("set style enabled off")
 WhenAttached()

@@ -1,7 +1,7 @@
 """Arguments at functions' entries (`k@entry`), where they are known.
 
-GDB computes them from the registers of the caller. Where one of these is not known at a past position, it prints
-an error for each argument. Then they are left out of what is printed next, unless the user chose a setting.
+GDB computes them from the registers of the caller. Where one of these is not known at a past position, it would
+print an error for each argument. There they are left out, unless the user has chosen a setting.
 
 Follows past.py.
 """
@@ -9,8 +9,7 @@ Follows past.py.
 import gdb
 
 SETTING = "print entry-values"
-FAULT = "@entry=<error reading variable"
-# Frames of a back trace that are looked at.
+# The number of frames of a back trace that are checked.
 FRAMES = 64
 
 
@@ -22,7 +21,7 @@ armsnap runs it where GDB stops, and with `all` before commands that print other
 
     # What armsnap chose last. If the setting is another one, the user chose it.
     chosen = "default"
-    # It prints a back trace itself.
+    # Whether it is printing frames itself.
     looks = False
 
     def __init__(self):
@@ -42,7 +41,7 @@ armsnap runs it where GDB stops, and with `all` before commands that print other
             return
         if past:
             Entries.looks = True
-            faulty = FAULT in ask(f"backtrace {FRAMES}" if argument else "frame")
+            faulty = entry_values_fail(f"backtrace {FRAMES}" if argument else "frame")
             Entries.looks = False
             self.choose("no" if faulty else "default")
 

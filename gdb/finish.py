@@ -1,8 +1,8 @@
-"""The value that `finish` prints, only where it is known.
+"""Makes `finish` print a value only where it is known.
 
-GDB reads a result from registers, and takes unknown ones for 0. It does so, and prints the value, before
-any event of Python's. So a breakpoint at the caller's next instruction looks at the registers first: it
-never stops, and switches the value off where one that the result is in is not known.
+GDB reads a result from registers, reads unknown ones as 0, and prints the value before any Python event. So a
+breakpoint at the caller's next instruction checks the registers first: it never stops, and turns the value off
+where a register that holds a part of the result is unknown.
 
 Follows past.py.
 """
@@ -26,7 +26,7 @@ NUMBERS = {
 # The most members of a structure that is returned in vector registers, one in each (AAPCS32, AAPCS64:
 # homogeneous aggregates).
 MEMBERS = 4
-# What is said where a value is not known.
+# The message where a value is not known.
 UNKNOWN = "the value that was returned is not known here: GDB has 0 in its value history instead\n"
 
 
@@ -37,8 +37,7 @@ def elements(kind):
     if kind.code == gdb.TYPE_CODE_FLT:
         return [kind.sizeof]
     if kind.code == gdb.TYPE_CODE_COMPLEX:
-        # Python does not name the type of the parts. Those of integers are rare; all registers are
-        # looked at for them too.
+        # Python does not name the type of the parts, and integers are rare. All registers are checked.
         return None
     if kind.code == gdb.TYPE_CODE_ARRAY:
         if is_vector(kind):
@@ -62,8 +61,10 @@ def elements(kind):
 
 
 def is_vector(kind):
-    """Returns whether an array is a vector, in a register of its own. Python does not tell them apart
-    before GDB 14, but shows the attribute."""
+    """Returns whether an array is a vector, in a register of its own."""
+    if hasattr(kind, "is_vector"):
+        return kind.is_vector
+    # Before GDB 14, only the name of the type tells.
     return "__attribute__ ((vector_size(" in str(kind)
 
 
@@ -84,7 +85,7 @@ def holders(kind, frame):
         return numbers
     sizes = elements(kind)
     if sizes and len(sizes) <= MEMBERS and len(set(sizes)) == 1:
-        if arm and "softvfp" in ask("show arm fpu"):
+        if arm and uses_soft_floats():
             return numbers
         # D registers of A32 hold two numbers of 32 bits, and two of them a vector.
         count = -(-kind.sizeof // 8) if arm else len(sizes)
@@ -107,10 +108,10 @@ def holds(frame, name):
 
 
 class AtReturn(gdb.Breakpoint):
-    """Looks at a result where a function returns, before GDB reads it."""
+    """Checks whether a result is known where a function returns, before GDB reads it."""
 
     placed = []
-    # Whether the setting that shows values was switched off for this stop.
+    # Whether the setting that shows values was turned off for this stop.
     hides = False
 
     def __init__(self, address, kind):
@@ -120,7 +121,7 @@ class AtReturn(gdb.Breakpoint):
         self.placed.append(self)
 
     def stop(self):
-        # A recursive function also gets here before. The last time counts.
+        # A recursive function gets here several times; the last time counts.
         frame = found_frame()
         known = all(holds(frame, name) for name in holders(self.kind, frame))
         if known == AtReturn.hides:
@@ -163,7 +164,7 @@ armsnap runs it before finish."""
     def invoke(self, argument, from_tty):
         AtReturn.remove()
         # `reverse-finish` is a `finish` that goes back: to the call, where nothing was returned yet.
-        if "reverse" in ask("show exec-direction") or not gdb.parameter("print finish"):
+        if moves_back() or not gdb.parameter("print finish"):
             return
         try:
             frame = gdb.selected_frame()

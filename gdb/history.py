@@ -3,6 +3,7 @@
 Follows armsnap.py.
 """
 
+import json
 import os
 import re
 
@@ -10,26 +11,51 @@ import gdb
 
 
 def monitor(words):
-    """Returns the output of `monitor WORDS` for the selected thread."""
+    """Returns the lines of `monitor WORDS` for the selected thread: dictionaries with the `text`, and with the fields
+    by which the server names what it says."""
+    thread = gdb.selected_thread()
+    number = thread.ptid[1] if thread else 0
     try:
-        # The server uses the thread that GDB accessed last.
-        pc = int(gdb.parse_and_eval("$pc"))
-        gdb.selected_inferior().read_memory(pc, 1)
-    except gdb.error:
-        pass
-    try:
-        return gdb.execute(f"monitor {words}", to_string=True)
+        printed = gdb.execute(f"monitor json {number} {words}", to_string=True)
     except gdb.error as error:
         raise gdb.GdbError(printable(str(error)))
+    return [line_of(text) for text in printed.splitlines()]
+
+
+def line_of(text):
+    """Reads a line of the server's output."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        line = None
+    # If the command was interrupted, or a file of the snapshot was truncated, the server says so in text.
+    return line if isinstance(line, dict) else {"text": text}
+
+
+def show(lines):
+    """Prints lines, and makes GDB read again what they say has changed."""
+    stale = next((line["stale"] for line in lines if "stale" in line), None)
+    # The line itself is a hint for users of plain `monitor`.
+    for line in lines:
+        if "stale" not in line:
+            gdb.write(printable(line["text"]) + "\n")
+    if stale == "position":
+        show_move()
+    elif stale:
+        if stale == "values":
+            forget_registers()
+        forget_memory()
+
+
+def position_in(lines):
+    """Returns the position that the server names; None if there is none."""
+    return next((line["position"] for line in lines if "position" in line), None)
 
 
 def flush(what):
-    """Runs `maintenance flush WHAT` silently, if this GDB supports it."""
+    """Runs `maintenance flush WHAT` silently; returns whether this GDB supports it."""
     # GDB 10 accepts any WHAT, and flushes symbols.
-    if what in gdb.execute("help maintenance flush", to_string=True):
-        gdb.execute(f"maintenance flush {what}", to_string=True)
-        return True
-    return False
+    return GDB_VERSION >= 11 and succeeds(f"maintenance flush {what}")
 
 
 def forget_memory():
@@ -76,21 +102,6 @@ def show_move():
             gdb.write(printable(f"{error}\n"))
 
 
-def go(words):
-    """`monitor goto`: moves if the server moves."""
-    text, moved = without_advice(monitor(f"goto {words}"))
-    gdb.write(printable(text))
-    if moved:
-        show_move()
-
-
-def without_advice(text):
-    """Strips the hint for users of plain `monitor`; returns the text, and whether it had the hint."""
-    lines = text.splitlines(True)
-    kept = [line for line in lines if "maintenance flush" not in line]
-    return "".join(kept), len(kept) < len(lines)
-
-
 class MonitorCommand(gdb.Command):
     """A command that prints the output of a `monitor` command."""
 
@@ -106,7 +117,7 @@ class MonitorCommand(gdb.Command):
 
     def invoke(self, argument, from_tty):
         self.dont_repeat()
-        gdb.write(printable(monitor(f"{self.name} {argument}")))
+        show(monitor(f"{self.name} {argument}"))
 
 
 class Info(MonitorCommand):
@@ -148,13 +159,6 @@ unavailable  memory that may have been written since cannot be read"""
 
     words = ("final", "unavailable")
 
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
-        text, changed = without_advice(monitor(f"memory {argument}"))
-        gdb.write(printable(text))
-        if changed:
-            forget_memory()
-
 
 class Recover(MonitorCommand):
     """Show or set which values are shown at past positions.
@@ -165,14 +169,6 @@ inferred  also those that rest on the calling convention, or on where stores go
 off       none but the pc"""
 
     words = ("inferred", "off", "proved")
-
-    def invoke(self, argument, from_tty):
-        self.dont_repeat()
-        text, changed = without_advice(monitor(f"recover {argument}"))
-        gdb.write(printable(text))
-        if changed:
-            forget_registers()
-            forget_memory()
 
 
 class Registers(MonitorCommand):
@@ -225,12 +221,12 @@ Usage: armsnap uses $REGISTER"""
 
 def show_way(words):
     """Prints a list of instructions, with their source lines."""
-    for line in monitor(words).splitlines():
-        found = re.match(r"\S+\s+0x([0-9a-f]+)", line)
-        place = found and gdb.find_pc_line(int(found[1], 16))
+    for line in monitor(words):
+        text = line["text"]
+        place = gdb.find_pc_line(int(line["pc"], 16)) if "pc" in line else None
         if place and place.symtab:
-            line += f"  {os.path.basename(place.symtab.filename)}:{place.line}"
-        gdb.write(printable(line) + "\n")
+            text += f"  {os.path.basename(place.symtab.filename)}:{place.line}"
+        gdb.write(printable(text) + "\n")
 
 
 class Goto(MonitorCommand):
@@ -245,7 +241,7 @@ Usage: armsnap goto POSITION|begin|end|time T|cycle N
         self.dont_repeat()
         if not argument.strip():
             raise gdb.GdbError("expected POSITION, begin, end, time T or cycle N")
-        go(argument)
+        show(monitor(f"goto {argument}"))
 
 
 class Find(MonitorCommand):
@@ -275,13 +271,10 @@ address. For a function it is the first instruction."""
         except gdb.GdbError:
             # The server knows names that GDB cannot parse, such as those of Rust functions in C.
             found = monitor(f"find {what} {back}")
-            if "is neither an address nor a function" in found:
+            if any("unknown" in line for line in found):
                 raise
-        goes = re.search(r"; monitor goto ([0-9/+-]+) goes there", found)
-        if not goes:
-            gdb.write(printable(found))
-            return
-        go(goes[1])
+        position = position_in(found)
+        show(monitor(f"goto {position}") if position else found)
 
 
 def code_addresses(what):

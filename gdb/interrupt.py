@@ -48,15 +48,15 @@ def served_by_armsnap():
     return thread is not None and bool(callers(thread, 0))
 
 
-def run_behind_moves():
-    """Defines the hooks, except those that the user has defined."""
+def run_after_moves():
+    """Defines a hook after each moving command, except where the user has defined one."""
     for move in MOVES:
         hook = f"hookpost-{move}"
-        if not ask(f"help {hook}"):
+        if not succeeds(f"help {hook}"):
             gdb.execute(f"define {hook}\narmsnap end-script\nend")
 
 
 EndScript()
 gdb.events.cont.connect(EndScript.at_move)
 gdb.events.stop.connect(EndScript.at_stop)
-run_behind_moves()
+run_after_moves()

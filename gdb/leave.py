@@ -25,7 +25,7 @@ class AtCall(gdb.Breakpoint):
         self.placed.append(self)
 
     def stop(self):
-        # A recursive function also gets here before.
+        # A recursive function gets here in other frames too.
         return gdb.newest_frame() == self.caller
 
     @classmethod
@@ -38,7 +38,7 @@ class AtCall(gdb.Breakpoint):
         """Removes all, and prints the place as GDB does after a step."""
         ended = getattr(event, "breakpoints", [])
         if ended and all(breakpoint in cls.placed for breakpoint in ended):
-            print(ask("frame").removeprefix("#0  "), end="")
+            print(location(), end="")
         cls.remove()
 
 

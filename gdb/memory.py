@@ -20,7 +20,7 @@ MAX_FRAMES = 10000
 CODE = 4 << 10
 # Maximum number of callers whose code is read.
 CALLERS = 256
-# Maximum number of regions of a server's memory map that are looked at, known and unknown ones.
+# Maximum number of regions that are read from a server's memory map, known and unknown ones.
 MAX_REGIONS = 10000
 # Bytes read at once; and the page size, used if only parts can be read.
 CHUNK = 64 << 10
@@ -64,8 +64,8 @@ def server_ranges():
     """Returns the memory map of a server with qMemoryRegionInfo (armsnap, lldb-server)."""
     at, found = 0, []
     for _ in range(MAX_REGIONS):
-        reply = ask(f"maintenance packet qMemoryRegionInfo:{at:x}")
-        region = re.search(r'received: "start:([0-9a-f]+);size:([0-9a-f]+);(.*)"', reply)
+        reply = packet(f"qMemoryRegionInfo:{at:x}")
+        region = re.fullmatch(r"start:([0-9a-f]+);size:([0-9a-f]+);(.*)", reply)
         if not region:
             break
         start, size = int(region[1], 16), int(region[2], 16)
@@ -79,31 +79,16 @@ def server_ranges():
     return found
 
 
-def addresses(pattern, text):
-    """Parses the ranges in the lines of a text."""
-    found = set()
-    for match in re.finditer(pattern, text, re.MULTILINE):
-        # `info mem` shows 0 for the end of the address space.
-        found.add((int(match[1], 16), int(match[2], 16) or 1 << 64))
-    return found
-
-
 def known_ranges(largest):
     """Returns the memory known to GDB: from its target, and from the sections of its files.
 
     Lists and leaves out regions larger than `largest`."""
-    files = ask("info files")
-    mapping = r"^\s*0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+0x[0-9a-f]+\s+(?!.*(?:/dev/|---p|\[v))"
-    found = addresses(r"^\s*0x([0-9a-f]+) - 0x([0-9a-f]+) is ", files)
-    if "Local core dump file:" in files:
+    found = section_ranges()
+    if is_core_file():
         # A core file does not contain all mapped memory: GDB reads zeros there.
-        sections = ask("maintenance info sections")
-        empty = r"^\s*\[\d+\]\s+0x([0-9a-f]+)->0x([0-9a-f]+) at .*: load(?!.*HAS_CONTENTS)"
-        found -= addresses(empty, sections)
+        found -= empty_core_ranges()
     else:
-        found |= set(server_ranges())
-        found |= addresses(mapping, ask("info proc mappings"))
-        found |= addresses(r"^\s*\d+\s+\S+\s+0x([0-9a-f]+)\s+0x([0-9a-f]+)\s", ask("info mem"))
+        found |= set(server_ranges()) | mapped_ranges()
     ranges = []
     for start, end in sorted(found):
         if end - start <= largest:
@@ -177,7 +162,7 @@ def readable(inferior, start, size):
         pass
     except gdb.error as error:
         # In a trace frame; other errors are not about memory.
-        if "unavailable" not in str(error) and "not available" not in str(error):
+        if not is_unavailable(error):
             raise
     if size == 1:
         return
@@ -197,12 +182,11 @@ def remote_object(name):
     """Returns an object of the remote protocol as text; empty if the server has none."""
     text = ""
     while len(text) < 16 << 20:
-        reply = ask(f"maintenance packet qXfer:{name}:read::{len(text):x},800")
-        found = re.search(r'received: "([ml])(.*)"', reply, re.DOTALL)
-        if not found:
+        reply = packet(f"qXfer:{name}:read::{len(text):x},800")
+        if reply[:1] not in ("m", "l"):
             return ""
-        text += found[2].encode().decode("unicode_escape", "replace")
-        if found[1] == "l" or not found[2]:
+        text += reply[1:]
+        if reply[0] == "l" or len(reply) == 1:
             return text
     return ""
 

@@ -10,35 +10,35 @@ import gdb
 import gdb.unwinder
 
 
-# The pc of a caller that is not known. GDB stops there, because that frame is the same again. At the
-# frame's own pc it could be one of an inlined function, and GDB 13 fails where such a frame occurs twice.
+# The pc of an unknown caller. GDB stops unwinding there, because that frame is the same again. With the
+# frame's own pc it could be in an inlined function, and GDB 13 fails where such a frame occurs twice.
 NO_CALLER = 0
 # Code that a signal handler of A64 Linux returns to: `mov x8, #139` (rt_sigreturn), `svc #0`.
 SIGRETURN = bytes.fromhex("681180d2010000d4")
 # Where the pc of the interrupted code is in a signal's frame (struct rt_sigframe of arm64 Linux).
 INTERRUPTED_PC = 0x238
-# Where the other state is, in parts that each start with a magic number and a size, and those parts that GDB
-# reads wherever it runs (FPSIMD, ESR): it fails at SVE's if the target has no registers of that size.
+# Where the other state is, in parts that each start with a magic number and a size; and the parts that GDB can
+# always read (FPSIMD, ESR): it fails at that of SVE if the target has no registers of that size.
 SAVED_PARTS = 0x250
 SIMPLE_PARTS = (0x46508001, 0x45535201)
 # Bits 7 to 31 of the address that a Cortex-M's exception handler returns to. Bit 2: to the process stack;
 # bits 6 and 0: the security states of the interrupted code and of the handler.
 EXC_RETURN = 0x1FFFFFF
-# Said where a move by lines ends in a frame that may be another one.
+# The message where a move by lines ends in a frame that may be another one.
 SWITCHED = "stacks were switched, and SP is not known here: this may be another call of the function\n"
 # Maximum number of requests for a reply that takes long. The server continues with each request.
 QUESTIONS = 200
 
 
-# What runs before a command, by its name.
+# The commands that run before each command, by its name.
 before = {}
 
 
 def run_before(moves, command):
-    """Runs a command before others, except those for which the user has defined a hook."""
+    """Runs a command before each of these moves, except where the user has defined a hook."""
     for move in moves:
         hook = f"hook-{move}"
-        if move in before or not ask(f"help {hook}"):
+        if move in before or not succeeds(f"help {hook}"):
             before.setdefault(move, []).append(command)
             gdb.execute("\n".join([f"define {hook}", *before[move], "end"]))
 
@@ -78,14 +78,13 @@ armsnap runs it before every command that moves by lines."""
         if thread is None or not knows(found_frame(), "sp"):
             return
         names = re.fullmatch("-([0-9a-f]+),([0-9a-f]+),([0-9a-f]+)", ask_callers(0))
-        # The stack address of GDB's frame ID; Python's API does not provide it.
-        stack = re.search(r" frame at 0x([0-9a-f]+)", ask("frame apply level 0 -q info frame"))
+        own = frame_id(found_frame())
         kept = [known for known in self.frames if known[0].is_valid() and known[0] != thread]
         Halted.frames = kept
-        if names and stack:
+        if names and own:
             below, call, function = (int(digits, 16) for digits in names.groups())
             # GDB's own frames have no `special`.
-            frame = FrameId(int(stack[1], 16), None, gdb_function() or function)
+            frame = FrameId(own[0], None, gdb_function() or function)
             kept.append((thread, call, function, frame, below))
 
     @classmethod
@@ -117,7 +116,7 @@ def gdb_function():
 
 def find_frame(_=None):
     """Makes GDB find the newest frame; called at each stop. Where the CPSR of AArch32 is not known, the first
-    attempt fails, which is to be no command of the user's."""
+    attempt fails: it is made here, so that no command of the user fails."""
     try:
         gdb.newest_frame()
     except gdb.error:
@@ -248,7 +247,7 @@ class Frame:
 
 
 class Stack:
-    """The frames of a thread at a position, requested as far as GDB asks for them."""
+    """The frames of a thread at a position, requested when GDB needs them."""
 
     def __init__(self, position):
         self.position = position
@@ -377,11 +376,10 @@ class Callers(gdb.unwinder.Unwinder):
         kept = cls.stacks.get(gdb.selected_thread().global_num)
         if kept and not kept.alone:
             return [(frame.function, frame.identifier()) for frame in kept.frames[level : level + 2]]
-        # Python's API provides the ID of a frame of GDB's own as text only.
-        own = re.search("stack=0x([0-9a-f]+),code=0x([0-9a-f]+),!special", str(frame))
+        own = frame_id(frame)
         if own is None:
             return []
-        stack, function = (int(digits, 16) for digits in own.groups())
+        stack, function = own
         return [(function, FrameId(stack, None, function))]
 
     def stack(self, pending, position, newest):
@@ -393,7 +391,7 @@ class Callers(gdb.unwinder.Unwinder):
             except ValueError:
                 pass
         kept = self.stacks.get(thread)
-        # A search that was given up is tried again.
+        # A search that was interrupted is repeated.
         if newest and (kept is None or kept.position != position or not (kept.frames or kept.alone)):
             kept = self.stacks[thread] = Stack(position) if position else None
         return kept
@@ -444,7 +442,7 @@ outer frame then."""
 
     def __init__(self):
         super().__init__("armsnap moved", gdb.COMMAND_SUPPORT)
-        if not ask("help hookpost-monitor"):
+        if not succeeds("help hookpost-monitor"):
             gdb.execute("define hookpost-monitor\narmsnap moved\nend")
 
     # No `dont_repeat`: an empty line repeats the command before.
@@ -474,13 +472,6 @@ def ask_callers(known):
 def callers(thread, known):
     """Requests the open calls, without the first `known` of them."""
     return packet(f"qArmsnap.callers:{thread.ptid[1]:x},{known:x}")
-
-
-def packet(words):
-    """Sends a packet of armsnap's own and returns the reply."""
-    # gdb.RemoteTargetConnection.send_packet would make GDB discard the frame being unwound.
-    found = re.search(r'received: "(.*)"', ask(f"maintenance packet {words}"))
-    return found[1] if found else ""
 
 
 def alone(pending, pc):

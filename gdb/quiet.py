@@ -7,18 +7,10 @@ import re
 
 import gdb
 
-# Messages of GDB when it connects: one for each of the server's tracepoints, and one about a
-# missing program, which a snapshot need not have.
-REMARKS = re.compile(
-    r"(Tracepoint \d+ at .*"
-    r"|Created tracepoint \d+ for target's tracepoint \d+ at .*"
-    r"|warning: No executable has been specified and target does not support"
-    r"|determining executable automatically\.  Try using the \"file\" command\.)\n?"
-)
 # Maximum number of memory ranges listed by `tdump`.
 RANGES = 16
 # Registers of a core other than the program counter.
-OTHERS = re.compile(r"[rx]\d+|sp|lr|[cx]psr")
+CORE_REGISTERS = re.compile(r"[rx]\d+|sp|lr|[cx]psr")
 OWN_TDUMP = "--own-tdump "
 
 
@@ -41,9 +33,7 @@ With --own-tdump, `tdump` is replaced by armsnap's version, which needs no trace
             text = connect(argument, from_tty, True)
         except gdb.error as error:
             raise gdb.GdbError(str(error))
-        for line in text.splitlines(True):
-            if not REMARKS.fullmatch(line):
-                gdb.write(line)
+        gdb.write(without_remarks(text))
 
 
 class TraceFrame(gdb.Command):
@@ -80,16 +70,6 @@ def number_of(name):
         return None
 
 
-def is_known(frame, name):
-    """Returns whether a register was collected."""
-    try:
-        value = str(frame.read_register(name))
-    except (gdb.error, ValueError):
-        return False
-    # An unwinder that knows the program counter alone leaves the others not saved.
-    return "<unavailable>" not in value and "<not saved>" not in value
-
-
 def show_registers():
     """Prints the collected registers; often only the program counter."""
     try:
@@ -99,7 +79,7 @@ def show_registers():
         # To examine a frame of 32-bit Arm, GDB requires CPSR, which trace frames often lack.
         registers = []
     for register in registers:
-        if OTHERS.fullmatch(register.name) and is_known(frame, register.name):
+        if CORE_REGISTERS.fullmatch(register.name) and knows(frame, register.name):
             gdb.execute("info registers")
             return
     pc = number_of("$pc")
@@ -108,9 +88,15 @@ def show_registers():
 
 
 def variables():
-    """Returns the names of trace state variables."""
-    table = gdb.execute("info tvariables", to_string=True)
-    return re.findall(r"^(\$[A-Za-z_]\w*)\s", table, re.MULTILINE | re.ASCII)
+    """Returns the names of trace state variables, as GDB writes them in expressions."""
+    names, reply = [], packet("qTfV")
+    # NUMBER:VALUE:BUILTIN:NAME, with the name in hexadecimal digits; `l` ends the list.
+    while ":" in reply:
+        name = bytes.fromhex(reply.rpartition(":")[2]).decode("ascii", "replace")
+        if re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+            names.append(f"${name}")
+        reply = packet("qTsV")
+    return names
 
 
 Quietly()

@@ -47,7 +47,7 @@ def float_bits(value, size):
     if size not in FLOATS:
         return None
     # From GDB 11 on this shows the bits; before, the number without its fraction.
-    if int(gdb.VERSION.split(".")[0]) >= 11:
+    if GDB_VERSION >= 11:
         return int(value.format_string(format="x"), 16)
     return int.from_bytes(struct.pack("<" + FLOATS[size], float(value)), "little")
 
@@ -102,8 +102,8 @@ def registers(architecture, frame):
 
 def core_type(thread, architecture, known):
     """Returns the type of a core: the product name, if the target reports it."""
-    shown = ask(f"info threads {thread.num}")
-    product = re.search(r"\b(?:Cortex-[AMRX]|Neoverse-[A-Z])\d+[A-Z]*", shown, re.IGNORECASE)
+    described = f"{thread_details(thread)} {thread.name or ''}"
+    product = re.search(r"\b(?:Cortex-[AMRX]|Neoverse-[A-Z])\d+[A-Z]*", described, re.IGNORECASE)
     if product:
         return product[0]
     if architecture.startswith("aarch64"):

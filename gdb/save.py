@@ -15,14 +15,12 @@ import gdb
 # M-profile system control space: fault status and exception configuration. Reading it has no side
 # effects (DDI 0403, B3.2), unlike SysTick and the debug registers.
 SYSTEM_CONTROL = [(0xE000ED00, 0xE000ED90), (0xE000EF30, 0xE000EF48)]
-# ELF file type of a position-independent program.
-ET_DYN = 3
 # Names of remote files that are safe in a GDB command: without special meaning within quotes.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_./+,:@=~ -]+")
 
 
 def number(expression):
-    """Evaluates an expression from the user as a number, in any language: there are casts only in some."""
+    """Evaluates an expression from the user as a number. Not by a cast, which some languages lack."""
     try:
         value = gdb.parse_and_eval(expression)
         if value.type.strip_typedefs().code in (gdb.TYPE_CODE_ARRAY, gdb.TYPE_CODE_FUNC):
@@ -52,9 +50,9 @@ def copy_program(directory):
     why_not = copy_file(name, to)
     if why_not:
         return None, why_not
-    with open(to, "rb") as file:
-        head = file.read(32)
-    if len(head) < 32 or not head.startswith(b"\x7fELF"):
+    try:
+        ElfHeader(to)
+    except ValueError:
         os.remove(to)
         return None, f"{on_one_line(name)} is not an ELF file"
     return base, None
@@ -62,8 +60,8 @@ def copy_program(directory):
 
 def is_remote():
     """Returns whether the target's files are those of a remote system."""
-    stack = ask("maintenance print target-stack")
-    return re.search(r"^\s*- (?:extended-)?remote\b", stack, re.MULTILINE) is not None
+    # GDB sends packets to remote targets only.
+    return succeeds("maintenance packet qC")
 
 
 def copy_file(name, to):
@@ -87,7 +85,7 @@ def fetch(name, to):
         fetched = os.path.join(directory, "program")
         if not PLAIN_NAME.fullmatch(fetched):
             return f"{directory}: TMPDIR has characters that are not passed to `remote get`"
-        ask(f"remote get '{name}' '{fetched}'")
+        succeeds(f"remote get '{name}' '{fetched}'")
         try:
             shutil.copyfile(fetched, to)
         except OSError:
@@ -97,14 +95,10 @@ def fetch(name, to):
 
 def load_offset(path):
     """Returns the load offset of the program relative to the addresses in its file."""
-    shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
-    with open(path, "rb") as file:
-        head = file.read(32)
-    wide, order = head[4] == 2, "little" if head[5] == 1 else "big"
-    entry = int.from_bytes(head[24 : 32 if wide else 28], order)
-    if not shown or int.from_bytes(head[16:18], order) != ET_DYN:
+    header, entry = ElfHeader(path), entry_point()
+    if entry is None or header.type != ET_DYN:
         return 0
-    return (int(shown[1], 16) - entry) % (1 << (64 if wide else 32))
+    return (entry - header.entry) % (1 << (64 if header.is_64_bit else 32))
 
 
 class Arguments(argparse.ArgumentParser):
@@ -184,8 +178,8 @@ libraries are copied; trace is not. `armsnap gdb DIR` then shows the same."""
 
 
 def unfinished(directory):
-    """Makes a directory beside another one, under a name that nothing has, even if a GDB was killed. It is
-    private if a served file is."""
+    """Makes a directory next to another one, with a unique name, so that one left by a killed GDB does not block it.
+    It is private if a served file is."""
     made = tempfile.mkdtemp(
         prefix=f".{os.path.basename(directory)}.", dir=os.path.dirname(directory)
     )
@@ -194,7 +188,7 @@ def unfinished(directory):
 
 
 def show_as_usual(made, mode):
-    """Gives a new file or directory the mode that others have, unless a served file is private."""
+    """Gives a new file or directory the usual mode, unless a served file is private."""
     if packet("qArmsnap.is-private") != "1":
         mask = os.umask(0)
         os.umask(mask)
@@ -302,7 +296,7 @@ def save(directory, selected, asked, largest):
         ranges, more = merged(trace_frame_ranges()) or known_ranges(largest), []
     else:
         ranges = merged(known_ranges(largest) + (SYSTEM_CONTROL if m_profile else []))
-    if ask("info auxv"):
+    if succeeds("info auxv"):
         # A process: its threads share their memory.
         more = merged(more + [stack for own in stacks for stack in own])
     more = list(without(more, ranges))
@@ -373,8 +367,7 @@ def copy_libraries(directory):
 
 def trace_left_out():
     """Returns a note if there is a trace, which GDB cannot copy."""
-    status = re.search(r'received: "T[01];(?!tnotrun)', ask("maintenance packet qTStatus"))
-    if status:
+    if re.match(r"T[01];(?!tnotrun)", packet("qTStatus")):
         return "left out: the trace, which stays in the served snapshot; `tsave FILE` saves its frames"
     return ""
 

@@ -50,8 +50,10 @@ pub struct Arguments {
 }
 
 /// The Python files that `armsnap gdb` loads in GDB.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     include_str!("../../gdb/armsnap.py"),
+    include_str!("../../gdb/printed.py"),
+    include_str!("../../gdb/elf.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
     include_str!("../../gdb/signals.py"),
@@ -67,8 +69,11 @@ const COMMANDS: [&str; 14] = [
     include_str!("../../gdb/printers.py"),
 ];
 
-/// The additional Python file for editors.
-const ADAPTER: &str = include_str!("../../gdb/dap.py");
+/// The additional Python files for editors.
+const ADAPTER: [&str; 2] = [
+    include_str!("../../gdb/adapter.py"),
+    include_str!("../../gdb/dap.py"),
+];
 
 /// The arguments of `gdb-commands`.
 #[derive(Args)]
@@ -88,7 +93,7 @@ pub fn print_commands(arguments: &CommandsArguments) -> Result<ExitCode, Failure
     let mut text = format!("{own}{}", others.join("\n"));
     if arguments.adapter {
         text.push('\n');
-        text.push_str(ADAPTER);
+        text.push_str(&ADAPTER.join("\n"));
     }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

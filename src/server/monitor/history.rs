@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
+use super::output::{Output, Stale};
 use super::{STOPPED, recover};
 use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
@@ -28,7 +29,7 @@ const MOST: u64 = 1000;
 const COUNTED: u64 = 64;
 /// Hint to flush the register cache of GDB.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
-                      (`flushregs` before GDB 11) makes it ask again\n";
+                      (`flushregs` before GDB 11) makes it ask again";
 
 /// Returns the selected core and its name; an error message if it has no history.
 pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String> {
@@ -45,70 +46,80 @@ pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String>
 }
 
 /// `monitor where`.
-pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> String {
+pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> Output {
     let (thread, name) = match core(target) {
         Ok(found) => found,
-        Err(reason) => return reason,
+        Err(reason) => return reason.into(),
     };
+    let mut output = Output::default();
     let Some(position) = target.positions.position(thread) else {
-        return String::new();
+        return output;
     };
-    let mut text = String::new();
     let history = target.positions.history(thread);
     let ended = history.is_some_and(|history| history.end_agrees() == EndAgrees::Ended);
-    let kind = match standing(target, thread) {
-        "" => "",
-        _ if ended => ", where the thread ended",
-        kind => kind,
+    let remark = match standing(target, thread) {
+        Some(_) if ended => Some("where the thread ended"),
+        remark => remark,
     };
-    let _ = writeln!(text, "{name} at {position}{kind}");
-    text += &about(target, thread, position, cancel);
-    text += &others(target, thread);
+    let core = ("core", name.clone());
+    let at = ("position", position.to_string());
+    match remark {
+        Some(remark) => output.line(
+            format!("{name} at {position}, {remark}"),
+            [core, at, ("remark", remark.to_owned())],
+        ),
+        None => output.line(format!("{name} at {position}"), [core, at]),
+    }
+    about(&mut output, target, thread, position, cancel);
+    output.text(&others(target, thread));
     if target.positions.past(thread).is_some() && target.past_values.level() != Level::Off {
-        let _ = writeln!(text, "  {}", recover::here(target, thread, cancel));
+        output.text(&format!("  {}", recover::here(target, thread, cancel)));
         for limit in recover::limits(target) {
-            let _ = writeln!(text, "  note: {limit}");
+            output.note(limit);
         }
     }
     for doubt in doubts(target, thread, &name) {
-        let _ = writeln!(text, "  note: {doubt}");
+        output.note(doubt);
     }
-    text
+    output
 }
 
-/// Describes the end of a core's history if the core is at it; empty otherwise.
-fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
+/// Describes the end of a core's history if the core is at it.
+fn standing(target: &SnapshotTarget, thread: Tid) -> Option<&'static str> {
     match (
         target.positions.past(thread),
         target.positions.rests(thread),
     ) {
-        (Some(_), _) => "",
-        (None, false) => ", the halted state",
-        (None, true) => ", the end of the trace (the halted state is not in the snapshot)",
+        (Some(_), _) => None,
+        (None, false) => Some("the halted state"),
+        (None, true) => Some("the end of the trace (the halted state is not in the snapshot)"),
     }
 }
 
-/// Formats what is known at a position, one line each.
-fn about(target: &mut SnapshotTarget, thread: Tid, position: Position, cancel: &Cancel) -> String {
+/// Adds what is known at a position, one line each.
+fn about(
+    output: &mut Output,
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    position: Position,
+    cancel: &Cancel,
+) {
     let symbols = target.symbols();
     let Some(history) = target.positions.history(thread) else {
-        return String::new();
+        return;
     };
     let Some(place) = history.place(position) else {
-        return String::new();
+        return;
     };
     let cycles = history.cycles_unless(position, &cancel.limited_to(COUNTED));
     let source = history.source().to_owned();
     let (begin, end) = (history.begin(), history.end());
-    let mut text = String::new();
     match place.kind {
         PointKind::Instruction { pc, isa, .. } => {
             let at = words::address(pc, &symbols);
-            let _ = writeln!(text, "  pc        {at}, {}", isa.name());
+            output.fact("pc", format!("{at}, {}", isa.name()));
         }
-        PointKind::Gap(gap) => {
-            let _ = writeln!(text, "  gap       {}", words::gap(&gap));
-        }
+        PointKind::Gap(gap) => output.fact("gap", words::gap(&gap)),
         PointKind::Halted => {}
     }
     for (when, exception) in [
@@ -116,39 +127,47 @@ fn about(target: &mut SnapshotTarget, thread: Tid, position: Position, cancel: &
         ("taken after ", place.exception_after),
     ] {
         if let Some(exception) = exception {
-            let _ = writeln!(text, "  {when} exception {}", words::exception(&exception));
+            output.text(&format!(
+                "  {when} exception {}",
+                words::exception(&exception)
+            ));
         }
     }
     let state = place.context.as_ref().map(words::context);
     if let Some(state) = state.filter(|state| !state.is_empty()) {
-        let _ = writeln!(text, "  state     {state}");
+        output.fact("state", state);
     }
-    let _ = match place.time {
-        Some(time) => writeln!(
-            text,
-            "  time      {time} or later (the last timestamp traced)"
+    match place.time {
+        Some(time) => output.fact(
+            "time",
+            format!("{time} or later (the last timestamp traced)"),
         ),
-        None => writeln!(text, "  time      not traced"),
-    };
-    let _ = match (cycles, place.segment_cycles) {
-        (Some(Some(cycles)), _) => writeln!(
-            text,
-            "  cycles    {cycles} counted since the start of history"
+        None => output.fact("time", "not traced"),
+    }
+    match (cycles, place.segment_cycles) {
+        (Some(Some(cycles)), _) => {
+            output.fact(
+                "cycles",
+                format!("{cycles} counted since the start of history"),
+            );
+        }
+        (None, cycles) => output.fact(
+            "cycles",
+            format!(
+                "{} counted in this segment of the trace; counting those before it \
+                 takes longer: repeat the command to continue",
+                cycles.unwrap_or(0)
+            ),
         ),
-        (None, cycles) => writeln!(
-            text,
-            "  cycles    {} counted in this segment of the trace; counting those before it \
-             takes longer: repeat the command to continue",
-            cycles.unwrap_or(0)
+        (Some(None), _) => {}
+    }
+    output.fact(
+        "trace",
+        format!(
+            "offset {:#x} of {source}; history is from {begin} to {end}",
+            place.offset.0
         ),
-        (Some(None), _) => Ok(()),
-    };
-    let _ = writeln!(
-        text,
-        "  trace     offset {:#x} of {source}; history is from {begin} to {end}",
-        place.offset.0
     );
-    text
 }
 
 /// Formats the positions of the other cores.
@@ -165,6 +184,7 @@ fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
             continue;
         };
         let state = standing(target, other);
+        let state = state.map_or_else(String::new, |state| format!(", {state}"));
         let moves = if along.contains(&other) {
             "moves with it, by timestamps"
         } else {
@@ -368,36 +388,37 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 /// `monitor goto`.
-pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
+pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> Output {
     let (thread, name) = match core(target) {
         Ok(found) => found,
-        Err(reason) => return reason,
+        Err(reason) => return reason.into(),
     };
     let words: Vec<&str> = wanted.split_whitespace().collect();
     let Some(history) = target.positions.history(thread) else {
-        return String::new();
+        return Output::default();
     };
     let found = match words[..] {
         ["begin"] => Some(history.begin()),
         ["end"] => Some(history.end()),
         ["time" | "cycle", text] if number(text).is_none() => {
-            return format!("expected a number, found {text:?}\n");
+            return format!("expected a number, found {text:?}\n").into();
         }
         ["time", time] => number(time).and_then(|time| history.seek_time(time)),
         ["cycle", cycle] => match number(cycle) {
             Some(cycle) => match history.seek_cycle_unless(cycle, cancel) {
                 Some(found) => found,
-                None => return STOPPED.to_owned(),
+                None => return STOPPED.to_owned().into(),
             },
             None => None,
         },
         [position] => match position.parse::<Position>() {
             Ok(position) => Some(position),
-            Err(error) => return format!("{error}, begin, end, time T or cycle N\n"),
+            Err(error) => return format!("{error}, begin, end, time T or cycle N\n").into(),
         },
         _ => {
             return "expected a position, begin, end, time T or cycle N: monitor goto 14+100\n"
-                .to_owned();
+                .to_owned()
+                .into();
         }
     };
     match found {
@@ -407,20 +428,21 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
             } else {
                 target.positions.along(thread, Direction::Backward);
             }
-            let mut text = format!("{name} at {position}\n");
-            text += &about(target, thread, position, cancel);
-            text += &left_behind(target, thread);
-            text + REREAD
+            let mut output = Output::from(format!("{name} at {position}\n"));
+            about(&mut output, target, thread, position, cancel);
+            output.text(&left_behind(target, thread));
+            output.stale(Stale::Position, REREAD);
+            output
         }
-        _ => format!("{name}: the trace has no {wanted}\n"),
+        _ => format!("{name}: the trace has no {wanted}\n").into(),
     }
 }
 
 /// `monitor find`: the next or previous visit of an address. Moves nothing.
-pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
+pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> Output {
     let (thread, name) = match core(target) {
         Ok(found) => found,
-        Err(reason) => return reason,
+        Err(reason) => return reason.into(),
     };
     // A name may contain spaces.
     let (what, direction) = match wanted.rsplit_once(char::is_whitespace) {
@@ -428,7 +450,9 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         _ => (wanted, Direction::Forward),
     };
     if matches!(what, "" | "back") {
-        return "expected an address or a function, optionally followed by back\n".to_owned();
+        return "expected an address or a function, optionally followed by back\n"
+            .to_owned()
+            .into();
     }
     let symbols = target.symbols();
     // GDB's `armsnap find` passes all addresses of a location, separated by commas.
@@ -444,21 +468,26 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         false => target.chosen().instead_of(addresses),
     };
     if addresses.is_empty() {
-        return format!(
-            "{what:?} is neither an address nor a function of the program (--elf names it)\n"
+        let mut output = Output::default();
+        output.line(
+            format!(
+                "{what:?} is neither an address nor a function of the program (--elf names it)"
+            ),
+            [("unknown", what.to_owned())],
         );
+        return output;
     }
     let set: AddressSet = addresses.into_iter().map(Address).collect();
     let (Some(here), Some(history)) = (
         target.positions.position(thread),
         target.positions.history(thread),
     ) else {
-        return String::new();
+        return Output::default();
     };
     let found = match history.search_unless(here, direction, &set, Gaps::Pass, cancel) {
         Some(Found::At(at)) => Some(at),
         Some(Found::Gap(_) | Found::End(_)) => None,
-        None => return STOPPED.to_owned(),
+        None => return STOPPED.to_owned().into(),
     };
     let way = match direction {
         Direction::Forward => "after",
@@ -466,7 +495,7 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
     };
     let place = found.and_then(|at| history.place(at));
     let Some((at, place)) = found.zip(place) else {
-        return format!("{name} does not execute {what} {way} {here}\n");
+        return format!("{name} does not execute {what} {way} {here}\n").into();
     };
     let time = place
         .time
@@ -474,7 +503,12 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
     let shown = place
         .pc()
         .map_or_else(String::new, |pc| words::address(pc, &symbols));
-    format!("{at}: {shown}{time}; monitor goto {at} goes there\n")
+    let mut output = Output::default();
+    output.line(
+        format!("{at}: {shown}{time}; monitor goto {at} goes there"),
+        [("position", at.to_string())],
+    );
+    output
 }
 
 /// `monitor exceptions`: the exceptions before and after the current position.

@@ -1,18 +1,24 @@
 //! `monitor` commands: functions that debuggers have no commands for.
+//!
+//! `monitor json THREAD COMMAND` is for programs: it runs the command for that thread, and prints each line
+//! as a JSON object, whose fields say what the line says ([`output`]).
 
 mod calls;
 mod history;
 mod linux;
 mod memory;
+mod output;
 mod recover;
 mod registers;
 mod space;
 mod translate;
 mod why;
 
+use gdbstub::common::Tid;
+
+use self::output::Output;
 use super::target::SnapshotTarget;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_snapshot::text::lines;
 
 const HELP: &str = "\
 monitor help                   this list
@@ -48,12 +54,28 @@ monitor trace NAME             select the trace of that core for tfind
 /// Message shown when a command is interrupted.
 pub(super) const STOPPED: &str = "interrupted before the end of the trace\n";
 
-/// Runs a command unless cancelled. Returns text for the user's terminal.
+/// Runs a command unless cancelled. Returns text for the user's terminal, or JSON.
 pub(super) fn run(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String {
-    lines(&answer(target, command, cancel)).into_owned()
+    match for_program(command) {
+        Some((thread, command)) => {
+            let thread = Tid::new(thread).filter(|thread| target.core(*thread).is_some());
+            if let Some(thread) = thread {
+                target.selection.asks_for(thread);
+            }
+            answer(target, command, cancel).to_json()
+        }
+        None => answer(target, command, cancel).to_text(),
+    }
 }
 
-fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String {
+/// Returns the number of the thread and the command in `json THREAD COMMAND`.
+fn for_program(command: &str) -> Option<(usize, &str)> {
+    let rest = command.trim().strip_prefix("json ")?;
+    let (thread, command) = rest.split_once(' ')?;
+    Some((thread.parse().ok()?, command))
+}
+
+fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output {
     let (name, rest) = match command.trim().split_once(char::is_whitespace) {
         Some((name, rest)) => (name, rest.trim()),
         None => (command.trim(), ""),
@@ -63,26 +85,26 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
         "where" | "history" | "calls" | "goto" | "find" | "exceptions" | "why" | "uses"
     );
     if looks_at_history && !target.positions.reach_end(target.selection.user(), cancel) {
-        return STOPPED.to_owned();
+        return STOPPED.to_owned().into();
     }
     if target.core(target.selection.user()).is_none() {
-        return "no core is selected\n".to_owned();
+        return "no core is selected\n".to_owned().into();
     }
-    match name {
+    let text = match name {
+        "where" => return history::position(target, cancel),
+        "goto" => return history::goto(target, rest, cancel),
+        "find" => return history::find(target, rest, cancel),
+        "memory" => return memory::run(target, rest),
+        "recover" => return recover::run(target, rest),
+        "why" => return why::origin(target, rest, cancel),
+        "uses" => return why::uses(target, rest, cancel),
+        "space" => return space::run(target, rest),
         "" | "help" => HELP.to_owned(),
         "info" => target.endpoint.info(),
-        "where" => history::position(target, cancel),
         "history" => history::around(target, rest),
         "calls" => calls::run(target, rest),
-        "goto" => history::goto(target, rest, cancel),
-        "find" => history::find(target, rest, cancel),
         "exceptions" => history::exceptions(target, rest),
-        "memory" => memory::run(target, rest),
-        "recover" => recover::run(target, rest),
-        "why" => why::origin(target, rest, cancel),
-        "uses" => why::uses(target, rest, cancel),
         "registers" => registers::run(target, rest, cancel),
-        "space" => space::run(target, rest),
         "translate" => translate::translate(target, rest),
         "maps" => translate::maps(target, rest),
         "dmesg" => linux::dmesg(target, rest),
@@ -90,5 +112,6 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
         "task" => linux::task(target, rest),
         "trace" => super::tracepoints::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),
-    }
+    };
+    text.into()
 }

@@ -1,36 +1,37 @@
 //! `monitor recover`: which values are shown at past positions.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
+use super::output::{Output, Stale};
 use crate::server::target::SnapshotTarget;
 use armsnap_history::recover::Level;
 use armsnap_snapshot::stop::Cancel;
 
 /// Runs the command; without an argument it shows which values are shown, and what limits them.
-pub(super) fn run(target: &mut SnapshotTarget, wanted: &str) -> String {
+pub(super) fn run(target: &mut SnapshotTarget, wanted: &str) -> Output {
     let level = match wanted {
         "" => None,
         "proved" => Some(Level::Proved),
         "inferred" => Some(Level::Inferred),
         "off" => Some(Level::Off),
-        _ => return format!("expected proved, inferred or off, found {wanted:?}\n"),
+        _ => return format!("expected proved, inferred or off, found {wanted:?}\n").into(),
     };
     if let Some(level) = level {
         target.past_values.set_level(level);
         target.callers.registers.clear();
     }
-    let mut text = format!("{}\n", describe(target.past_values.level()));
+    let mut output = Output::from(format!("{}\n", describe(target.past_values.level())));
     if level.is_some() {
-        text += "GDB may have kept values: `maintenance flush register-cache` and `maintenance flush \
-                 dcache` forget them.\n";
+        let hint = "GDB may have kept values: `maintenance flush register-cache` and `maintenance flush \
+                    dcache` forget them.";
+        output.stale(Stale::Values, hint);
     }
     for limit in limits(target) {
-        let _ = writeln!(text, "note: {limit}");
+        output.text(&format!("note: {limit}"));
     }
-    text
+    output
 }
 
 /// Describes a level.

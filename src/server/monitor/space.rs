@@ -2,31 +2,32 @@
 
 use std::fmt::Write as _;
 
+use super::output::{Output, Stale};
 use crate::server::cores::Core;
 use crate::server::endpoint::Endpoint;
 use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
 
 /// Runs the command; without a name it shows where memory is read, and the alternatives.
-pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
+pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> Output {
     let Some(core) = target.core(target.selection.user()) else {
-        return String::new();
+        return Output::default();
     };
     if name.is_empty() {
-        return spaces(&target.endpoint, core, &target.memory_view);
+        return spaces(&target.endpoint, core, &target.memory_view).into();
     }
     match target.endpoint.parse_view(core, name) {
         Ok(view) => {
             target.memory_view = view;
             let core = target.core(target.selection.user());
             let now = core.map(|core| target.endpoint.describe_view(core, &target.memory_view));
-            format!(
-                "Memory is read {}.\n\
-                 GDB may have kept code and stack: `maintenance flush dcache` forgets them.\n",
-                now.unwrap_or_default()
-            )
+            let now = now.unwrap_or_default();
+            let mut output = Output::from(format!("Memory is read {now}.\n"));
+            let hint = "GDB may have kept code and stack: `maintenance flush dcache` forgets them.";
+            output.stale(Stale::Memory, hint);
+            output
         }
-        Err(reason) => format!("{reason}\n"),
+        Err(reason) => format!("{reason}\n").into(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gdbstub::common::Tid;
 
 use super::history;
+use super::output::Output;
 use crate::server::past_values::Places;
 use crate::server::target::SnapshotTarget;
 use armsnap_arch::semantics::Location;
@@ -17,12 +18,12 @@ use armsnap_snapshot::stop::Cancel;
 const MOST: usize = 40;
 
 /// `monitor why REGISTER` or `monitor why ADDRESS`.
-pub(super) fn origin(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
+pub(super) fn origin(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> Output {
     let what = match location(target, wanted) {
         Some(location) => What::Location(location),
         None => match address(wanted) {
             Some(address) => What::Byte(address),
-            None => return expected("a register or an address", wanted),
+            None => return expected("a register or an address", wanted).into(),
         },
     };
     let way = ask(target, |recovery, history, position| {
@@ -32,9 +33,9 @@ pub(super) fn origin(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel)
 }
 
 /// `monitor uses REGISTER`.
-pub(super) fn uses(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
+pub(super) fn uses(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> Output {
     let Some(location) = location(target, wanted) else {
-        return expected("a register", wanted);
+        return expected("a register", wanted).into();
     };
     let way = ask(target, |recovery, history, position| {
         recovery.uses(history, position, location, MOST, cancel)
@@ -73,21 +74,25 @@ fn ask(
 }
 
 /// Lists the instructions of a chain, each with its position and its address in the program.
-fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &str) -> String {
+fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &str) -> Output {
     let (thread, way) = match way {
         Ok(found) => found,
-        Err(message) => return message,
+        Err(message) => return message.into(),
     };
-    let mut text = String::new();
+    let mut output = Output::default();
     for link in &way.links {
         let history = target.positions.history(thread);
         let place = history.and_then(|history| history.place(link.position));
         let line = history::list(target, thread, link.position, place.as_slice());
         let line = line.trim_start_matches("> ").trim_end();
-        let _ = writeln!(text, "{line:<72}  {}", effect(link));
+        let text = format!("{line:<72}  {}", effect(link));
+        match place.and_then(|place| place.pc()) {
+            Some(pc) => output.line(text, [("pc", format!("{:#x}", pc.0))]),
+            None => output.line(text, []),
+        }
     }
     if way.links.is_empty() {
-        let _ = writeln!(text, "{none}");
+        output.text(none);
     }
     let frames = match way.frames {
         0 => String::new(),
@@ -97,7 +102,10 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
     };
     let place = |position: Position| position.to_string();
     let end = match way.end {
-        End::Reached => return text + &frames,
+        End::Reached => {
+            output.text(&frames);
+            return output;
+        }
         End::Overwritten(position) => format!(
             "further back is not known: the instruction at {} may have written this memory",
             place(position)
@@ -116,8 +124,9 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
         }
         End::Long => format!("the first {MOST}: `goto` one of them to go on from there"),
     };
-    let _ = writeln!(text, "{end}");
-    text + &frames
+    output.text(&end);
+    output.text(&frames);
+    output
 }
 
 /// Describes what an instruction did with the value.

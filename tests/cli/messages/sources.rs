@@ -186,7 +186,7 @@ fn plugin(top: &Path, out: &mut Vec<Text>) {
 /// Prints the texts of Python files: place, line and text, separated by tabs.
 const READ_PYTHON: &str = r#"
 import ast, glob, os, sys
-QUIET = {"execute", "ask", "packet", "parameter", "parse_and_eval", "compile", "search", "match", "__init__"}
+QUIET = {"execute", "output_of", "succeeds", "ranges_in", "packet", "parameter", "parse_and_eval", "compile", "search", "match", "__init__"}
 for name in sorted(glob.glob(os.path.join(sys.argv[1], "gdb", "*.py"))):
     with open(name, encoding="utf-8") as file:
         tree = ast.parse(file.read())
