@@ -77,6 +77,9 @@ const TABLE: &[(Packet, Handler, &str)] = &[
     (Starts("m"), Reply(shown_memory::answer), "it takes three times as long, and joins pieces of a long request over unknown bytes"),
     (Starts("M"), Reply(shown_memory::read_only), "its errors have no text"),
     (Starts("X"), Reply(shown_memory::read_only), "its errors have no text"),
+    (Starts("Z"), Request(stub::breakpoints::well_formed), "it takes `x` for a digit, and nothing for 0"),
+    (Starts("z"), Request(stub::breakpoints::well_formed), "it takes `x` for a digit, and nothing for 0"),
+    (Starts("qRcmd,"), Request(stub::monitor::well_formed), "it takes a digit for a byte"),
     (Starts("qXfer:threads:read:"), Reply(threads::list), "not supported"),
     (Starts("qXfer:siginfo:read:"), Reply(stops::signal_information), "not supported"),
     // Trace frames: its trait has no state variables and no contents of frames, and it cannot reply

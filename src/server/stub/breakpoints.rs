@@ -1,10 +1,13 @@
 //! Breakpoints and watchpoints: `Z` and `z` (GDB manual, E.2).
 
+use std::borrow::Cow;
+
 use gdbstub::target::ext::breakpoints as ext;
 use gdbstub::target::ext::breakpoints::WatchKind;
 use gdbstub::target::{TargetError, TargetResult};
 
 use crate::server::breakpoints::Kind;
+use crate::server::reply::pair;
 use crate::server::target::SnapshotTarget;
 use crate::server::watchpoints;
 
@@ -12,6 +15,19 @@ use crate::server::watchpoints;
 const REFUSED: u8 = 1;
 /// `ENOSPC`.
 const TOO_MANY: u8 = 28;
+
+/// `Z` and `z` with a kind, an address and a length. After `;` come conditions and commands, which the
+/// server does not advertise.
+pub(in crate::server) fn well_formed<'a>(
+    _: &mut SnapshotTarget,
+    packet: &'a [u8],
+) -> Option<Cow<'a, [u8]>> {
+    let [_, b'0'..=b'4', b',', arguments @ ..] = packet else {
+        return None;
+    };
+    pair(arguments.split(|byte| *byte == b';').next()?, b',')?;
+    Some(Cow::Borrowed(packet))
+}
 
 impl SnapshotTarget {
     fn add_breakpoint(&mut self, address: u64, kind: Kind) -> TargetResult<bool, Self> {

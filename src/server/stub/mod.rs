@@ -3,9 +3,9 @@
 //!
 //! A snapshot is read-only: reads are served, writes refused.
 
-mod breakpoints;
+pub(super) mod breakpoints;
 mod host_io;
-mod monitor;
+pub(super) mod monitor;
 pub(super) mod resume;
 
 use std::num::NonZeroUsize;

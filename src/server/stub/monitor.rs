@@ -1,11 +1,24 @@
 //! `monitor` commands (`qRcmd`).
 
+use std::borrow::Cow;
+
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd};
 
 use super::NoSuchCore;
+use crate::remote_protocol::hex;
 use crate::server::monitor;
 use crate::server::target::SnapshotTarget;
 use armsnap_snapshot::stop::{self, Stopped};
+
+/// `qRcmd` with whole bytes.
+pub(in crate::server) fn well_formed<'a>(
+    _: &mut SnapshotTarget,
+    packet: &'a [u8],
+) -> Option<Cow<'a, [u8]>> {
+    let digits = packet.strip_prefix(b"qRcmd,")?;
+    hex::decode(std::str::from_utf8(digits).ok()?)?;
+    Some(Cow::Borrowed(packet))
+}
 
 impl MonitorCmd for SnapshotTarget {
     fn handle_monitor_cmd(
