@@ -9,10 +9,10 @@ use crate::{code, source_files};
 const PARTS: usize = 5;
 
 /// Rooms without any circle.
-const NONE: &[&str] = &["server", "snapshot"];
+const NONE: &[&str] = &["recover", "server", "snapshot"];
 
 /// The files by module path (`server::monitor::calls`), with what they name.
-struct Files(BTreeMap<String, Named>);
+pub struct Files(BTreeMap<String, Named>);
 
 /// What a file names.
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Files {
 
     /// Returns the imports between files of a room, without those from the module that a file is
     /// part of.
-    fn imports(&self) -> BTreeMap<&str, BTreeSet<String>> {
+    pub fn imports(&self) -> BTreeMap<&str, BTreeSet<String>> {
         let room = |file: &str| file.split("::").next().unwrap().to_owned();
         let of = |(file, named): (&'_ String, &Named)| -> BTreeSet<String> {
             let found = named
@@ -165,7 +165,8 @@ fn is_allowed(circle: &[String]) -> bool {
     !NONE.contains(&room) && circle.len() <= PARTS
 }
 
-fn files_of(sources: &[(&str, &str)]) -> Files {
+/// Returns the files with these paths and texts.
+pub fn files_of(sources: &[(&str, &str)]) -> Files {
     let named = |(path, text): &(&str, &str)| {
         let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
         (path.replace('/', "::"), Named::of(&code(text)))

@@ -2,6 +2,7 @@
 //! room: docs/architecture.md draws them. Those between crates are in their manifests.
 
 mod circles;
+mod inside;
 mod surface;
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use super::execution::stack_walk::Noted;
 use super::facts::final_state::FinalState;
-use super::window::Window;
+use super::window::{Reached, Window};
 use crate::timeline::{Direction, History, Position};
 use armsnap_snapshot::stop::Cancel;
 
@@ -30,7 +30,7 @@ impl Apart {
     /// The step of a position in the window, if it is in there.
     pub fn find(&mut self, position: Position) -> Option<(&mut Window, u32)> {
         let (window, _) = self.window.as_mut()?;
-        let step = window.course.find(position)?;
+        let step = window.steps.find(position)?;
         Some((window, step))
     }
 
@@ -39,10 +39,10 @@ impl Apart {
         self.window.as_ref().map(|(window, _)| window)
     }
 
-    /// As [`Recovery::steps`](super::Recovery::steps).
+    /// How many windows there have been, and the steps of the last.
     pub fn steps(&self) -> (u32, u32) {
         let window = self.window.as_ref();
-        let steps = window.map_or(0, |(window, _)| window.course.len());
+        let steps = window.map_or(0, |(window, _)| window.steps.len());
         (self.count, steps)
     }
 
@@ -60,7 +60,7 @@ impl Apart {
         if let Some((window, end)) = &mut self.window
             && position < *end
         {
-            let near = match window.course.find(position) {
+            let near = match window.steps.find(position) {
                 Some(step) => step >= ENOUGH,
                 // A window that contradicted itself has no steps, and is not tried again.
                 None => window.is_near(history, position, most_bytes, cancel)?,
@@ -72,10 +72,7 @@ impl Apart {
             }
         }
         if self.beyond.is_none_or(|beyond| position > beyond) {
-            match main
-                .course
-                .distance(history, position, MAX_WALKED, cancel)?
-            {
+            match main.steps.distance(history, position, MAX_WALKED, cancel)? {
                 Ok(_) => main.walk_stack(history, position, cancel)?,
                 Err(beyond) => self.beyond = Some(beyond),
             }
@@ -88,7 +85,7 @@ impl Apart {
             hints.extend(forward.take(HINTS));
             let window = self.start(history, facts, last.position, hints);
             let found = window.reach(history, facts, position, most_bytes, cancel)?;
-            if found.is_some() {
+            if matches!(found, Reached::At(_)) {
                 return Some(());
             }
         }

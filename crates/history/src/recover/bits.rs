@@ -16,6 +16,12 @@ pub(super) const fn low(count: u32) -> u64 {
     if count >= 64 { !0 } else { (1 << count) - 1 }
 }
 
+/// The address to which an access with a tag in its top byte goes: bit 55 copied (DDI 0487, D8.8:
+/// tagged addresses).
+pub(super) const fn untagged(address: u64) -> u64 {
+    ((address << 8) as i64 >> 8) as u64
+}
+
 impl Bits {
     pub const UNKNOWN: Self = Self { mask: 0, value: 0 };
 
@@ -183,5 +189,11 @@ mod tests {
         assert_eq!(sum.mask & 0xff, 0xff);
         assert_eq!(sum.value & 0xff, 0x30);
         assert_eq!(Bits::known(1).join(Bits::new(1, 0)), Err(Conflict));
+    }
+
+    #[test]
+    fn addresses_lose_their_tags() {
+        assert_eq!(untagged(0xab00_5500_0000_1000), 0x5500_0000_1000);
+        assert_eq!(untagged(0x12ff_8000_0000_0000), 0xffff_8000_0000_0000);
     }
 }

@@ -4,15 +4,35 @@
 //! calling convention and from rules on where stores go), or unknown. Unknown values are absent.
 //! `docs/recovery.md` describes what is proved, and `docs/recovery-limits.md` what ends proof.
 //! Independent of any debugger.
+//!
+//! A [`Recovery`] explores the history backward in a window, whose steps pass through three phases:
+//! they are built into nodes and relations; what follows from them is proved; and the rest is
+//! inferred on top of what is proved. Each part imports only from those above it:
+//!
+//! | part | what it is for |
+//! | --- | --- |
+//! | `bits`, `hash`, `status` | partly known values, hashes of numbers, how well a value is known |
+//! | `facts` | final registers and memory, recorded addresses |
+//! | `kernel` | what Linux does in system calls and for signals |
+//! | `execution` | the executed steps, and the operations of their instructions |
+//! | `graph` | steps → nodes and relations; walks that do this again |
+//! | `memory` | words over time: accesses, barriers, regions, the lifetimes of stack slots |
+//! | `solver` | what was built, and both layers: `Solver<Proof>` and `Solver<Inference>` |
+//! | `queries` | values, accesses, origins and executed code at the steps of a solved window |
+//! | `phase`, `window` | the phases of a window, and how it grows |
+//! | `apart` | a window for positions that memory does not suffice to reach from the end |
+//! | `recovery`, `code` | the entry point |
 
 mod apart;
 mod bits;
-mod executed;
+mod code;
 mod execution;
 mod facts;
 mod graph;
+mod hash;
 mod kernel;
 mod memory;
+mod phase;
 mod queries;
 mod recovery;
 mod solver;

@@ -1,12 +1,13 @@
 //! Past values of one core, on demand.
 
 use super::apart::Apart;
-use super::executed::Executed;
 use super::facts::final_state::{FinalState, Others};
+use super::queries::Solved;
+use super::queries::executed::Executed;
 use super::queries::origin::{End, Way, What};
 use super::queries::writes::{Accesses, Wanted};
 use super::status::{Known, Level, Limit, Registers};
-use super::window::Window;
+use super::window::{Reached, Window};
 use crate::timeline::{Direction, History, Position};
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
@@ -77,9 +78,10 @@ impl Recovery {
         &self.facts
     }
 
-    /// The explored windows.
-    pub(super) fn windows(&self) -> impl Iterator<Item = &Window> {
-        [&self.window].into_iter().chain(self.apart.window())
+    /// Whether an access is known to have written a byte at any explored time.
+    pub(super) fn is_ever_written(&self, address: u64) -> bool {
+        let mut windows = [&self.window].into_iter().chain(self.apart.window());
+        windows.any(|window| window.cells().writes(address, 1..=u32::MAX))
     }
 
     /// The level that is shown.
@@ -97,40 +99,42 @@ impl Recovery {
     #[must_use]
     pub fn looked_at(&self) -> (u32, u32, u32) {
         let (count, steps) = self.apart.steps();
-        (self.window.course.len(), count, steps)
+        (self.window.steps.len(), count, steps)
     }
 
-    /// The step of a position; the inner `None` if it is not reached, or nothing is to be shown.
+    /// The step of a position; not reached if nothing is to be shown.
     fn reach(
         &mut self,
         history: &mut History,
         position: Position,
         cancel: &Cancel,
-    ) -> Option<Option<u32>> {
+    ) -> Option<Reached<u32>> {
         if self.options.level == Level::Off {
-            return Some(None);
+            return Some(Reached::Not);
         }
         let most = self.options.most_bytes - self.options.apart();
         self.window
             .reach(history, &self.facts, position, most, cancel)
     }
 
-    /// The window that contains a position, the main one or the separate one, with the facts that
-    /// it rests on and the step. The inner `None` if no window contains it, or nothing may be shown.
+    /// The window that contains a position, the main one or the separate one, and the step; not
+    /// reached if no window contains it, or nothing is to be shown.
     pub(super) fn find(
         &mut self,
         history: &mut History,
         position: Position,
         cancel: &Cancel,
-    ) -> Option<Option<(&mut Window, &FinalState, u32)>> {
-        Some(match self.reach(history, position, cancel)? {
-            Some(step) => Some((&mut self.window, &self.facts, step)),
-            None if self.options.level == Level::Off => None,
-            None => {
-                let found = self.apart.find(position);
-                found.map(|(window, step)| (window, &self.facts, step))
-            }
-        })
+    ) -> Option<Reached<(Solved<'_>, u32)>> {
+        let found = match self.reach(history, position, cancel)? {
+            Reached::At(step) => Some((&mut self.window, step)),
+            Reached::Not if self.options.level == Level::Off => None,
+            Reached::Not => self.apart.find(position),
+        };
+        let Some((window, step)) = found else {
+            return Some(Reached::Not);
+        };
+        let solved = window.solved(&self.facts);
+        Some(solved.map(|solved| (solved, step)).into())
     }
 
     /// Explores the history around a position that memory does not suffice to reach from the end.
@@ -142,7 +146,7 @@ impl Recovery {
         position: Position,
         cancel: &Cancel,
     ) -> Option<()> {
-        let is_found = self.reach(history, position, cancel)?.is_some();
+        let is_found = matches!(self.reach(history, position, cancel)?, Reached::At(_));
         // If the main window contradicts itself, there are no values nearby either.
         let is_beyond = self.options.level != Level::Off && self.window.is_beyond(position);
         if is_found || !is_beyond {
@@ -162,10 +166,10 @@ impl Recovery {
         cancel: &Cancel,
     ) -> Option<Registers> {
         let level = self.options.level;
-        let Some((window, facts, step)) = self.find(history, position, cancel)? else {
+        let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
             return Some(Registers::unknown());
         };
-        let mut found = window.registers(facts, step);
+        let mut found = solved.registers(step);
         for slot in &mut found.0 {
             *slot = slot.filter(|known| level.shows(known.status));
         }
@@ -183,10 +187,10 @@ impl Recovery {
     ) -> Option<()> {
         out.fill(None);
         let level = self.options.level;
-        let Some((window, facts, step)) = self.find(history, position, cancel)? else {
+        let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
             return Some(());
         };
-        window.memory(facts, step, address, out);
+        solved.memory(step, address, out);
         for slot in out {
             *slot = slot.filter(|known| level.shows(known.status));
         }
@@ -207,27 +211,19 @@ impl Recovery {
         wanted: Wanted,
         cancel: &Cancel,
     ) -> Option<Accesses> {
-        let nothing = Accesses {
-            hit: None,
-            may_have: None,
-            complete: false,
-            skipped: false,
-        };
         loop {
-            let Some(step) = self.reach(history, from, cancel)? else {
+            let Reached::At(step) = self.reach(history, from, cancel)? else {
                 return match direction {
-                    Direction::Backward => Some(nothing),
-                    Direction::Forward => {
-                        let found = self.late_accesses(history, until, range, wanted, cancel)?;
-                        Some(found.unwrap_or(nothing))
-                    }
+                    Direction::Backward => Some(Accesses::NONE),
+                    Direction::Forward => self.late_accesses(history, until, range, wanted, cancel),
                 };
             };
-            let (facts, level) = (&self.facts, self.options.level);
-            let steps = (step, self.window.course.find(until));
-            let found = self
-                .window
-                .accesses(facts, steps, range.clone(), direction, wanted, level);
+            let steps = (step, self.window.steps.find(until));
+            let level = self.options.level;
+            let Some(mut solved) = self.window.solved(&self.facts) else {
+                return Some(Accesses::NONE);
+            };
+            let found = solved.accesses(steps, range.clone(), direction, wanted, level);
             if found.hit.is_some() || found.complete {
                 return Some(found);
             }
@@ -245,25 +241,25 @@ impl Recovery {
         range: Range<u64>,
         wanted: Wanted,
         cancel: &Cancel,
-    ) -> Option<Option<Accesses>> {
+    ) -> Option<Accesses> {
         let is_at_end = until >= history.end();
-        if self.reach(history, until, cancel)?.is_none() && !is_at_end {
-            return Some(None);
+        if matches!(self.reach(history, until, cancel)?, Reached::Not) && !is_at_end {
+            return Some(Accesses::NONE);
         }
         while self.grow(history, cancel)? {}
-        let until = self.window.course.find(until);
-        let Some(first) = self.window.course.len().checked_sub(1) else {
-            return Some(None);
+        let until = self.window.steps.find(until);
+        let first = self.window.steps.len().checked_sub(1);
+        let level = self.options.level;
+        let solved = self.window.solved(&self.facts);
+        let (Some(first), Some(mut solved)) = (first, solved) else {
+            return Some(Accesses::NONE);
         };
-        let (steps, level) = ((first, until), self.options.level);
-        let found =
-            self.window
-                .accesses(&self.facts, steps, range, Direction::Forward, wanted, level);
-        Some(Some(Accesses {
+        let found = solved.accesses((first, until), range, Direction::Forward, wanted, level);
+        Some(Accesses {
             complete: false,
             skipped: true,
             ..found
-        }))
+        })
     }
 
     /// Where a value before the instruction at a position came from: at most `most` instructions.
@@ -278,11 +274,11 @@ impl Recovery {
         self.look_around(history, position, cancel)?;
         loop {
             let shown = (self.options.level, most);
-            let Some((window, facts, step)) = self.find(history, position, cancel)? else {
+            let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
                 return Some(Way::nowhere());
             };
-            let way = window.origin(facts, step, what, shown, cancel)?;
-            let is_apart = self.window.course.find(position).is_none();
+            let way = solved.origin(step, what, shown, cancel)?;
+            let is_apart = self.window.steps.find(position).is_none();
             if way.end != End::Older || is_apart || !self.grow(history, cancel)? {
                 return Some(way);
             }
@@ -299,11 +295,14 @@ impl Recovery {
         most: usize,
         cancel: &Cancel,
     ) -> Option<Way> {
-        let Some(step) = self.reach(history, position, cancel)? else {
+        let Reached::At(step) = self.reach(history, position, cancel)? else {
             return Some(Way::nowhere());
         };
         let shown = (self.options.level, most);
-        self.window.uses(&self.facts, step, location, shown, cancel)
+        match self.window.solved(&self.facts) {
+            Some(mut solved) => solved.uses(step, location, shown, cancel),
+            None => Some(Way::nowhere()),
+        }
     }
 
     /// Explores more history; returns whether there was more.
@@ -336,9 +335,9 @@ impl Recovery {
         out.extend(self.blind());
         if self.facts.others != Others::None {
             out.push(Limit::OtherWriters);
-        } else if self.window.solver.memory_contradicts {
+        } else if self.window.sharing().contradicts {
             out.push(Limit::Contradiction);
-        } else if !self.window.solver.shared_mappings.is_empty() {
+        } else if !self.window.sharing().mappings.is_empty() {
             out.push(Limit::SharedMapping);
         }
         let fault = self.window.addresses_fault();

@@ -5,7 +5,7 @@ mod inferred;
 mod lifetimes;
 mod pieces;
 
-use super::execution::course::{Course, Step, Taken};
+use super::execution::steps::{Step, Steps, Taken};
 use super::facts::final_state::{FinalMemory, FinalState, Others};
 use super::memory::regions::Class;
 use super::queries::writes::Wanted;
@@ -68,33 +68,37 @@ fn solved(code: &[u32], facts: &FinalState) -> Window {
     solved_with(code, facts, |_| ())
 }
 
-/// As [`solved`], with a course that is changed first.
-fn solved_with(code: &[u32], facts: &FinalState, change: impl FnOnce(&mut Course)) -> Window {
+/// As [`solved`], with a steps that is changed first.
+fn solved_with(code: &[u32], facts: &FinalState, change: impl FnOnce(&mut Steps)) -> Window {
     let mut window = Window::at_end(0x400 + 4 * code.len() as u64);
     let numbers: Vec<u32> = (0x400..)
         .step_by(4)
         .zip(code)
         .map(|(pc, &word)| window.templates.add(pc, Isa::A64, &a64::decode(word, pc)))
         .collect();
-    window.course.push(Step::Halted);
+    window.steps.push(Step::Halted);
     for number in numbers.into_iter().rev() {
-        window.course.push(Step::Instruction(number));
+        window.steps.push(Step::Instruction(number));
     }
-    change(&mut window.course);
+    change(&mut window.steps);
     window.work(facts, &Cancel::default()).unwrap();
     window
 }
 
 /// A register before the instruction with an index.
 fn before(
-    window: &Window,
+    window: &mut Window,
     facts: &FinalState,
     code: &[u32],
     index: usize,
     x: u8,
 ) -> Option<Known<u64>> {
     let step = (code.len() - index) as u32;
-    window.registers(facts, step).get(Location::general(x))
+    window
+        .solved(facts)
+        .unwrap()
+        .registers(step)
+        .get(Location::general(x))
 }
 
 const fn proved(value: u64) -> Option<Known<u64>> {
@@ -109,21 +113,21 @@ fn a_store_that_may_have_hit_bars_what_was_stored_before() {
     let code = [STR_X1_X2, STR_X3_X4, LDR_X5_X2, MOV_X6_9];
     // It is unknown where x4 points: the 7 that was loaded may be x3.
     let open = facts(&[7, 1], &[(2, 0x1000), (5, 7)]);
-    let window = solved(&code, &open);
-    assert_eq!(before(&window, &open, &code, 0, 1), None);
-    assert_eq!(before(&window, &open, &code, 2, 2), proved(0x1000));
+    let mut window = solved(&code, &open);
+    assert_eq!(before(&mut window, &open, &code, 0, 1), None);
+    assert_eq!(before(&mut window, &open, &code, 2, 2), proved(0x1000));
     // x4 points elsewhere, and the 7 was in x1.
     let apart = facts(&[7, 1], &[(2, 0x1000), (4, 0x1008), (5, 7)]);
-    let window = solved(&code, &apart);
-    assert_eq!(before(&window, &apart, &code, 0, 1), proved(7));
-    assert_eq!(before(&window, &apart, &code, 0, 3), proved(1));
+    let mut window = solved(&code, &apart);
+    assert_eq!(before(&mut window, &apart, &code, 0, 1), proved(7));
+    assert_eq!(before(&mut window, &apart, &code, 0, 3), proved(1));
     // Both point to the same address: x3 was loaded, and nothing is left of x1.
     let same = facts(&[7, 1], &[(2, 0x1000), (4, 0x1000)]);
-    let window = solved(&code, &same);
-    assert_eq!(before(&window, &same, &code, 0, 1), None);
-    assert_eq!(before(&window, &same, &code, 0, 3), proved(7));
+    let mut window = solved(&code, &same);
+    assert_eq!(before(&mut window, &same, &code, 0, 1), None);
+    assert_eq!(before(&mut window, &same, &code, 0, 3), proved(7));
     // The value of a register before it is overwritten is unknown.
-    assert_eq!(before(&window, &same, &code, 3, 6), None);
+    assert_eq!(before(&mut window, &same, &code, 3, 6), None);
 }
 
 #[test]
@@ -138,9 +142,9 @@ fn a_store_of_other_bytes_missed() {
     for (x3, wanted) in [(0x55_0002_1441, proved(7)), (0, inferred), (7, None)] {
         let all = facts(&[7, 1], &[(2, 0x1000), (3, x3), (5, 7)]);
         let mut window = solved(&code, &all);
-        assert_eq!(before(&window, &all, &code, 0, 1), wanted, "{x3:#x}");
+        assert_eq!(before(&mut window, &all, &code, 0, 1), wanted, "{x3:#x}");
         let mut out = [None];
-        window.memory(&all, 3, 0x1000, &mut out);
+        window.solved(&all).unwrap().memory(3, 0x1000, &mut out);
         assert_eq!(out[0].is_some(), wanted.is_some(), "{x3:#x}");
     }
 }
@@ -160,7 +164,7 @@ fn frame_records_of_open_calls_are_not_written_by_others() {
         (0x1030, false),
     ] {
         let mut out = [None];
-        window.memory(&all, 2, address, &mut out);
+        window.solved(&all).unwrap().memory(2, address, &mut out);
         let found = out[0].map(|known: Known<u8>| known.status);
         assert_eq!(found, wanted.then_some(Status::Inferred), "{address:#x}");
     }
@@ -173,7 +177,10 @@ fn memory_has_what_it_had_then() {
     let mut window = solved(&code, &all);
     let mut byte = |index: usize, address| {
         let mut out = [None];
-        window.memory(&all, (code.len() - index) as u32, address, &mut out);
+        window
+            .solved(&all)
+            .unwrap()
+            .memory((code.len() - index) as u32, address, &mut out);
         out[0].map(|known: Known<u8>| known.value)
     };
     assert_eq!(byte(3, 0x1000), Some(5));
@@ -191,16 +198,16 @@ fn a_contradiction_takes_the_proof_from_memory() {
     let code = [LDR_X5_X2, MOV_X6_9];
     let all = facts(&[5], &[(2, 0x1000), (5, 7), (6, 9)]);
     let mut window = solved(&code, &all);
-    assert!(window.solver.memory_contradicts);
+    assert!(window.sharing().contradicts);
     let mut out = [None];
-    window.memory(&all, 2, 0x1000, &mut out);
+    window.solved(&all).unwrap().memory(2, 0x1000, &mut out);
     assert_eq!(out, [None]);
-    assert_eq!(before(&window, &all, &code, 0, 2), proved(0x1000));
+    assert_eq!(before(&mut window, &all, &code, 0, 2), proved(0x1000));
     // A constant that differs from the final value: the final state belongs to another time.
     let other = facts(&[7], &[(2, 0x1000), (5, 7), (6, 8)]);
-    let window = solved(&code, &other);
-    assert_eq!(before(&window, &other, &code, 0, 2), None);
-    assert_eq!(before(&window, &other, &code, 2, 6), proved(9));
+    let mut window = solved(&code, &other);
+    assert_eq!(before(&mut window, &other, &code, 0, 2), None);
+    assert_eq!(before(&mut window, &other, &code, 2, 6), proved(9));
 }
 
 #[test]
@@ -211,15 +218,17 @@ fn an_unknown_system_call_bars_memory_and_its_result() {
     for (number, reaches) in [(64, true), (29, false)] {
         let all = all(number);
         let mut window = solved(&code, &all);
-        assert_eq!(before(&window, &all, &code, 1, 0), None);
-        assert_eq!(before(&window, &all, &code, 2, 0), proved(3));
+        assert_eq!(before(&mut window, &all, &code, 1, 0), None);
+        assert_eq!(before(&mut window, &all, &code, 2, 0), proved(3));
         let mut out = [None];
-        window.memory(&all, 1, 0x1000, &mut out);
+        window.solved(&all).unwrap().memory(1, 0x1000, &mut out);
         assert!(out[0].is_some());
-        let access = window.access_before(2);
-        let first = window
-            .solver
-            .first_barrier((Class::Anything, 0x200), false, 1..u32::MAX);
+        let access = window.solved(&all).unwrap().access_before(2);
+        let first = window.solved(&all).unwrap().solver.first_barrier(
+            (Class::Anything, 0x200),
+            false,
+            1..u32::MAX,
+        );
         assert_eq!(
             first.is_none_or(|first| first >= access),
             reaches,
@@ -254,15 +263,17 @@ fn memory_that_a_system_call_takes_away_is_not_followed() {
             &[(0, result), (1, 5), (2, advice), (6, 9), (8, number)],
         );
         let mut window = solved(&code, &all);
-        let access = window.access_before(3);
+        let access = window.solved(&all).unwrap().access_before(3);
         // That brk(2) discards nothing is inferred.
         for (class, stays) in [
             (Class::Anything, stays),
             (Class::Other, stays || number == 214),
         ] {
-            let first = window
-                .solver
-                .first_barrier((class, 0x200), false, 1..u32::MAX);
+            let first = window.solved(&all).unwrap().solver.first_barrier(
+                (class, 0x200),
+                false,
+                1..u32::MAX,
+            );
             let reaches = first.is_none_or(|first| first >= access);
             assert_eq!(reaches, stays, "{number} {argument:x}");
         }
@@ -276,24 +287,27 @@ fn a_block_that_is_cleared_is_no_larger_than_2_kib() {
     let cleared = |at| facts(&[5], &[(2, 0x1000), (3, at), (6, 9)]);
     for at in [0x17ff, 0x1000] {
         let all = cleared(at);
-        let window = solved(&code, &all);
-        assert_eq!(before(&window, &all, &code, 0, 1), None, "{at:x}");
+        let mut window = solved(&code, &all);
+        assert_eq!(before(&mut window, &all, &code, 0, 1), None, "{at:x}");
     }
     for at in [0x1800, 0xff8, 0xab00_0000_0000_1800] {
         let all = cleared(at);
         let mut window = solved(&code, &all);
-        assert_eq!(before(&window, &all, &code, 0, 1), proved(5), "{at:x}");
+        assert_eq!(before(&mut window, &all, &code, 0, 1), proved(5), "{at:x}");
         assert_eq!(byte(&mut window, &all, &code, 1), Some(5), "{at:x}");
     }
     let unknown = facts(&[5], &[(2, 0x1000), (6, 9)]);
-    let window = solved(&code, &unknown);
-    assert_eq!(before(&window, &unknown, &code, 0, 1), None);
+    let mut window = solved(&code, &unknown);
+    assert_eq!(before(&mut window, &unknown, &code, 0, 1), None);
 }
 
 /// The first byte of memory before the instruction with an index.
 fn byte(window: &mut Window, facts: &FinalState, code: &[u32], index: usize) -> Option<u8> {
     let mut out = [None];
-    window.memory(facts, (code.len() - index) as u32, 0x1000, &mut out);
+    window
+        .solved(facts)
+        .unwrap()
+        .memory((code.len() - index) as u32, 0x1000, &mut out);
     out[0].map(|known: Known<u8>| known.value)
 }
 
@@ -324,7 +338,7 @@ fn memory_of_another_address_space_is_not_joined() {
         let code = [STR_X1_SP, word, LDR_X5_SP];
         let mut window = solved(&code, &all);
         let wanted = if same { proved(7) } else { None };
-        assert_eq!(before(&window, &all, &code, 0, 1), wanted, "{word:#x}");
+        assert_eq!(before(&mut window, &all, &code, 0, 1), wanted, "{word:#x}");
         assert_eq!(byte(&mut window, &all, &code, 2), Some(7), "{word:#x}");
         assert_eq!(
             byte(&mut window, &all, &code, 1).is_some(),
@@ -332,7 +346,7 @@ fn memory_of_another_address_space_is_not_joined() {
             "{word:#x}"
         );
         // Registers are not affected.
-        let sp = window.registers(&all, 3).get(Location::SP);
+        let sp = window.solved(&all).unwrap().registers(3).get(Location::SP);
         assert_eq!(sp, proved(0x1000), "{word:#x}");
     }
 }
@@ -347,20 +361,23 @@ fn the_trace_separates_address_spaces_too() {
     };
     // No change; one between the store and the load; one after the load.
     for (other_space, x1) in [(None, proved(7)), (Some(3), None), (Some(2), None)] {
-        let mut window = solved_with(&code, &all, |course| {
-            course.other_space = other_space;
-            course.number();
+        let mut window = solved_with(&code, &all, |steps| {
+            steps.other_space = other_space;
+            steps.number();
         });
-        assert_eq!(before(&window, &all, &code, 0, 1), x1, "{other_space:?}");
-        assert_eq!(before(&window, &all, &code, 0, 2), proved(0x1000));
+        assert_eq!(
+            before(&mut window, &all, &code, 0, 1),
+            x1,
+            "{other_space:?}"
+        );
+        assert_eq!(before(&mut window, &all, &code, 0, 2), proved(0x1000));
         assert_eq!(byte(&mut window, &all, &code, 2), Some(7));
         let is_known = byte(&mut window, &all, &code, 1).is_some();
         assert_eq!(is_known, other_space != Some(2));
         // The store is found, or may be one.
         let level = crate::recover::Level::Inferred;
         let range = 0x1000..0x1008;
-        let found = window.accesses(
-            &all,
+        let found = window.solved(&all).unwrap().accesses(
             (1, Some(3)),
             range,
             Direction::Backward,
@@ -389,11 +406,15 @@ fn each_word_of_a_watched_range_may_have_been_written() {
         (0x1010..0x1020, false),
         (0..u64::MAX, true),
     ] {
-        let mut window = solved_with(&code, &all, Course::number);
+        let mut window = solved_with(&code, &all, Steps::number);
         let level = crate::recover::Level::Inferred;
         let steps = (1, Some(3));
         let direction = Direction::Backward;
-        let found = window.accesses(&all, steps, range.clone(), direction, writes, level);
+        let found =
+            window
+                .solved(&all)
+                .unwrap()
+                .accesses(steps, range.clone(), direction, writes, level);
         assert_eq!(found.may_have.is_some(), is_known, "{range:x?}");
     }
 }
@@ -411,10 +432,10 @@ fn memory_that_may_be_at_two_addresses_is_not_proved() {
         let arguments = [(1, 0x1000), (2, protection), (3, flags), (8, 222)];
         let others = [(0, 0x2_0000), (4, 0x1000), (6, 9)];
         let all = facts(&[7], &[&arguments[..], &others].concat());
-        let window = solved(&code, &all);
+        let mut window = solved(&code, &all);
         let stored = proved(7).map(|known| Known { status, ..known });
         assert_eq!(
-            before(&window, &all, &code, 0, 5),
+            before(&mut window, &all, &code, 0, 5),
             stored,
             "{flags} {protection}"
         );
@@ -422,9 +443,9 @@ fn memory_that_may_be_at_two_addresses_is_not_proved() {
         let code = [SVC_0, STR_X5_X4, MOV_X6_9];
         let there = [(0, 0x1000), (4, 0x1000), (6, 9)];
         let all = facts(&[7], &[&arguments[..], &there].concat());
-        let window = solved(&code, &all);
+        let mut window = solved(&code, &all);
         let stored = stored.filter(|known| known.status == Status::Proved);
-        assert_eq!(before(&window, &all, &code, 1, 5), stored);
+        assert_eq!(before(&mut window, &all, &code, 1, 5), stored);
     }
 }
 
@@ -441,23 +462,23 @@ fn a_random_number_changes_the_flags() {
     ] {
         let code = [CMP_X2_0, word, CSET_W1_NE, MOV_X6_9];
         let all = facts(&[], &[(2, 0), (6, 9)]);
-        let window = solved(&code, &all);
-        assert_eq!(before(&window, &all, &code, 3, 1), w1, "{word:#x}");
+        let mut window = solved(&code, &all);
+        assert_eq!(before(&mut window, &all, &code, 3, 1), w1, "{word:#x}");
     }
 }
 
 #[test]
 fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
     let before_last = |code: &[u32], all: &FinalState, number: Option<u16>| {
-        let window = solved_with(code, all, |course| {
+        let mut window = solved_with(code, all, |steps| {
             let taken = number.map(|number| Taken {
                 step: 0,
                 number,
                 return_to: None,
             });
-            course.taken.extend(taken);
+            steps.taken.extend(taken);
         });
-        before(&window, all, code, 2, 5)
+        before(&mut window, all, code, 2, 5)
     };
     let mut all = facts(&[7], &[(0, 3), (2, 0x1000), (5, 7), (6, 9), (8, 64)]);
     let (call, other) = (
@@ -483,11 +504,11 @@ fn a_register_is_found_however_long_ago_it_was_written() {
     code.extend([ADD_X2_X2_8; 1000]);
     code.extend([MOV_X6_9 + (1 << 5), MOV_X7_1]);
     let last = facts(&[], &[(2, 0x9000)]);
-    let window = solved(&code, &last);
+    let mut window = solved(&code, &last);
     for index in [1, 500, 1001] {
-        assert_eq!(before(&window, &last, &code, index, 6), proved(9));
+        assert_eq!(before(&mut window, &last, &code, index, 6), proved(9));
     }
-    assert_eq!(before(&window, &last, &code, 1002, 6), proved(10));
+    assert_eq!(before(&mut window, &last, &code, 1002, 6), proved(10));
     // Nothing wrote x7 before.
-    assert_eq!(before(&window, &last, &code, 1002, 7), None);
+    assert_eq!(before(&mut window, &last, &code, 1002, 7), None);
 }

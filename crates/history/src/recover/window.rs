@@ -1,25 +1,23 @@
 //! The window: history from the end back to some step, built and solved.
 
-use super::bits::{Bits, low};
 use super::execution::blocks::Blocks;
-use super::execution::course::Course;
-use super::execution::recorded::{self, Recorded};
+use super::execution::recorded::Recorded;
 use super::execution::stack_walk::{Noted, StackWalk};
-use super::execution::template::{Template, Templates, stack_pointer};
+use super::execution::steps::{Step, Steps};
+use super::execution::template::stack_pointer;
+use super::execution::templates::Templates;
 use super::facts::final_state::{FinalState, Others, RecordedAddresses};
-use super::graph::build::{Builder, Checkpoint, Sink, Through};
-use super::graph::nodes::{NONE, RESULT};
-use super::graph::walk::INTERVAL;
-use super::memory::cells::untagged;
-use super::queries::values::Nearby;
-use super::solver::kept_frames::Handled;
-use super::solver::{AccessKind, BASE, Known, Layer, Solver};
+use super::graph::build::{Builder, Through};
+use super::graph::walk::{FirstWalk, INTERVAL, Walks};
+use super::memory::cells::Cells;
+use super::phase::{Next, Phase};
+use super::queries::Solved;
+use super::solver::built::StepSink;
+use super::solver::inference::Proof;
+use super::solver::{Given, Sharing, Solver};
 use crate::timeline::{Direction, EndAgrees, Found, History, Position};
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_trace::data_addresses::Accessed;
-use std::cell::RefCell;
-use std::ops::Range;
 
 /// The number of steps explored first.
 const FIRST: u32 = 1 << 16;
@@ -30,32 +28,31 @@ const BEFORE: u32 = 1 << 14;
 const ESTIMATED: u32 = 1 << 18;
 /// The least memory that a step needs, in bytes.
 const LEAST_BYTES: usize = 200;
-/// How often the second layer is tried again without what contradicted itself.
-const TRIES: u32 = 8;
 
-/// How far the explored steps have been processed.
+/// Whether something was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// There may be steps that were not built.
-    Build,
-    Prove,
-    /// The second layer, for the n-th time.
-    Infer(u32),
-    Solved,
+pub(super) enum Reached<T> {
+    /// It was, and is here.
+    At(T),
+    /// Memory does not suffice for it, or nothing is to be shown.
+    Not,
+}
+
+impl<T> From<Option<T>> for Reached<T> {
+    fn from(found: Option<T>) -> Self {
+        found.map_or(Self::Not, Self::At)
+    }
 }
 
 /// A window, which grows backward.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Window {
     pub templates: Templates,
-    pub course: Course,
-    pub solver: Solver,
-    pub builder: Option<Builder>,
-    /// The state before every step whose number is a multiple of [`INTERVAL`].
-    pub checkpoints: Vec<Checkpoint>,
-    /// The number of steps built.
-    pub built: u32,
-    stage: Stage,
+    pub steps: Steps,
+    /// The walk that builds the steps.
+    first: FirstWalk,
+    /// How far they are solved.
+    phase: Phase,
     /// Bytes per step, when all were solved.
     each: usize,
     /// Whether the trace ends at the final state.
@@ -65,10 +62,8 @@ pub(super) struct Window {
     is_apart: bool,
     /// From here on nobody else writes memory.
     alone_from: Option<Position>,
-    pub halted: Option<u64>,
+    halted: Option<u64>,
     recorded: Recorded,
-    /// What queries of registers found, until more is built.
-    pub nearby: RefCell<Nearby>,
     /// How often what was proved contradicted itself.
     doubts: u32,
     /// A position that, like all earlier ones, memory does not suffice for.
@@ -77,140 +72,6 @@ pub(super) struct Window {
     pub stack: Option<StackWalk>,
     /// Positions with stack pointers that are inferred without solving, towards the past.
     hints: Vec<Noted>,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            templates: Templates::default(),
-            course: Course::default(),
-            solver: Solver::default(),
-            builder: None,
-            checkpoints: Vec::new(),
-            built: 0,
-            stage: Stage::Build,
-            each: 0,
-            ends: false,
-            started: false,
-            is_apart: false,
-            alone_from: None,
-            halted: None,
-            recorded: Recorded::default(),
-            nearby: RefCell::default(),
-            doubts: 0,
-            beyond: None,
-            stack: None,
-            hints: Vec::new(),
-        }
-    }
-}
-
-/// Puts what is built into the solver.
-struct Into<'a> {
-    solver: &'a mut Solver,
-    templates: &'a Templates,
-    /// The instruction of the step, and what was recorded of its accesses.
-    template: Option<Template>,
-    recorded: &'a [Accessed],
-}
-
-impl Sink for Into<'_> {
-    fn node(&mut self, node: u32) {
-        let added = self.solver.graph.add_node();
-        debug_assert_eq!(added, node, "nodes are numbered by the builder");
-    }
-
-    fn fact(&mut self, node: u32, bits: Bits) {
-        if bits.mask == low(56) {
-            self.solver.tagged.push(node);
-        }
-        self.solver.graph.learn(node, bits, NONE);
-    }
-
-    fn relation(&mut self, op: u32, nodes: [u32; 4]) {
-        self.solver.graph.add_relation(op, nodes);
-        if let Some(more) = self.templates.op(op).added() {
-            self.solver.bounds.add(nodes[RESULT], nodes[BASE], more);
-        }
-    }
-
-    fn stack_pointer(&mut self, node: u32, access: u32) {
-        self.solver.stack_pointers.push((node, access));
-    }
-
-    fn switches_stack(&mut self) {
-        self.solver.switches_stack = true;
-    }
-
-    fn below(&mut self, node: u32, bound: u32) {
-        self.solver.bounds.begin(node, bound);
-    }
-
-    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32, access: u32) {
-        let what = self.templates.op(op);
-        let kind = AccessKind::of(op, what).unwrap_or(AccessKind::Load);
-        self.solver.add_access(kind, op, nodes, step);
-        debug_assert_eq!(self.solver.accesses.len() as u32, access + 1);
-        if matches!(kind, AccessKind::Load | AccessKind::Store) {
-            self.recorded(op, nodes[BASE], access);
-        }
-        if kind == AccessKind::Store && what.direct {
-            let end = u64::from(what.access().unwrap_or(0)).wrapping_add(what.displacement);
-            self.solver.bounds.store(access, end);
-        }
-        if let (AccessKind::Load, Some(size)) = (kind, what.access()) {
-            let upper = Bits::UNKNOWN.extend(8 * u32::from(size));
-            self.solver.graph.learn(nodes[0], upper, NONE);
-        }
-    }
-
-    fn signal(&mut self, step: u32) {
-        let kind = AccessKind::Signal;
-        self.solver.add_access(kind, NONE, [NONE; 4], step);
-    }
-
-    fn handled(&mut self, [started, returned]: [u32; 2], accesses: Range<u32>) {
-        let first = self.solver.accesses[accesses.start as usize].relation;
-        self.solver.kept_frames.add(Handled {
-            started,
-            returned,
-            accesses,
-            relations: first..self.solver.graph.relations.len() as u32,
-        });
-    }
-
-    fn barrier(&mut self, step: u32, hard: bool) {
-        let kind = if hard {
-            AccessKind::Lost
-        } else {
-            AccessKind::Unmodelled
-        };
-        self.solver.add_access(kind, NONE, [NONE; 4], step);
-    }
-}
-
-impl Into<'_> {
-    /// Takes the address of an access from the recorded addresses.
-    fn recorded(&mut self, op: u32, base: u32, access: u32) {
-        let Some(template) = self.template.filter(|_| !self.recorded.is_empty()) else {
-            return;
-        };
-        let Some(found) = recorded::address(&template, self.templates, self.recorded, op) else {
-            return;
-        };
-        self.solver.recorded.push((access, untagged(found)));
-        if base != NONE {
-            let what = self.templates.op(op);
-            let value = found.wrapping_sub(what.displacement);
-            self.fact(
-                base,
-                match what.narrow {
-                    true => Bits::known(value & low(32)),
-                    false => Bits::new(low(56), value),
-                },
-            );
-        }
-    }
 }
 
 impl Window {
@@ -223,12 +84,6 @@ impl Window {
             halted: Some(pc),
             ..Self::default()
         }
-    }
-
-    /// Must be called after steps were added by hand.
-    #[cfg(test)]
-    pub fn added(&mut self) {
-        self.stage = Stage::Build;
     }
 
     /// A window that ends in the middle of the history, as if execution were halted there: of the
@@ -249,12 +104,12 @@ impl Window {
         window.templates.architecture = facts.architecture;
         window.templates.without_model = facts.has_no_model();
         window.templates.go = facts.go.clone();
-        window.course.begin_at(history, end);
+        window.steps.begin_at(history, end);
         window
     }
 
     pub fn bytes(&self) -> usize {
-        self.solver.bytes() + self.course.bytes()
+        self.phase.bytes() + self.steps.bytes()
     }
 
     /// Determines whether the trace is known to end at the final state.
@@ -279,7 +134,7 @@ impl Window {
         self.halted = Some(halted.0 | u64::from(facts.is_thumb()));
         self.stack = StackWalk::new(history, facts, &mut self.templates);
         // The rest of the last straight line was executed too.
-        let end = self.course.begin(history);
+        let end = self.steps.begin(history);
         let context = history.place(end).and_then(|place| place.context);
         let view = history.view(context.as_ref());
         if let Some(range) = history.rest() {
@@ -288,15 +143,14 @@ impl Window {
             let (templates, blocks) = (&mut self.templates, &mut Blocks::default());
             let rest = templates.instructions(history, view, addresses, blocks, false);
             for &template in rest.iter().rev() {
-                self.course
-                    .push(super::execution::course::Step::Instruction(template));
+                self.steps.push(Step::Instruction(template));
             }
         }
     }
 
     /// The step of a position; everything from there to the end, and some steps before it, is built
-    /// and solved. The inner `None` if memory does not suffice to reach the position, in which case
-    /// nothing is solved for it; the outer `None` if it was cancelled.
+    /// and solved. It is not reached if memory does not suffice, in which case nothing is solved for it.
+    /// `None` if it was cancelled.
     pub fn reach(
         &mut self,
         history: &mut History,
@@ -304,24 +158,24 @@ impl Window {
         position: Position,
         most_bytes: usize,
         cancel: &Cancel,
-    ) -> Option<Option<u32>> {
+    ) -> Option<Reached<u32>> {
         self.start(history, facts);
         loop {
-            let found = self.course.find(position);
-            let behind = found.map_or(0, |step| self.course.len() - step);
+            let found = self.steps.find(position);
+            let behind = found.map_or(0, |step| self.steps.len() - step);
             if found.is_none() && self.is_beyond(position) {
-                return Some(None);
+                return Some(Reached::Not);
             }
-            if behind >= BEFORE || self.course.is_complete() {
+            if behind >= BEFORE || self.steps.is_complete() {
                 self.solve(history, facts, cancel)?;
-                return Some(self.course.find(position));
+                return Some(self.steps.find(position).into());
             }
             let room = self.room(most_bytes);
-            let count = match self.course.distance(history, position, room, cancel)? {
+            let count = match self.steps.distance(history, position, room, cancel)? {
                 Ok(distance) => distance.saturating_add(BEFORE - behind),
                 Err(beyond) if found.is_none() => {
                     self.beyond = self.beyond.max(Some(beyond));
-                    return Some(None);
+                    return Some(Reached::Not);
                 }
                 Err(_) => room,
             };
@@ -332,7 +186,7 @@ impl Window {
                 self.solve(history, facts, cancel)?;
             } else if !self.grow_by(history, count, most_bytes, cancel)? {
                 self.solve(history, facts, cancel)?;
-                return Some(self.course.find(position));
+                return Some(self.steps.find(position).into());
             }
         }
     }
@@ -345,7 +199,7 @@ impl Window {
         }
         // A step may need four times the estimate.
         let (begin, most) = (history.begin(), (room / 4).min(ESTIMATED));
-        let all = self.course.distance(history, begin, most, cancel)?;
+        let all = self.steps.distance(history, begin, most, cancel)?;
         Some(all.unwrap_or(0))
     }
 
@@ -369,8 +223,8 @@ impl Window {
         facts: &FinalState,
         cancel: &Cancel,
     ) -> Option<()> {
-        if self.stage == Stage::Build && self.ends {
-            let (begin, end) = (self.course.begin(history), history.end());
+        if self.has_grown() && self.ends {
+            let (begin, end) = (self.steps.begin(history), history.end());
             self.walk_stack(history, begin, cancel)?;
             if let Some(walk) = &self.stack {
                 self.hints = walk.forward(begin, end).collect();
@@ -393,7 +247,7 @@ impl Window {
         cancel: &Cancel,
     ) -> Option<bool> {
         let room = self.room(most_bytes);
-        let found = self.course.distance(history, position, room, cancel)?;
+        let found = self.steps.distance(history, position, room, cancel)?;
         Some(found.is_ok())
     }
 
@@ -415,142 +269,123 @@ impl Window {
         most_bytes: usize,
         cancel: &Cancel,
     ) -> Option<bool> {
-        if self.course.is_complete() {
+        if self.steps.is_complete() {
             return Some(false);
         }
-        let count = count.max(self.course.len()).max(FIRST);
+        let count = count.max(self.steps.len()).max(FIRST);
         let count = count.min(self.room(most_bytes));
         if count < 1024 {
             return Some(false);
         }
-        self.course
+        self.steps
             .extend(history, &mut self.templates, count, cancel)?;
-        self.stage = Stage::Build;
         Some(true)
     }
 
     /// The number of further steps that memory suffices for, estimated from its current use;
     /// explored steps may not be solved yet.
     fn room(&self, most_bytes: usize) -> u32 {
-        let (bytes, length) = (self.bytes(), self.course.len() as usize);
+        let (bytes, length) = (self.bytes(), self.steps.len() as usize);
         let each = (bytes / length.max(1) + 1).max(self.each).max(LEAST_BYTES);
         let taken = bytes.max(self.each.saturating_mul(length));
         let room = most_bytes.saturating_sub(taken) / each;
         u32::try_from(room).unwrap_or(u32::MAX)
     }
 
+    /// Whether there are steps that were not built.
+    fn has_grown(&self) -> bool {
+        self.first.built < self.steps.len()
+    }
+
     /// Builds and solves what was explored.
     pub fn work(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
-        while self.stage != Stage::Solved {
-            let known = Known {
-                templates: &self.templates,
-                memory: &*facts.memory,
-                is_final: self.ends,
-                others: facts.others != Others::None,
-                frame: facts.frame(),
-                stack: facts.registers[stack_pointer(self.templates.is_narrow()).index()],
+        if self.has_grown() {
+            self.phase = std::mem::take(&mut self.phase).grown();
+        }
+        while !matches!(self.phase, Phase::Solved(..)) {
+            let next = match std::mem::take(&mut self.phase) {
+                Phase::Build(solver) => self.build(solver, facts, cancel),
+                Phase::Prove(solver) => Phase::prove(solver, &self.given(facts), cancel),
+                Phase::Infer(solver, tries) => {
+                    Phase::infer(solver, tries, &self.given(facts), cancel)
+                }
+                solved @ Phase::Solved(..) => Next::Phase(solved),
             };
-            self.stage = match self.stage {
-                Stage::Build => {
-                    self.nearby.take();
-                    self.solver.alone_from = self.alone_from.map_or(0, |from| {
-                        // A position that is not found is earlier than all explored ones.
-                        self.course.find(from).unwrap_or(u32::MAX)
-                    });
-                    self.solver.begin(Layer::Proved, &known);
-                    self.solver.sites.forget_rare();
-                    if self.build(facts, cancel)? {
-                        Stage::Prove
-                    } else {
-                        self.start_again();
-                        Stage::Build
-                    }
+            match next {
+                Next::Phase(phase) => self.phase = phase,
+                Next::Cancelled(phase) => {
+                    self.phase = phase;
+                    return None;
                 }
-                Stage::Prove => {
-                    self.solver.run(&known, cancel)?;
-                    if self.solver.separates_shared_mappings() {
-                        self.start_again();
-                        Stage::Build
-                    } else if !self.solver.graph.conflicts.is_empty() {
-                        self.doubt();
-                        Stage::Build
-                    } else if self.solver.find_kept_frames(&known) {
-                        Stage::Prove
-                    } else {
-                        self.solver.begin(Layer::Inferred, &known);
-                        Stage::Infer(0)
-                    }
-                }
-                Stage::Infer(tries) => {
-                    self.solver.run(&known, cancel)?;
-                    if self.solver.find_lifetimes(&known) {
-                        self.solver.run(&known, cancel)?;
-                    }
-                    if self.solver.separates_shared_mappings() {
-                        self.start_again();
-                        self.stage = Stage::Build;
-                        continue;
-                    }
-                    let overtaken = self.solver.overtaken;
-                    let (cut, refuted) = match tries < TRIES {
-                        true => (
-                            self.solver.cut_conflicts() | overtaken,
-                            self.solver.sites_are_refuted(&known),
-                        ),
-                        false => (overtaken && !self.solver.without_slots, false),
-                    };
-                    // The last attempt assumes no slots, the most frequent cause of
-                    // contradictions.
-                    self.solver.without_slots |= cut && tries + 1 >= TRIES;
-                    if cut || refuted && !self.solver.go_back_to_settled(&known) {
-                        self.solver.begin(Layer::Inferred, &known);
-                    }
-                    if cut || refuted {
-                        Stage::Infer(tries + 1)
-                    } else if tries < TRIES
-                        && (self.solver.use_bounds(&known) || self.solver.infer_sites(&known))
-                    {
-                        Stage::Infer(tries)
-                    } else {
-                        self.solver.forget_settled();
-                        Stage::Solved
-                    }
-                }
-                Stage::Solved => return Some(()),
-            };
-            if self.stage == Stage::Solved {
-                self.each = self.bytes() / (self.course.len().max(1) as usize);
+                Next::Again(sharing) => self.start_again(sharing),
+                Next::Doubt(sharing) => self.doubt(sharing),
+            }
+            if matches!(self.phase, Phase::Solved(..)) {
+                self.each = self.bytes() / (self.steps.len().max(1) as usize);
             }
         }
         Some(())
     }
 
+    /// What the solver reads.
+    fn given<'a>(&'a self, facts: &'a FinalState) -> Given<'a> {
+        Given {
+            templates: &self.templates,
+            memory: &*facts.memory,
+            is_final: self.ends,
+            others: facts.others != Others::None,
+            frame: facts.frame(),
+            stack: facts.registers[stack_pointer(self.templates.is_narrow()).index()],
+        }
+    }
+
     /// What was proved contradicts itself, so some of the facts are false: everything is built
     /// again with fewer of them.
-    fn doubt(&mut self) {
+    fn doubt(&mut self, sharing: Sharing) {
         self.doubts += 1;
         // First, others are assumed to have written memory, and recorded addresses to belong to
         // something else; then the final state, too. Finally, the trace itself contradicts the code.
-        self.solver.memory_contradicts = true;
-        self.start_again();
+        self.start_again(sharing.contradicted());
         if self.doubts > 1 {
             self.ends = false;
             self.halted = None;
         }
         if self.doubts > 2 {
-            self.course.forget();
+            self.steps.forget();
         }
     }
 
     /// Forgets everything that was built.
-    fn start_again(&mut self) {
-        self.solver = Solver {
-            memory_contradicts: self.solver.memory_contradicts,
-            shared_mappings: std::mem::take(&mut self.solver.shared_mappings),
-            ..Solver::default()
+    fn start_again(&mut self, sharing: Sharing) {
+        self.phase = Phase::again(sharing);
+        self.first = FirstWalk::default();
+    }
+
+    /// Who else may have written memory.
+    pub fn sharing(&self) -> &Sharing {
+        self.phase.sharing()
+    }
+
+    /// Which accesses are known to have hit which words so far.
+    pub fn cells(&self) -> &Cells {
+        self.phase.cells()
+    }
+
+    /// The window for queries, if everything in it is solved.
+    pub fn solved<'w>(&'w mut self, facts: &'w FinalState) -> Option<Solved<'w>> {
+        let Phase::Solved(solver, nearby) = &mut self.phase else {
+            return None;
         };
-        (self.builder, self.built) = (None, 0);
-        self.checkpoints.clear();
+        Some(Solved {
+            facts,
+            walks: Walks {
+                through: through(&self.templates, &self.steps, self.halted, facts),
+                first: &self.first,
+            },
+            solver,
+            nearby,
+            ends: self.ends,
+        })
     }
 
     /// Why recorded addresses are not used, if they are not.
@@ -558,57 +393,60 @@ impl Window {
         self.recorded.fault.as_deref()
     }
 
-    /// Builds the steps that are not built yet. `Some(false)` if recorded addresses turn out to be
-    /// faulty: then what was built with them must be forgotten.
-    fn build(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<bool> {
-        let through = Through {
-            templates: &self.templates,
-            course: &self.course,
-            halted: self.halted,
-            without_kernel: facts.without_kernel,
-            landing_pads: &facts.landing_pads,
-        };
+    /// Builds the steps that are not built yet.
+    fn build(
+        &mut self,
+        mut solver: Box<Solver<Proof>>,
+        facts: &FinalState,
+        cancel: &Cancel,
+    ) -> Next {
+        solver.sharing.alone_from = self.alone_from.map_or(0, |from| {
+            // A position that is not found is earlier than all explored ones.
+            self.steps.find(from).unwrap_or(u32::MAX)
+        });
+        solver.forget_rare();
+        let templates = &self.templates;
+        let through = through(templates, &self.steps, self.halted, facts);
         let none = [None; Location::KEPT];
         let values = if self.ends { &facts.registers } else { &none };
-        let (solver, templates) = (&mut self.solver, &self.templates);
-        let mut sink = Into {
-            solver,
+        let mut sink = StepSink {
+            built: &mut solver.built,
             templates,
             template: None,
             recorded: &[],
         };
         let narrow = templates.is_narrow();
-        let builder = self
+        let first = &mut self.first;
+        let builder = first
             .builder
             .get_or_insert_with(|| Builder::new(values, narrow, &mut sink));
         let stack = stack_pointer(narrow).index();
         let end = self.hints.first().map(|noted| noted.position);
-        if self.built == 0 && !self.ends && end == self.course.position(0) {
+        if first.built == 0 && !self.ends && end == self.steps.position(0) {
             builder.node(stack, &mut sink);
         }
-        let of_step =
-            |noted: &Noted| Some((self.course.find(noted.position)?, noted.stack_pointer));
+        let of_step = |noted: &Noted| Some((self.steps.find(noted.position)?, noted.stack_pointer));
         let hints = self.hints.iter().filter_map(of_step);
-        let built = self.built;
+        let built = first.built;
         let mut hints = hints.skip_while(|(step, _)| *step < built).peekable();
-        let mut known_until = self.built;
-        while self.built < self.course.len() {
-            let step = self.built;
+        let mut known_until = built;
+        while first.built < self.steps.len() {
+            let step = first.built;
             if step.is_multiple_of(INTERVAL) {
                 if cancel.is_requested() {
-                    return None;
+                    return Next::Cancelled(Phase::Build(solver));
                 }
-                let relations = solver.graph.relations.len() as u32;
+                let relations = solver.built.graph.relations.len() as u32;
                 let (checkpoint, settled) = builder.checkpoint(relations);
-                if let Some(before) = self.checkpoints.last_mut() {
+                if let Some(before) = first.checkpoints.last_mut() {
                     before.settled = settled;
                 }
-                self.checkpoints.push(checkpoint);
+                first.checkpoints.push(checkpoint);
             }
-            let mut sink = Into {
-                solver,
+            let mut sink = StepSink {
+                built: &mut solver.built,
                 templates,
-                template: self.course.template(templates, step).copied(),
+                template: self.steps.template(templates, step).copied(),
                 recorded: &[],
             };
             if let Some(log) = believed(facts, self.doubts, &self.recorded) {
@@ -616,29 +454,36 @@ impl Window {
                     known_until = (step / INTERVAL + 1) * INTERVAL;
                     self.recorded.read(log, step..known_until);
                 }
-                match self.recorded.of(log, &self.course, templates, step) {
+                match self.recorded.of(log, &self.steps, templates, step) {
                     Some(accesses) => sink.recorded = accesses,
-                    None => return Some(false),
+                    // What was built with faulty addresses is forgotten.
+                    None => return Next::Again(solver.sharing),
                 }
             }
             builder.step(&through, step, &mut sink);
             if let Some((_, value)) = hints.next_if(|(hinted, _)| *hinted == step) {
-                solver.hinted.push((builder.current()[stack], value));
+                solver.built.hinted.push((builder.current()[stack], value));
             }
-            self.built += 1;
+            first.built += 1;
         }
-        Some(true)
+        solver.take_accesses();
+        Next::Phase(Phase::Prove(solver))
     }
+}
 
-    /// What a walk over the window needs.
-    pub fn through<'a>(&'a self, facts: &'a FinalState) -> Through<'a> {
-        Through {
-            templates: &self.templates,
-            course: &self.course,
-            halted: self.halted,
-            without_kernel: facts.without_kernel,
-            landing_pads: &facts.landing_pads,
-        }
+/// What a walk over some steps needs.
+fn through<'a>(
+    templates: &'a Templates,
+    steps: &'a Steps,
+    halted: Option<u64>,
+    facts: &'a FinalState,
+) -> Through<'a> {
+    Through {
+        templates,
+        steps,
+        halted,
+        without_kernel: facts.without_kernel,
+        landing_pads: &facts.landing_pads,
     }
 }
 

@@ -2,7 +2,8 @@
 
 pub(super) mod address_space;
 pub(super) mod blocks;
-pub(super) mod course;
 pub(super) mod recorded;
 pub(super) mod stack_walk;
+pub(super) mod steps;
 pub(super) mod template;
+pub(super) mod templates;

@@ -1,7 +1,8 @@
 //! Recorded addresses of accesses, matched with the operations of instructions.
 
-use super::course::{Course, Step};
-use super::template::{Template, Templates};
+use super::steps::{Step, Steps};
+use super::template::Template;
+use super::templates::Templates;
 use crate::recover::facts::final_state::RecordedAddresses;
 use armsnap_trace::data_addresses::Accessed;
 
@@ -34,20 +35,20 @@ impl Recorded {
     pub fn of<'a>(
         &'a mut self,
         log: &dyn RecordedAddresses,
-        course: &Course,
+        steps: &Steps,
         templates: &Templates,
         step: u32,
     ) -> Option<&'a [Accessed]> {
         if self.fault.is_some() {
             return None;
         }
-        if course.step(step) == Step::Gap {
+        if steps.step(step) == Step::Gap {
             // The number of instructions in a gap is unknown.
             self.lost.get_or_insert(step);
         }
         let number = log.instructions().checked_sub(step.into());
         let (Some(template), Some(number), None) =
-            (course.template(templates, step), number, self.lost)
+            (steps.template(templates, step), number, self.lost)
         else {
             return Some(&[]);
         };

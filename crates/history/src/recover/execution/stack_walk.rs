@@ -7,10 +7,11 @@
 //! the function.
 
 use super::blocks::Blocks;
-use super::template::{Op, Templates, stack_pointer};
+use super::template::{Op, stack_pointer};
+use super::templates::Templates;
 use crate::recover::bits::low;
 use crate::recover::facts::final_state::FinalState;
-use crate::recover::memory::cells::GranuleHasher;
+use crate::recover::hash::HashNumbers;
 use crate::timeline::{Direction, Entry, Event, History, Position};
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_arch::semantics::{Location, Operand};
@@ -18,7 +19,6 @@ use armsnap_snapshot::stop::Cancel;
 use armsnap_trace::element::Mark;
 use armsnap_trace::flow::{InstructionKind, Range, View};
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 
 /// The number of entries taken from the history at once.
 const BATCH: usize = 1 << 12;
@@ -90,7 +90,7 @@ pub(in crate::recover) struct StackWalk {
     address: u64,
     /// Whether the program was traced without its kernel.
     ignores_exceptions: bool,
-    lines: HashMap<(u64, u64), Line, BuildHasherDefault<GranuleHasher>>,
+    lines: HashMap<(u64, u64), Line, HashNumbers>,
     /// Towards the past.
     noted: Vec<Noted>,
     /// Whether nothing more can be found before.

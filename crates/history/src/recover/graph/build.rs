@@ -8,11 +8,11 @@ mod signals;
 
 use super::nodes::NONE;
 use crate::recover::bits::{Bits, low};
-use crate::recover::execution::course::{Course, Step, Taken};
+use crate::recover::execution::steps::{Step, Steps, Taken};
 use crate::recover::execution::template::{
-    ARGUMENTS, CLEARS_BLOCK, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates,
-    stack_pointer,
+    ARGUMENTS, CLEARS_BLOCK, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, stack_pointer,
 };
+use crate::recover::execution::templates::Templates;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::{Control, Location, Operand, Operation};
 use armsnap_snapshot::program::landing_pads::LandingPads;
@@ -151,7 +151,7 @@ pub(in crate::recover) struct Checkpoint {
 #[derive(Clone, Copy)]
 pub(in crate::recover) struct Through<'a> {
     pub templates: &'a Templates,
-    pub course: &'a Course,
+    pub steps: &'a Steps,
     /// The pc of the halted state, if execution reached it.
     pub halted: Option<u64>,
     /// Whether a program was traced without its kernel.
@@ -234,8 +234,8 @@ impl Builder {
 
     /// Builds the next step.
     pub fn step(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
-        // Not built with the step after them: the course may have ended there at that time.
-        while let Some(taken) = through.course.taken.get(self.counts.taken)
+        // Not built with the step after them: the explored steps may have ended there at that time.
+        while let Some(taken) = through.steps.taken.get(self.counts.taken)
             && taken.step < step
         {
             self.counts.taken += 1;
@@ -246,10 +246,10 @@ impl Builder {
             }
             self.exception(through, *taken, sink);
         }
-        if through.course.other_space.is_some_and(|from| step >= from) {
+        if through.steps.other_space.is_some_and(|from| step >= from) {
             self.leave_space(step, sink);
         }
-        match through.course.step(step) {
+        match through.steps.step(step) {
             Step::Halted => {}
             Step::Gap => self.lose_everything(step, sink),
             Step::Instruction(number) => {
@@ -444,7 +444,7 @@ impl Builder {
     /// The address at which execution continued after a step, if nothing came between.
     fn next(&self, through: &Through<'_>, step: u32) -> Option<u64> {
         let behind = step.checked_sub(1)?;
-        let taken = &through.course.taken;
+        let taken = &through.steps.taken;
         let passed = self.counts.taken.checked_sub(1);
         let passed = passed.map(|last| taken[last]);
         // The final state is the one in which the last one was taken.
@@ -456,7 +456,7 @@ impl Builder {
                 None => return None,
             }
         }
-        match through.course.step(behind) {
+        match through.steps.step(behind) {
             Step::Halted => through.halted,
             Step::Gap => None,
             Step::Instruction(number) => {

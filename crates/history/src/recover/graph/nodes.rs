@@ -8,6 +8,13 @@ pub(in crate::recover) const NONE: u32 = u32::MAX;
 /// Index of the result among the nodes of a relation; its operands follow.
 pub(in crate::recover) const RESULT: usize = 0;
 
+/// The base of the address, and the data of a store or the number of a system call, among the nodes
+/// of accesses.
+pub(in crate::recover) const BASE: usize = 1;
+pub(in crate::recover) const DATA: usize = 2;
+/// The predicate.
+pub(in crate::recover) const PREDICATE: usize = 3;
+
 /// An instance of an operation of an instruction: its result and operands. The node of a constant
 /// or of an unused operand is [`NONE`].
 #[derive(Clone, Copy, Debug)]

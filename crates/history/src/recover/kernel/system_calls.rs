@@ -1,6 +1,6 @@
 //! What Linux does to a program's memory in a system call, by number and arguments.
 
-use crate::recover::memory::cells::untagged;
+use crate::recover::bits::untagged;
 use std::ops::Range;
 
 /// What a system call may write.

@@ -19,6 +19,11 @@ impl Barriers {
         self.next.push(if is_barrier { number } else { number + 1 });
     }
 
+    /// The number of accesses.
+    pub fn len(&self) -> usize {
+        self.next.len()
+    }
+
     /// The first barrier at or after an access, going towards the past.
     pub fn first(&mut self, from: u32) -> Option<u32> {
         let length = self.next.len() as u32;

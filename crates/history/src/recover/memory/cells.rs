@@ -4,8 +4,8 @@ use super::order::Order;
 use crate::recover::bits::Bits;
 use crate::recover::facts::final_state::FinalMemory;
 use crate::recover::graph::nodes::NONE;
+use crate::recover::hash::HashNumbers;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::RangeInclusive;
 
 /// What an access does to a cell.
@@ -64,32 +64,7 @@ pub(in crate::recover) struct Cell {
     pub events: Order,
 }
 
-/// Hashes granules, scattering neighbours.
-#[derive(Default)]
-pub(in crate::recover) struct GranuleHasher(u64);
-
-impl Hasher for GranuleHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 29;
-    }
-}
-
-type Granules = HashMap<u64, u32, BuildHasherDefault<GranuleHasher>>;
+type Granules = HashMap<u64, u32, HashNumbers>;
 
 /// All cells that accesses are known to have hit.
 #[derive(Debug, Default)]
@@ -105,12 +80,6 @@ pub(in crate::recover) const fn byte_bits(bytes: u8) -> u64 {
     let spread = (bytes as u64).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     let low = (spread + 0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101;
     low.wrapping_mul(0xff)
-}
-
-/// The address to which an access with a tag in its top byte goes: bit 55 copied (DDI 0487, D8.8:
-/// tagged addresses).
-pub(in crate::recover) const fn untagged(address: u64) -> u64 {
-    ((address << 8) as i64 >> 8) as u64
 }
 
 impl Event {
@@ -294,8 +263,6 @@ mod tests {
                 assert_eq!(bits >> (8 * byte) & 0xff, wanted, "{bytes:#x} {byte}");
             }
         }
-        assert_eq!(untagged(0xab00_5500_0000_1000), 0x5500_0000_1000);
-        assert_eq!(untagged(0x12ff_8000_0000_0000), 0xffff_8000_0000_0000);
     }
 
     #[test]

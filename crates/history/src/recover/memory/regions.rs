@@ -3,11 +3,11 @@
 //! A store does not go to stack slots that are only reached by the stack or frame pointer plus a
 //! constant, unless it uses these itself.
 
+use super::access::{Access, AccessKind, Place};
 use super::cells::Cells;
-use crate::recover::execution::template::Templates;
+use crate::recover::execution::templates::Templates;
 use crate::recover::facts::final_state::FinalMemory;
 use crate::recover::graph::nodes::Graph;
-use crate::recover::solver::{Access, AccessKind, Place};
 use armsnap_arch::semantics::{Location, Operand};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -29,16 +29,13 @@ pub(in crate::recover) enum Class {
     Other,
 }
 
-/// Number of classes.
-pub(in crate::recover) const CLASSES: usize = 6;
-
 impl Class {
     /// Whether it belongs to the stack.
     pub fn is_stack(self) -> bool {
         matches!(self, Self::Protected | Self::Stack)
     }
 
-    pub const PROVED: [Self; 1] = [Self::Anything];
+    /// All classes that the second layer distinguishes.
     pub const INFERRED: [Self; 5] = [
         Self::Protected,
         Self::Stack,
@@ -46,6 +43,12 @@ impl Class {
         Self::Libraries,
         Self::Other,
     ];
+
+    /// The index in [`Self::INFERRED`].
+    pub const fn of_inferred(self) -> usize {
+        self as usize - Self::Protected as usize
+    }
+
     /// Classes whose addresses are known early: if an instruction stores to others, and never to
     /// one of these as far as is known, it is inferred not to.
     pub const EARLY: [Self; 3] = [Self::Stack, Self::Program, Self::Libraries];

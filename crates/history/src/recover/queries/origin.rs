@@ -1,14 +1,14 @@
 //! Where a value came from, and what became of it.
 
+use super::Solved;
+use crate::recover::bits::untagged;
 use crate::recover::execution::template::{SAME_BY_CONVENTION, SYSTEM_CALL};
-use crate::recover::facts::final_state::FinalState;
 use crate::recover::graph::build::Sink;
-use crate::recover::graph::nodes::{NONE, RESULT};
+use crate::recover::graph::nodes::{BASE, DATA, NONE, RESULT};
 use crate::recover::graph::walk::INTERVAL;
-use crate::recover::memory::cells::{Kind, byte_bits, untagged};
-use crate::recover::solver::{AccessKind, BASE, DATA, Place, free_place};
+use crate::recover::memory::access::{AccessKind, Place, free_place};
+use crate::recover::memory::cells::{Kind, byte_bits};
 use crate::recover::status::{Known, Level};
-use crate::recover::window::Window;
 use crate::timeline::Position;
 use armsnap_arch::semantics::{Control, Location, Operation};
 use armsnap_snapshot::stop::Cancel;
@@ -104,7 +104,7 @@ impl Way {
 
 /// Collects what a step builds, in the order in which it is built: backward.
 #[derive(Default)]
-struct Built {
+struct StepLog {
     operations: Vec<Operated>,
     /// Locations unrelated to their contents before the step, and their nodes.
     lost: Vec<(usize, u32)>,
@@ -123,7 +123,7 @@ struct Operated {
     access: Option<u32>,
 }
 
-impl Sink for Built {
+impl Sink for StepLog {
     fn relation(&mut self, op: u32, nodes: [u32; 4]) {
         self.operations.push(Operated {
             op,
@@ -198,12 +198,11 @@ impl Search {
     }
 }
 
-impl Window {
+impl Solved<'_> {
     /// Finds where a value before a step came from, in at most `most` instructions. `None` if it
     /// was cancelled.
     pub fn origin(
         &mut self,
-        facts: &FinalState,
         step: u32,
         what: What,
         (level, most): (Level, usize),
@@ -214,12 +213,13 @@ impl Window {
             frames: 0,
             end: End::Reached,
         };
-        let mut built = Built::default();
+        let walks = self.walks;
+        let mut built = StepLog::default();
         let mut search = Search::default();
-        let Some(mut walk) = self.walk_to(facts, step, &mut built) else {
+        let Some(mut walk) = self.walks.to(step, &mut built) else {
             return Some(Way::nowhere());
         };
-        built = Built::default();
+        built = StepLog::default();
         match what {
             What::Location(location) => match walk.builder.current().get(location.index()) {
                 Some(&NONE) => built.location = Some(location.index()),
@@ -229,7 +229,7 @@ impl Window {
             What::Byte(address) => {
                 let access = self.access_before(step);
                 let address = untagged(address);
-                self.stored(facts, address, access, level, &mut search, &mut way);
+                self.stored(address, access, level, &mut search, &mut way);
             }
         }
         loop {
@@ -248,7 +248,7 @@ impl Window {
                 return None;
             }
             let wanted = built.location;
-            let Some(step) = self.walk_on(facts, &mut walk, &mut built) else {
+            let Some(step) = walks.on(&mut walk, &mut built) else {
                 break;
             };
             if let Some(store) = search.stores.remove(&step) {
@@ -272,7 +272,7 @@ impl Window {
             search.add(built.found.take().as_slice());
             for operated in std::mem::take(&mut built.operations) {
                 if search.nodes.remove(&operated.nodes[RESULT]) {
-                    self.operated(facts, step, &operated, level, &mut search, &mut way);
+                    self.operated(step, &operated, level, &mut search, &mut way);
                 }
             }
         }
@@ -285,7 +285,6 @@ impl Window {
     /// Follows a value to the operation that left it.
     fn operated(
         &mut self,
-        facts: &FinalState,
         step: u32,
         operated: &Operated,
         level: Level,
@@ -294,18 +293,18 @@ impl Window {
     ) {
         let [result, operands @ ..] = operated.nodes;
         let value = self.solver.known(result);
-        let op = *self.templates.op(operated.op);
+        let op = *self.templates().op(operated.op);
         let mut moves = op.moves_frame();
         let cause = match operated.access {
             _ if operated.op == SYSTEM_CALL => Cause::SystemCall,
             Some(access) => {
-                let relation = self.solver.accesses[access as usize].relation;
+                let relation = self.solver.built.accesses[access as usize].relation;
                 let address = self.solver.address(relation, &op);
                 match address {
                     Some(address) => {
-                        let from = self.stored(facts, address, access + 1, level, search, way);
+                        let from = self.stored(address, access + 1, level, search, way);
                         if let Some(store) = from
-                            && op.restores(self.templates.op(store.op))
+                            && op.restores(self.templates().op(store.op))
                         {
                             moves = true;
                             store.saves = true;
@@ -316,7 +315,7 @@ impl Window {
                         }
                     }
                     None => {
-                        if let Some(position) = self.course.position(step) {
+                        if let Some(position) = self.steps().position(step) {
                             way.end = End::AddressUnknown(position);
                         }
                         search.add(&[operated.nodes[BASE]]);
@@ -346,11 +345,11 @@ impl Window {
 
     /// Follows a value to a step before which the location is unrelated to it.
     fn lost(&self, way: &mut Way, step: u32, location: usize, level: Level) {
-        let template = self.course.template(&self.templates, step);
+        let template = self.steps().template(self.templates(), step);
         if template.is_some_and(|template| template.control == Control::SystemCall) && location == 0
         {
             self.link(way, step, Cause::SystemCall, None, level);
-        } else if let Some(position) = self.course.position(step) {
+        } else if let Some(position) = self.steps().position(step) {
             way.end = End::Lost(position);
         }
     }
@@ -363,7 +362,7 @@ impl Window {
         value: Option<Known<u64>>,
         level: Level,
     ) {
-        if let Some(position) = self.course.position(step) {
+        if let Some(position) = self.steps().position(step) {
             // Intermediate results of an instruction belong to its result.
             let last = way.links.last();
             if last.is_some_and(|last| last.position == position && cause.is_within(last.cause)) {
@@ -380,14 +379,13 @@ impl Window {
     /// Finds the store that left the byte at an address before an access.
     fn stored<'s>(
         &mut self,
-        facts: &FinalState,
         address: u64,
         access: u32,
         level: Level,
         search: &'s mut Search,
         way: &mut Way,
     ) -> Option<&'s mut Stored> {
-        if facts.memory.is_constant(address) {
+        if self.facts.memory.is_constant(address) {
             return None;
         }
         let class = self.solver.class_at(address >> 3, level);
@@ -405,22 +403,24 @@ impl Window {
                         && byte_bits(event.bytes) >> by & 1 == 1
                 });
         }
-        let end = found.map_or(self.solver.accesses.len() as u32, |event| event.access);
-        let (narrow, between) = (self.templates.is_narrow(), access..end);
+        let end = found.map_or(self.solver.built.accesses.len() as u32, |event| {
+            event.access
+        });
+        let (narrow, between) = (self.templates().is_narrow(), access..end);
         if let Some(barrier) = self
             .solver
             .first_barrier((class, address >> 3), narrow, between)
         {
-            let step = self.solver.accesses[barrier as usize].step;
-            if let Some(position) = self.course.position(step) {
+            let step = self.solver.built.accesses[barrier as usize].step;
+            if let Some(position) = self.steps().position(step) {
                 way.end = End::Overwritten(position);
             }
             return None;
         }
         match found {
             Some(event) if event.kind == Kind::Store => {
-                let access = self.solver.accesses[event.access as usize];
-                let relation = self.solver.graph.relations[access.relation as usize];
+                let access = self.solver.built.accesses[event.access as usize];
+                let relation = self.solver.built.graph.relations[access.relation as usize];
                 let store = Stored {
                     address,
                     node: relation.nodes[DATA],
@@ -431,8 +431,8 @@ impl Window {
                 return search.stores.get_mut(&access.step);
             }
             Some(event) => {
-                let step = self.solver.accesses[event.access as usize].step;
-                if let Some(position) = self.course.position(step) {
+                let step = self.solver.built.accesses[event.access as usize].step;
+                if let Some(position) = self.steps().position(step) {
                     way.end = End::Overwritten(position);
                 }
             }
@@ -445,7 +445,6 @@ impl Window {
     /// what was computed from it. `None` if it was cancelled.
     pub fn uses(
         &mut self,
-        facts: &FinalState,
         step: u32,
         location: Location,
         (level, most): (Level, usize),
@@ -456,7 +455,7 @@ impl Window {
             frames: 0,
             end: End::Reached,
         };
-        let walk = self.walk_to(facts, step, &mut Built::default());
+        let walk = self.walks.to(step, &mut StepLog::default());
         let node = walk.and_then(|walk| walk.builder.current().get(location.index()).copied());
         let Some(node) = node.filter(|&node| node != NONE) else {
             return Some(way);
@@ -465,7 +464,7 @@ impl Window {
         let (mut nodes, mut seen) = (vec![node], HashSet::from([node]));
         let mut relations = BTreeSet::new();
         'nodes: while let Some(node) = nodes.pop() {
-            for (relation, place) in self.solver.graph.places(node) {
+            for (relation, place) in self.solver.built.graph.places(node) {
                 if relations.len() > most * 4 {
                     way.end = End::Long;
                     break 'nodes;
@@ -473,12 +472,12 @@ impl Window {
                 if cancel.is_requested() {
                     return None;
                 }
-                let what = self.solver.graph.relations[relation as usize];
+                let what = self.solver.built.graph.relations[relation as usize];
                 if place == RESULT || what.op == SAME_BY_CONVENTION {
                     continue;
                 }
                 relations.insert(relation);
-                let next = if self.templates.op(what.op).is_store() {
+                let next = if self.templates().op(what.op).is_store() {
                     self.loads_of(relation, most * 4)
                 } else {
                     vec![what.nodes[RESULT]]
@@ -490,15 +489,15 @@ impl Window {
             if cancel.is_requested() {
                 return None;
             }
-            let Some(at) = self.step_of(facts, relation).filter(|&at| at <= step) else {
+            let Some(at) = self.step_of(relation).filter(|&at| at <= step) else {
                 continue;
             };
             if way.links.len() == most {
                 way.end = End::Long;
                 break;
             }
-            let what = self.solver.graph.relations[relation as usize];
-            let op = self.templates.op(what.op);
+            let what = self.solver.built.graph.relations[relation as usize];
+            let op = self.templates().op(what.op);
             let address = op.access().and_then(|_| self.solver.address(relation, op));
             let (cause, node) = match AccessKind::of(what.op, op) {
                 Some(AccessKind::Store) => (Cause::Stored(address), what.nodes[DATA]),
@@ -515,8 +514,8 @@ impl Window {
 
     /// Returns the data of the next loads of what a store wrote, at most `most` for each cell.
     fn loads_of(&self, relation: u32, most: usize) -> Vec<u32> {
-        let number = self.solver.graph.tag(relation, RESULT);
-        let Place::Cells(first, count) = self.solver.accesses[number as usize].place else {
+        let number = self.solver.built.graph.tag(relation, RESULT);
+        let Place::Cells(first, count) = self.solver.built.accesses[number as usize].place else {
             return Vec::new();
         };
         let mut found = Vec::new();
@@ -530,8 +529,10 @@ impl Window {
                 let newer = events[newer as usize];
                 match newer.kind {
                     Kind::Load if newer.bytes & open != 0 => {
-                        let relation = self.solver.accesses[newer.access as usize].relation;
-                        found.push(self.solver.graph.relations[relation as usize].nodes[RESULT]);
+                        let relation = self.solver.built.accesses[newer.access as usize].relation;
+                        found.push(
+                            self.solver.built.graph.relations[relation as usize].nodes[RESULT],
+                        );
                     }
                     Kind::Store => open &= !newer.bytes,
                     _ => {}
@@ -545,27 +546,27 @@ impl Window {
     }
 
     /// The step at which a relation was built.
-    fn step_of(&self, facts: &FinalState, relation: u32) -> Option<u32> {
+    fn step_of(&self, relation: u32) -> Option<u32> {
         // Accesses have their step.
-        let what = self.solver.graph.relations[relation as usize];
-        let op = self.templates.op(what.op);
+        let what = self.solver.built.graph.relations[relation as usize];
+        let op = self.templates().op(what.op);
         if let Some(kind) = AccessKind::of(what.op, op) {
-            let tag = self.solver.graph.tag(relation, free_place(kind));
-            return Some(self.solver.accesses[tag as usize].step);
+            let tag = self.solver.built.graph.tag(relation, free_place(kind));
+            return Some(self.solver.built.accesses[tag as usize].step);
         }
-        let found = self
-            .checkpoints
-            .partition_point(|c| c.relations <= relation);
+        let walks = self.walks;
+        let checkpoints = &walks.first.checkpoints;
+        let found = checkpoints.partition_point(|c| c.relations <= relation);
         let interval = found.checked_sub(1)?;
-        let checkpoint = &self.checkpoints[interval];
+        let checkpoint = &checkpoints[interval];
         let before = checkpoint.relations as usize..relation as usize;
-        let own = self.solver.graph.relations[before]
+        let own = self.solver.built.graph.relations[before]
             .iter()
             .filter(|r| r.op != SAME_BY_CONVENTION);
         let target = checkpoint.counts.relations + own.count() as u32;
-        let mut walk = self.walk_from(interval as u32)?;
+        let mut walk = walks.from(interval as u32)?;
         while walk.builder.counts.relations <= target {
-            self.walk_on(facts, &mut walk, &mut Built::default())?;
+            walks.on(&mut walk, &mut StepLog::default())?;
         }
         walk.next.checked_sub(1)
     }

@@ -1,17 +1,18 @@
 //! Values at a step, from the solved window.
 
-use crate::recover::bits::Bits;
-use crate::recover::execution::template::Templates;
-use crate::recover::facts::final_state::{FinalMemory, FinalState, Others};
-use crate::recover::graph::build::{Builder, Sink};
-use crate::recover::graph::nodes::{NONE, RESULT};
-use crate::recover::graph::walk::{INTERVAL, Walk};
-use crate::recover::memory::cells::{Event, Kind, Link, byte_bits, untagged};
+use super::Solved;
+use crate::recover::bits::{Bits, untagged};
+use crate::recover::execution::templates::Templates;
+use crate::recover::facts::final_state::{FinalMemory, Others};
+use crate::recover::graph::build::{Builder, Sink, Through};
+use crate::recover::graph::nodes::{DATA, NONE, RESULT};
+use crate::recover::graph::walk::{FirstWalk, INTERVAL, Walk};
+use crate::recover::memory::cells::{Event, Kind, Link, byte_bits};
 use crate::recover::memory::regions::Class;
+use crate::recover::solver::Solver;
+use crate::recover::solver::inference::Inference;
 use crate::recover::solver::refine::{Values, refine};
-use crate::recover::solver::{DATA, Solver};
 use crate::recover::status::{Known, Registers, Status};
-use crate::recover::window::Window;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::{Location, Operand, Operation};
 use std::collections::HashMap;
@@ -74,12 +75,55 @@ pub(in crate::recover) struct Nearby {
     unread: HashMap<usize, (Range<u32>, Option<Known<u64>>)>,
 }
 
-impl Solver {
+impl Solver<Inference> {
+    /// The result of an operation that was left out, which belongs to the instruction at the step
+    /// built last: computed forward from the values before it.
+    fn evaluate(
+        &self,
+        through: &Through<'_>,
+        builder: &Builder,
+        step: u32,
+        op: u32,
+    ) -> Option<Known<u64>> {
+        let template = through.steps.template(through.templates, step)?;
+        if !(template.first..template.first + u32::from(template.count)).contains(&op) {
+            // It belongs to the kernel.
+            return None;
+        }
+        let mut values = vec![(Bits::UNKNOWN, Status::Proved); 256];
+        for (location, &node) in builder.current().iter().enumerate() {
+            if let Some(known) = self.known(node) {
+                values[location] = (Bits::known(known.value), known.status);
+            }
+        }
+        let operand = |values: &[(Bits, Status)], operand| match operand {
+            Operand::Constant(value) => (Bits::known(value), Status::Proved),
+            Operand::Location(location) => values[location.index()],
+        };
+        for number in template.first..=op {
+            let what = through.templates.op(number);
+            let [a, b, c] = what.operands.map(|o| operand(&values, o));
+            let mut all = Values {
+                d: Bits::UNKNOWN,
+                a: a.0,
+                b: b.0,
+                c: c.0,
+            };
+            let loads = matches!(what.operation, Operation::Load { .. });
+            if what.is_store() || loads || refine(what.operation, &mut all).is_err() {
+                all.d = Bits::UNKNOWN;
+            }
+            let status = a.1.max(b.1).max(c.1);
+            values[what.destination.index()] = (all.d, status);
+        }
+        let (bits, status) = values[through.templates.op(op).destination.index()];
+        bits.whole().map(|value| Known { value, status })
+    }
+
     /// What is known of a node, with its status.
     pub fn known(&self, node: u32) -> Option<Known<u64>> {
-        let value = self.graph.bits(node).whole()?;
-        let proved = self.proved.get(node as usize) == Some(&!0);
-        let status = if proved {
+        let value = self.built.graph.bits(node).whole()?;
+        let status = if self.proved(node) == !0 {
             Status::Proved
         } else {
             Status::Inferred
@@ -88,23 +132,35 @@ impl Solver {
     }
 }
 
-impl Window {
+impl FirstWalk {
+    /// The first interval, at or after one, in which a wanted location is settled.
+    fn next_to_settle(&self, interval: u32, wanted: &[bool; Location::KEPT]) -> Option<u32> {
+        let bits = wanted
+            .iter()
+            .rev()
+            .fold(0, |bits: u128, &wanted| bits << 1 | u128::from(wanted));
+        let mut intervals = (interval..).zip(&self.checkpoints[interval as usize..]);
+        let (found, _) = intervals.find(|(_, checkpoint)| checkpoint.settled & bits != 0)?;
+        Some(found)
+    }
+}
+
+impl Solved<'_> {
     /// The registers before a step.
-    pub fn registers(&self, facts: &FinalState, step: u32) -> Registers {
+    pub fn registers(&mut self, step: u32) -> Registers {
         let mut out = Registers::unknown();
         let mut again = Again {
             wanted: [false; Location::KEPT],
             left: 0,
             settled: Vec::new(),
         };
-        let nearby = &mut *self.nearby.borrow_mut();
+        let (walks, nearby) = (self.walks, &mut *self.nearby);
         let before = nearby
             .walk
             .take()
             .filter(|walk| walk.next <= step + 1 && walk.next > step / INTERVAL * INTERVAL);
-        let walk = before.or_else(|| self.walk_from(step / INTERVAL));
-        let Some(mut walk) = walk.and_then(|walk| self.walk_until(facts, walk, step, &mut again))
-        else {
+        let walk = before.or_else(|| walks.from(step / INTERVAL));
+        let Some(mut walk) = walk.and_then(|walk| walks.until(walk, step, &mut again)) else {
             return out;
         };
         nearby.walk = Some(walk.clone());
@@ -127,10 +183,12 @@ impl Window {
         while again.left > 0 {
             if walk.next.is_multiple_of(INTERVAL) {
                 walked += 1;
-                let next = self.next_to_settle(walk.next / INTERVAL, &again.wanted);
+                let next = walks
+                    .first
+                    .next_to_settle(walk.next / INTERVAL, &again.wanted);
                 let Some(start) = next
                     .filter(|_| walked < FARTHEST)
-                    .and_then(|i| self.walk_from(i))
+                    .and_then(|i| walks.from(i))
                 else {
                     break;
                 };
@@ -138,13 +196,16 @@ impl Window {
                     walk = start;
                 }
             }
-            let Some(there) = self.walk_on(facts, &mut walk, &mut again) else {
+            let Some(there) = walks.on(&mut walk, &mut again) else {
                 break;
             };
             for (location, how) in again.settled.drain(..) {
                 let value = match how {
                     Settled::Node(node) => self.solver.known(node),
-                    Settled::Dead(op) => self.evaluate(&walk.builder, there, op),
+                    Settled::Dead(op) => {
+                        let through = walks.through;
+                        self.solver.evaluate(&through, &walk.builder, there, op)
+                    }
                     Settled::Lost => None,
                 };
                 out.0[location] = value;
@@ -164,64 +225,9 @@ impl Window {
         out
     }
 
-    /// The first interval, at or after one, in which a wanted location is settled.
-    fn next_to_settle(&self, interval: u32, wanted: &[bool; Location::KEPT]) -> Option<u32> {
-        let bits = wanted
-            .iter()
-            .rev()
-            .fold(0, |bits: u128, &wanted| bits << 1 | u128::from(wanted));
-        let mut intervals = (interval..).zip(&self.checkpoints[interval as usize..]);
-        let (found, _) = intervals.find(|(_, checkpoint)| checkpoint.settled & bits != 0)?;
-        Some(found)
-    }
-
-    /// The result of an operation that was left out, which belongs to the instruction at the step
-    /// built last: computed forward from the values before it.
-    fn evaluate(&self, builder: &Builder, step: u32, op: u32) -> Option<Known<u64>> {
-        let template = self.course.template(&self.templates, step)?;
-        if !(template.first..template.first + u32::from(template.count)).contains(&op) {
-            // It belongs to the kernel.
-            return None;
-        }
-        let mut values = vec![(Bits::UNKNOWN, Status::Proved); 256];
-        for (location, &node) in builder.current().iter().enumerate() {
-            if let Some(known) = self.solver.known(node) {
-                values[location] = (Bits::known(known.value), known.status);
-            }
-        }
-        let operand = |values: &[(Bits, Status)], operand| match operand {
-            Operand::Constant(value) => (Bits::known(value), Status::Proved),
-            Operand::Location(location) => values[location.index()],
-        };
-        for number in template.first..=op {
-            let what = self.templates.op(number);
-            let [a, b, c] = what.operands.map(|o| operand(&values, o));
-            let mut all = Values {
-                d: Bits::UNKNOWN,
-                a: a.0,
-                b: b.0,
-                c: c.0,
-            };
-            let loads = matches!(what.operation, Operation::Load { .. });
-            if what.is_store() || loads || refine(what.operation, &mut all).is_err() {
-                all.d = Bits::UNKNOWN;
-            }
-            let status = a.1.max(b.1).max(c.1);
-            values[what.destination.index()] = (all.d, status);
-        }
-        let (bits, status) = values[self.templates.op(op).destination.index()];
-        bits.whole().map(|value| Known { value, status })
-    }
-
     /// Memory before a step, byte by byte.
-    pub fn memory(
-        &mut self,
-        facts: &FinalState,
-        step: u32,
-        address: u64,
-        out: &mut [Option<Known<u8>>],
-    ) {
-        let other = self.builder.as_ref().and_then(|b| b.counts.other_space);
+    pub fn memory(&mut self, step: u32, address: u64, out: &mut [Option<Known<u8>>]) {
+        let (facts, other) = (self.facts, self.walks.first.other_space());
         if other.is_some_and(|latest| step >= latest) {
             // Not even read-only sections are known: another program may be there.
             return out.fill(None);
@@ -234,7 +240,7 @@ impl Window {
             let address = untagged(address.wrapping_add(offset));
             let granule = address >> 3;
             if let Some(number) = self.solver.cells.find(granule) {
-                *slot = self.cell_byte(facts, number, (access, step), address);
+                *slot = self.cell_byte(number, (access, step), address);
                 continue;
             }
             let Some(value) = last.at(address) else {
@@ -248,7 +254,7 @@ impl Window {
             } else if let Some((_, status)) = unreached.filter(|(of, _)| *of == granule) {
                 status
             } else {
-                let status = self.solver.unwritten(facts, granule, (access, step));
+                let status = self.unwritten(granule, (access, step));
                 unreached = Some((granule, status));
                 status
             };
@@ -256,23 +262,15 @@ impl Window {
         }
     }
 
-    /// The first access before a step in time: accesses of the step and after it have smaller
-    /// numbers.
-    pub fn access_before(&self, step: u32) -> u32 {
-        let accesses = &self.solver.accesses;
-        accesses.partition_point(|access| access.step <= step) as u32
-    }
-
     /// A byte of a cell that accesses reach.
     fn cell_byte(
         &mut self,
-        facts: &FinalState,
         number: u32,
         (access, step): (u32, u32),
         address: u64,
     ) -> Option<Known<u8>> {
         let by = 8 * (address & 7);
-        let solver = &mut self.solver;
+        let solver = &*self.solver;
         let cell = &solver.cells.all[number as usize];
         if cell.constant {
             return Some(Known {
@@ -280,7 +278,7 @@ impl Window {
                 status: Status::Proved,
             });
         }
-        let class = solver.regions.class_of(cell.granule);
+        let class = solver.class_of(cell.granule);
         let order = &cell.events;
         let older = order.place(access);
         let newer: Vec<u32> = order.back_from(older).take(MAX_EVENTS).collect();
@@ -303,7 +301,7 @@ impl Window {
         let mut best: Option<Known<u8>> = None;
         for (events, behind) in [(newer, true), (older, false)] {
             for (event, clear) in events {
-                let event = solver.cells.events[event as usize];
+                let event = self.solver.cells.events[event as usize];
                 if byte_bits(event.bytes) >> by & 1 == 0 || event.kind == Kind::Nothing {
                     continue;
                 }
@@ -313,22 +311,17 @@ impl Window {
                 let (from, to, earlier) = if behind {
                     (event.access + 1, access, step)
                 } else {
-                    let step = solver.accesses[event.access as usize].step;
+                    let step = self.solver.built.accesses[event.access as usize].step;
                     (access, event.access, step)
                 };
-                if !clear && !solver.reaches(facts, (class, address >> 3, earlier), from, to) {
+                if !clear && !self.reaches((class, address >> 3, earlier), from, to) {
                     break;
                 }
-                let (bits, proved) = solver.event_bits(&event, &self.templates);
+                let (bits, proved) = self.solver.event_bits(&event, self.templates());
                 let mask = 0xff << by;
                 if bits.mask & mask == mask {
                     let sure = proved & mask == mask
-                        && solver.reaches(
-                            facts,
-                            (Class::Anything, address >> 3, earlier),
-                            from,
-                            to,
-                        );
+                        && self.reaches((Class::Anything, address >> 3, earlier), from, to);
                     let status = if sure {
                         Status::Proved
                     } else {
@@ -347,6 +340,31 @@ impl Window {
             }
         }
         best
+    }
+
+    /// Whether the contents of a granule of a class are the same at two accesses. The earlier one
+    /// is at or after a step.
+    pub(in crate::recover) fn reaches(
+        &mut self,
+        (class, granule, step): (Class, u64, u32),
+        from: u32,
+        to: u32,
+    ) -> bool {
+        let others = self.facts.others != Others::None;
+        let narrow = self.facts.architecture != Architecture::AArch64;
+        !self.solver.is_shared((class, granule), step, others)
+            && !self.solver.is_barred((class, granule), narrow, from..to)
+    }
+
+    /// With what status it is known that nothing wrote a granule, which no access is known to have
+    /// reached.
+    fn unwritten(&mut self, granule: u64, (access, step): (u32, u32)) -> Option<Status> {
+        let class = self.solver.class_of(granule);
+        if self.reaches((Class::Anything, granule, step), 1, access) {
+            return Some(Status::Proved);
+        }
+        let reaches = self.reaches((class, granule, step), 1, access);
+        reaches.then_some(Status::Inferred)
     }
 }
 
@@ -388,45 +406,14 @@ impl<'m> FinalBytes<'m> {
 /// The most events of a cell that are examined on each side.
 const MAX_EVENTS: usize = 64;
 
-impl Solver {
-    /// Whether the contents of a granule of a class are the same at two accesses. The earlier one
-    /// is at or after a step.
-    pub(in crate::recover) fn reaches(
-        &mut self,
-        facts: &FinalState,
-        (class, granule, step): (Class, u64, u32),
-        from: u32,
-        to: u32,
-    ) -> bool {
-        let others = facts.others != Others::None;
-        let narrow = facts.architecture != Architecture::AArch64;
-        !self.is_shared((class, granule), step, others)
-            && !self.is_barred((class, granule), narrow, from..to)
-    }
-
-    /// With what status it is known that nothing wrote a granule, which no access is known to have
-    /// reached.
-    fn unwritten(
-        &mut self,
-        facts: &FinalState,
-        granule: u64,
-        (access, step): (u32, u32),
-    ) -> Option<Status> {
-        let class = self.regions.class_of(granule);
-        if self.reaches(facts, (Class::Anything, granule, step), 1, access) {
-            return Some(Status::Proved);
-        }
-        let reaches = self.reaches(facts, (class, granule, step), 1, access);
-        reaches.then_some(Status::Inferred)
-    }
-
+impl Solver<Inference> {
     /// The bits of an event's cell, and which of them are proved.
     pub fn event_bits(&self, event: &Event, templates: &Templates) -> (Bits, u64) {
         if event.kind == Kind::Final {
             return (self.cells.all[event.cell as usize].last, !0);
         }
-        let relation = self.accesses[event.access as usize].relation;
-        let relation = &self.graph.relations[relation as usize];
+        let relation = self.built.accesses[event.access as usize].relation;
+        let relation = &self.built.graph.relations[relation as usize];
         let node = match event.kind {
             Kind::Load => relation.nodes[RESULT],
             Kind::Store => relation.nodes[DATA],
@@ -437,10 +424,7 @@ impl Solver {
                 (Bits::known(value), !0)
             }
             (NONE, _) => (Bits::UNKNOWN, 0),
-            (node, _) => (
-                self.graph.bits(node),
-                self.proved.get(node as usize).copied().unwrap_or(0),
-            ),
+            (node, _) => (self.built.graph.bits(node), self.proved(node)),
         };
         let proved = if self.is_placed_by_inference(event.access) {
             0

@@ -1,10 +1,10 @@
 //! Searches for the loads and stores of an address range.
 
-use crate::recover::facts::final_state::FinalState;
-use crate::recover::memory::cells::{Kind, untagged};
-use crate::recover::solver::{AccessKind, Place};
+use super::Solved;
+use crate::recover::bits::untagged;
+use crate::recover::memory::access::{AccessKind, Place};
+use crate::recover::memory::cells::Kind;
 use crate::recover::status::{Level, Status};
-use crate::recover::window::Window;
 use crate::timeline::{Direction, Position};
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
@@ -58,12 +58,21 @@ pub struct Accesses {
     pub skipped: bool,
 }
 
-impl Window {
+impl Accesses {
+    /// Nothing, because nothing was explored.
+    pub(in crate::recover) const NONE: Self = Self {
+        hit: None,
+        may_have: None,
+        complete: false,
+        skipped: false,
+    };
+}
+
+impl Solved<'_> {
     /// The next access to a range: backward, before a step; forward, at it or after it. Ends at
     /// another step, or where exploration ended.
     pub fn accesses(
         &mut self,
-        facts: &FinalState,
         (step, until): (u32, Option<u32>),
         range: Range<u64>,
         direction: Direction,
@@ -76,7 +85,7 @@ impl Window {
         let until = until.map(|until| self.access_before(until));
         let limit = match direction {
             Direction::Backward => until
-                .unwrap_or(self.solver.accesses.len() as u32)
+                .unwrap_or(self.solver.built.accesses.len() as u32)
                 .max(border),
             Direction::Forward => until.unwrap_or(1).min(border),
         };
@@ -127,11 +136,11 @@ impl Window {
             Direction::Backward => border..hit.map_or(limit, |hit| hit.0),
             Direction::Forward => hit.map_or(limit, |hit| hit.0 + 1)..border,
         };
-        let may_have = self.may_have(facts, granules, between, direction, wanted, level);
+        let may_have = self.may_have(granules, between, direction, wanted, level);
         let hit = hit.and_then(|(access, address)| {
-            let found = self.solver.accesses[access as usize];
+            let found = self.solver.built.accesses[access as usize];
             Some(Hit {
-                position: self.course.position(found.step)?,
+                position: self.steps().position(found.step)?,
                 address,
                 store: found.kind == AccessKind::Store,
                 status: self.placed(access),
@@ -142,7 +151,7 @@ impl Window {
             may_have,
             complete: until.is_some()
                 || direction == Direction::Forward
-                || self.course.is_complete(),
+                || self.steps().is_complete(),
             skipped: false,
         }
     }
@@ -159,7 +168,6 @@ impl Window {
     /// each access with an unknown address may have.
     fn may_have(
         &mut self,
-        facts: &FinalState,
         granules: RangeInclusive<u64>,
         between: Range<u32>,
         direction: Direction,
@@ -171,7 +179,7 @@ impl Window {
         if wanted.writes && !are_few {
             found.extend(self.solver.unresolved_writes(between.clone()));
         } else if wanted.writes {
-            let narrow = self.templates.is_narrow();
+            let narrow = self.templates().is_narrow();
             for granule in granules.clone() {
                 let class = self.solver.class_at(granule, level);
                 let mut search = self.solver.search((class, granule), narrow, &between);
@@ -183,10 +191,11 @@ impl Window {
             }
         }
         let is_constant = |mut granules: RangeInclusive<u64>| {
-            are_few && granules.all(|granule| facts.memory.is_constant(granule << 3))
+            are_few && granules.all(|granule| self.facts.memory.is_constant(granule << 3))
         };
         if wanted.reads && !is_constant(granules) {
-            let loads = self.solver.accesses[between.start as usize..between.end as usize].iter();
+            let loads =
+                self.solver.built.accesses[between.start as usize..between.end as usize].iter();
             for (access, load) in (between.start..).zip(loads) {
                 let is_open = load.kind == AccessKind::Load && load.place == Place::Open;
                 if is_open || load.kind == AccessKind::Lost && !wanted.writes {
@@ -201,8 +210,8 @@ impl Window {
             Direction::Forward => (last, first),
         };
         let position = |access: u32| {
-            let step = self.solver.accesses[access as usize].step;
-            self.course.position(step)
+            let step = self.solver.built.accesses[access as usize].step;
+            self.steps().position(step)
         };
         Some(MayHave {
             nearest: position(nearest)?,

@@ -4,13 +4,12 @@
 //! unwinder), the stack pointer was not above its new value before. Earlier stores through the
 //! stack pointer then miss everything above.
 
-use super::{BASE, Known, Place, Solver};
-use crate::recover::graph::nodes::NONE;
-use crate::recover::memory::cells::GranuleHasher;
-use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasherDefault;
-
-type Mixed = BuildHasherDefault<GranuleHasher>;
+use super::inference::{Inference, Layer};
+use super::{Given, Solver};
+use crate::recover::graph::nodes::{BASE, NONE};
+use crate::recover::hash::HashNumbers;
+use crate::recover::memory::access::Place;
+use std::collections::HashMap;
 
 /// The most bytes above a bound that are assumed to belong to the same stack.
 const NEAR: u64 = 1 << 20;
@@ -19,11 +18,9 @@ const NEAR: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(in crate::recover) struct Bounds {
     /// By node: the node of its bound, and the offset that is added to the bound.
-    all: HashMap<u32, (u32, u64), Mixed>,
+    all: HashMap<u32, (u32, u64), HashNumbers>,
     /// By store through the stack or frame pointer: the offset of its end from its base.
-    stores: HashMap<u32, u64, Mixed>,
-    /// Stores whose bound the second layer knows, and whose waiting events it has connected again.
-    used: HashSet<u32, Mixed>,
+    stores: HashMap<u32, u64, HashNumbers>,
 }
 
 impl Bounds {
@@ -40,11 +37,6 @@ impl Bounds {
         }
     }
 
-    /// Forgets what the second layer found.
-    pub fn forget_inferred(&mut self) {
-        self.used.clear();
-    }
-
     /// Records that a value is the sum of another and a constant.
     pub fn add(&mut self, sum: u32, of: u32, more: u64) {
         if self.all.is_empty() || sum == NONE || of == NONE {
@@ -59,10 +51,10 @@ impl Bounds {
     }
 }
 
-impl Solver {
+impl<L: Layer> Solver<L> {
     /// Whether a store through an unknown stack pointer went below a granule.
     pub(in crate::recover) fn is_below(&self, number: u32, granule: u64) -> bool {
-        let Some(end) = self.bounds.stores.get(&number) else {
+        let Some(end) = self.built.bounds.stores.get(&number) else {
             return false;
         };
         let Some(bound) = self.bound(number) else {
@@ -73,25 +65,34 @@ impl Solver {
 
     /// The upper bound of the base of a store, if it is known.
     fn bound(&self, number: u32) -> Option<u64> {
-        let relation = self.accesses[number as usize].relation;
-        let base = self.graph.relations[relation as usize].nodes[BASE];
-        let (bound, offset) = self.bounds.all.get(&base)?;
-        Some(self.graph.bits(*bound).whole()?.wrapping_add(*offset))
+        let relation = self.built.accesses[number as usize].relation;
+        let base = self.built.graph.relations[relation as usize].nodes[BASE];
+        let (bound, offset) = self.built.bounds.all.get(&base)?;
+        Some(self.built.graph.bits(*bound).whole()?.wrapping_add(*offset))
     }
+}
 
+impl Solver<Inference> {
     /// Connects the events waiting for stores whose bounds became known. Returns whether there are
     /// any such stores.
-    pub(in crate::recover) fn use_bounds(&mut self, known: &Known<'_>) -> bool {
+    pub(in crate::recover) fn use_bounds(&mut self, given: &Given<'_>) -> bool {
         let new = |number: &u32| {
-            self.accesses[*number as usize].place == Place::Open
-                && !self.bounds.used.contains(number)
+            self.built.accesses[*number as usize].place == Place::Open
+                && !self.layer.bounded.contains(number)
                 && self.bound(*number).is_some()
         };
-        let mut stores: Vec<u32> = self.bounds.stores.keys().copied().filter(new).collect();
+        let mut stores: Vec<u32> = self
+            .built
+            .bounds
+            .stores
+            .keys()
+            .copied()
+            .filter(new)
+            .collect();
         stores.sort_unstable();
-        self.bounds.used.extend(&stores);
+        self.layer.bounded.extend(&stores);
         for &number in &stores {
-            self.wake(number, known);
+            self.wake(number, given);
         }
         !stores.is_empty()
     }

@@ -1,8 +1,10 @@
 //! Passes facts along the accesses of a cell where nothing between them may have written it.
 
-use super::{AccessKind, BASE, DATA, Known, Layer, Solver};
+use super::inference::Layer;
+use super::{Given, Solver};
 use crate::recover::bits::{Bits, low};
-use crate::recover::graph::nodes::NONE;
+use crate::recover::graph::nodes::{BASE, DATA, NONE};
+use crate::recover::memory::access::AccessKind;
 use crate::recover::memory::cells::{Event, Kind, Link, byte_bits, moved};
 use crate::recover::memory::regions::Class;
 use armsnap_arch::semantics::Operand;
@@ -12,13 +14,11 @@ use std::ops::Range;
 const MAX_PASSED: usize = 64;
 /// The most stores that are compared with a cell at once.
 const MAX_MISSED: usize = 256;
-/// The most stores below a cell of the stack that are passed at once.
-pub(in crate::recover) const MAX_BELOW: usize = 1024;
 
-impl Solver {
+impl<L: Layer> Solver<L> {
     /// Connects events that proof left unconnected, where this is possible now that fewer accesses
     /// are in the way.
-    pub(in crate::recover) fn relink_blocked(&mut self, known: &Known<'_>) {
+    pub(in crate::recover) fn relink_blocked(&mut self, given: &Given<'_>) {
         self.watchers.clear();
         self.pending.clear();
         for cell in 0..self.cells.all.len() {
@@ -33,7 +33,7 @@ impl Solver {
                     NONE => event.access + 1,
                     barrier => barrier,
                 };
-                self.relink_from(number, from, known);
+                self.relink_from(number, from, given);
             }
         }
     }
@@ -50,38 +50,40 @@ impl Solver {
     }
 
     /// The address of an access became known: what waited for it may be connected now.
-    pub(in crate::recover) fn resolved(&mut self, number: u32, known: &Known<'_>) {
-        let proved = self.layer == Some(Layer::Proved);
-        let classes = if proved {
-            &Class::PROVED[..]
-        } else {
-            &Class::INFERRED[..]
-        };
-        for class in classes {
-            self.barriers[*class as usize].remove(number);
+    pub(in crate::recover) fn resolved(&mut self, number: u32, given: &Given<'_>) {
+        match self.layer.inference_mut() {
+            None => self.barriers.remove(number),
+            Some(inference) => {
+                let barriers = inference.barriers.iter_mut();
+                barriers.for_each(|barriers| barriers.remove(number));
+            }
         }
-        self.wake(number, known);
+        self.wake(number, given);
     }
 
     /// More is known of an access: what waits for it may be connected now.
-    pub(in crate::recover) fn wake(&mut self, number: u32, known: &Known<'_>) {
+    pub(in crate::recover) fn wake(&mut self, number: u32, given: &Given<'_>) {
         for event in self.watchers.take(number) {
             // Accesses between them are known to have missed it.
             let waiting = &mut self.cells.events[event as usize];
             if waiting.barrier == number && waiting.link == Link::Blocked {
                 waiting.barrier = NONE;
-                self.relink_from(event, number, known);
+                self.relink_from(event, number, given);
             }
         }
     }
 
     /// Checks again that nothing was written between two connected events of a slot.
-    fn check_again(&mut self, granule: u64, (number, older): (u32, u32), known: &Known<'_>) {
-        if !self.overtaken && !self.is_joined_by_proof(number, older) {
+    fn check_again(&mut self, granule: u64, (number, older): (u32, u32), given: &Given<'_>) {
+        let inference = self.layer.inference();
+        if inference.is_some_and(|i| !i.overtaken && !i.is_joined_by_proof(number, older)) {
             let from = self.cells.events[number as usize].access + 1;
             let older = self.cells.events[older as usize].access;
-            let narrow = known.templates.is_narrow();
-            self.overtaken |= self.is_barred((Class::Stack, granule), narrow, from..older);
+            let narrow = given.templates.is_narrow();
+            let is_overtaken = self.is_barred((Class::Stack, granule), narrow, from..older);
+            if let Some(inference) = self.layer.inference_mut() {
+                inference.overtaken = is_overtaken;
+            }
         }
     }
 
@@ -90,9 +92,9 @@ impl Solver {
         &mut self,
         call: u32,
         filled: Range<u64>,
-        known: &Known<'_>,
+        given: &Given<'_>,
     ) {
-        if self.lifetimes.is_none() || filled.is_empty() {
+        if self.lifetimes().is_none() || filled.is_empty() {
             return;
         }
         for (granule, cell) in self.cells.within(filled.start >> 3..=(filled.end - 1) >> 3) {
@@ -101,9 +103,9 @@ impl Solver {
             let newer = place.checked_sub(1).and_then(|newer| order.get(newer));
             if let (Some(newer), Some(older)) = (newer, order.get(place))
                 && self.cells.events[newer as usize].link == Link::Joined
-                && self.regions.is_stack(granule)
+                && self.is_stack(granule)
             {
-                self.check_again(granule, (newer, older), known);
+                self.check_again(granule, (newer, older), given);
             }
         }
     }
@@ -114,14 +116,17 @@ impl Solver {
         &mut self,
         access: u32,
         cell: u32,
-        known: &Known<'_>,
+        given: &Given<'_>,
     ) {
         let cell = cell as usize;
         let granule = self.cells.all[cell].granule;
-        let Some(lifetimes) = &mut self.lifetimes else {
+        let Some(inference) = self.layer.inference_mut() else {
             return;
         };
-        if !self.regions.is_stack(granule) {
+        let Some(lifetimes) = &mut inference.lifetimes else {
+            return;
+        };
+        if !inference.regions.is_stack(granule) {
             return;
         }
         let Some(lifetime) = lifetimes.reach(granule, access) else {
@@ -139,7 +144,7 @@ impl Solver {
                 return;
             }
             match (event.link, older) {
-                (Link::Joined, Some(older)) => self.check_again(granule, (number, older), known),
+                (Link::Joined, Some(older)) => self.check_again(granule, (number, older), given),
                 (Link::Blocked, _) if event.barrier != NONE => {
                     self.cells.events[number as usize].barrier = NONE;
                     self.pending.push(number);
@@ -149,38 +154,32 @@ impl Solver {
         }
     }
 
-    /// Whether the first layer joined two neighbours.
-    fn is_joined_by_proof(&self, number: u32, older: u32) -> bool {
-        let both = (number.max(older) as usize) < self.proved_events;
-        both && self.proved_connections[number as usize].2 == Link::Joined
-    }
-
     /// Connects an event with both neighbours, and passes on what is known of each.
-    pub(in crate::recover) fn reconnect(&mut self, event: u32, known: &Known<'_>) {
+    pub(in crate::recover) fn reconnect(&mut self, event: u32, given: &Given<'_>) {
         let at = self.cells.place(event);
         let cell = self.cells.events[event as usize].cell as usize;
         if at > 0 {
             let newer = self.cells.all[cell].events[at - 1];
             self.cells.events[newer as usize].link = Link::Blocked;
-            self.relink(newer, known);
+            self.relink(newer, given);
         }
         self.cells.events[event as usize].link = Link::Blocked;
-        self.relink(event, known);
+        self.relink(event, given);
     }
 
     /// Connects an event with the one before it in time, if nothing between them may have written
     /// the cell.
-    pub(in crate::recover) fn relink(&mut self, number: u32, known: &Known<'_>) {
+    pub(in crate::recover) fn relink(&mut self, number: u32, given: &Given<'_>) {
         let event = &self.cells.events[number as usize];
         let from = match event.barrier {
             NONE => event.access + 1,
             barrier => barrier,
         };
-        self.relink_from(number, from, known);
+        self.relink_from(number, from, given);
     }
 
     /// As [`Self::relink`], where accesses before `from` are known to have missed the cell.
-    fn relink_from(&mut self, number: u32, from: u32, known: &Known<'_>) {
+    fn relink_from(&mut self, number: u32, from: u32, given: &Given<'_>) {
         let event = self.cells.events[number as usize];
         let at = self.cells.place(number);
         let cell = &self.cells.all[event.cell as usize];
@@ -193,27 +192,25 @@ impl Solver {
         let before_access = self.cells.events[before as usize].access;
         if !cell.constant {
             let granule = cell.granule;
-            let class = match self.layer {
-                Some(Layer::Inferred) => self.regions.class_of(granule),
-                _ => Class::Anything,
-            };
-            let step = self.accesses[before_access as usize].step;
-            if self.is_shared((class, granule), step, known.others) {
+            let inference = self.layer.inference();
+            let class = inference.map_or(Class::Anything, |i| i.regions.class_of(granule));
+            let step = self.built.accesses[before_access as usize].step;
+            if self.is_shared((class, granule), step, given.others) {
                 return;
             }
             let mut from = from;
             let mut missed = 0;
             let mut contents = None;
-            let narrow = known.templates.is_narrow();
+            let narrow = given.templates.is_narrow();
             let between = event.access + 1..before_access;
             let mut search = self.search((class, granule), narrow, &between);
             while let Some(barrier) = self.next_barrier(&mut search, from) {
                 let contents = *contents
-                    .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, known));
+                    .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, given));
                 missed += 1;
                 if contents.mask == 0
                     || missed > MAX_MISSED
-                    || !self.misses(barrier, Bits::known(granule << 3), contents, known)
+                    || !self.misses(barrier, Bits::known(granule << 3), contents, given)
                 {
                     if event.barrier != barrier {
                         self.watchers.add(barrier, number);
@@ -226,10 +223,10 @@ impl Solver {
         }
         self.cells.events[number as usize].link = Link::Joined;
         let cell = event.cell as usize;
-        let newer = self.collect_newer(cell, at, known);
-        self.spread_older(cell, at + 1, newer, known);
-        let older = self.collect_older(cell, at + 1, known);
-        self.spread_newer(cell, at, older, known);
+        let newer = self.collect_newer(cell, at, given);
+        self.spread_older(cell, at + 1, newer, given);
+        let older = self.collect_older(cell, at + 1, given);
+        self.spread_newer(cell, at, older, given);
     }
 
     /// Whether a store, whose address may be partly known, did not write a cell: either the cell
@@ -240,18 +237,18 @@ impl Solver {
         number: u32,
         cell: Bits,
         contents: Bits,
-        known: &Known<'_>,
+        given: &Given<'_>,
     ) -> bool {
-        let access = &self.accesses[number as usize];
+        let access = &self.built.accesses[number as usize];
         if access.kind != AccessKind::Store {
             return false;
         }
-        let relation = &self.graph.relations[access.relation as usize];
-        let op = known.templates.op(relation.op);
+        let relation = &self.built.graph.relations[access.relation as usize];
+        let op = given.templates.op(relation.op);
         let bits = |node: u32, operand| match (node, operand) {
             (NONE, Operand::Constant(value)) => Bits::known(value),
             (NONE, Operand::Location(_)) => Bits::UNKNOWN,
-            (node, _) => self.graph.bits(node),
+            (node, _) => self.built.graph.bits(node),
         };
         let data = bits(relation.nodes[DATA], op.operands[1]);
         let base = bits(relation.nodes[BASE], op.operands[0]);
@@ -259,7 +256,7 @@ impl Solver {
         // Bits 63:56 may be a tag.
         let address = address.only(if op.narrow { low(32) } else { low(56) });
         let size = op.access().unwrap_or(8).cast_signed();
-        let aligned = self.layer == Some(Layer::Inferred) && !self.unaligned.contains(&relation.op);
+        let aligned = self.layer.inference().is_some() && !self.unaligned.contains(&relation.op);
         (1 - size..8).all(|shift| {
             if aligned && shift.rem_euclid(size) != 0 {
                 return true;
@@ -273,33 +270,33 @@ impl Solver {
     }
 
     /// What an event tells of its cell.
-    fn data(&self, event: &Event, known: &Known<'_>) -> Bits {
+    fn data(&self, event: &Event, given: &Given<'_>) -> Bits {
         if event.kind == Kind::Final {
             return self.cells.all[event.cell as usize].last;
         }
         let bits = match (event.kind, event.node) {
-            (Kind::Load | Kind::Store, NONE) => match self.constant(event, known) {
+            (Kind::Load | Kind::Store, NONE) => match self.constant(event, given) {
                 Some(value) if event.kind == Kind::Store => Bits::known(value),
                 _ => return Bits::UNKNOWN,
             },
-            (Kind::Load | Kind::Store, node) => self.graph.bits(node),
+            (Kind::Load | Kind::Store, node) => self.built.graph.bits(node),
             _ => return Bits::UNKNOWN,
         };
         event.to_cell(bits)
     }
 
     /// The data of an access, if it is a constant.
-    fn constant(&self, event: &Event, known: &Known<'_>) -> Option<u64> {
-        let relation = self.accesses[event.access as usize].relation;
-        let op = self.graph.relations[relation as usize].op;
-        match known.templates.op(op).operands[1] {
+    fn constant(&self, event: &Event, given: &Given<'_>) -> Option<u64> {
+        let relation = self.built.accesses[event.access as usize].relation;
+        let op = self.built.graph.relations[relation as usize].op;
+        match given.templates.op(op).operands[1] {
             Operand::Constant(value) => Some(value),
             Operand::Location(_) => None,
         }
     }
 
     /// What was known of the cell at the end of a link, collected from the newer side.
-    fn collect_newer(&self, cell: usize, from: usize, known: &Known<'_>) -> Bits {
+    fn collect_newer(&self, cell: usize, from: usize, given: &Given<'_>) -> Bits {
         let mut open = !0_u64;
         let mut found = Bits::UNKNOWN;
         let order = &self.cells.all[cell].events;
@@ -309,7 +306,7 @@ impl Solver {
             let covered = byte_bits(event.bytes);
             match event.kind {
                 Kind::Final | Kind::Load => {
-                    let bits = self.data(event, known).only(open);
+                    let bits = self.data(event, given).only(open);
                     found = Bits::new(found.mask | bits.mask, found.value | bits.value);
                     open &= !covered;
                 }
@@ -327,7 +324,7 @@ impl Solver {
         found
     }
 
-    fn collect_older(&self, cell: usize, from: usize, known: &Known<'_>) -> Bits {
+    fn collect_older(&self, cell: usize, from: usize, given: &Given<'_>) -> Bits {
         let mut open = !0_u64;
         let mut found = Bits::UNKNOWN;
         let order = &self.cells.all[cell].events;
@@ -336,7 +333,7 @@ impl Solver {
             let covered = byte_bits(event.bytes);
             match event.kind {
                 Kind::Load | Kind::Store | Kind::Final => {
-                    let bits = self.data(event, known).only(open);
+                    let bits = self.data(event, given).only(open);
                     found = Bits::new(found.mask | bits.mask, found.value | bits.value);
                     open &= !covered;
                 }
@@ -351,36 +348,36 @@ impl Solver {
     }
 
     /// Passes on what an event tells of its cell.
-    pub(in crate::recover) fn spread(&mut self, number: u32, known: &Known<'_>) {
+    pub(in crate::recover) fn spread(&mut self, number: u32, given: &Given<'_>) {
         let event = self.cells.events[number as usize];
         if !matches!(event.kind, Kind::Load | Kind::Store) {
             return;
         }
-        let bits = self.data(&event, known);
+        let bits = self.data(&event, given);
         if bits.mask == 0 {
             return;
         }
         let (cell, at) = (event.cell as usize, self.cells.place(number));
         let newer = self.cells.all[cell].events[at - 1];
         if self.cells.events[newer as usize].link == Link::Joined {
-            self.spread_newer(cell, at - 1, bits, known);
+            self.spread_newer(cell, at - 1, bits, given);
         }
         if event.kind == Kind::Load {
             match event.link {
-                Link::Joined => self.spread_older(cell, at + 1, bits, known),
+                Link::Joined => self.spread_older(cell, at + 1, bits, given),
                 Link::Blocked => self.try_later(number),
             }
         }
     }
 
-    fn spread_older(&mut self, cell: usize, from: usize, bits: Bits, known: &Known<'_>) {
+    fn spread_older(&mut self, cell: usize, from: usize, bits: Bits, given: &Given<'_>) {
         let mut bits = bits;
         for at in from..self.cells.all[cell].events.len().min(from + MAX_PASSED) {
             let number = self.cells.all[cell].events[at];
             let event = self.cells.events[number as usize];
             match event.kind {
                 Kind::Load | Kind::Store => {
-                    self.push(&event, bits, known);
+                    self.push(&event, bits, given);
                     bits = bits.only(!byte_bits(event.bytes));
                 }
                 Kind::MayStore => bits = bits.only(!byte_bits(event.bytes)),
@@ -403,17 +400,17 @@ impl Solver {
         }
     }
 
-    fn spread_newer(&mut self, cell: usize, from: usize, bits: Bits, known: &Known<'_>) {
+    fn spread_newer(&mut self, cell: usize, from: usize, bits: Bits, given: &Given<'_>) {
         let mut bits = bits;
         let mut at = from;
         for _ in 0..MAX_PASSED {
             let number = self.cells.all[cell].events[at];
             let event = self.cells.events[number as usize];
             match event.kind {
-                Kind::Load => self.push(&event, bits, known),
+                Kind::Load => self.push(&event, bits, given),
                 Kind::Final => {
                     if self.cells.all[cell].last.join(bits).is_err() {
-                        self.graph.conflict(NONE);
+                        self.built.graph.conflict(NONE);
                     }
                 }
                 Kind::Store | Kind::MayStore | Kind::Nothing => {}
@@ -433,7 +430,7 @@ impl Solver {
     }
 
     /// Adds what is known of a cell to the data of an access.
-    fn push(&mut self, event: &Event, bits: Bits, known: &Known<'_>) {
+    fn push(&mut self, event: &Event, bits: Bits, given: &Given<'_>) {
         let data = event.to_data(bits);
         if data.mask == 0 {
             return;
@@ -441,10 +438,10 @@ impl Solver {
         if event.node != NONE {
             self.learn(event.node, data, NONE);
         } else if event.kind == Kind::Store
-            && let Some(value) = self.constant(event, known)
+            && let Some(value) = self.constant(event, given)
             && Bits::known(value).join(data).is_err()
         {
-            self.graph.conflict(NONE);
+            self.built.graph.conflict(NONE);
         }
     }
 }

@@ -6,10 +6,12 @@
 //! it, both are the same, and stores relative to it are known to be below the frame. Any other
 //! store is known to have missed a word that holds bytes other than those it stored.
 
-use super::{AccessKind, BASE, DATA, Known, Place, Solver};
+use super::inference::{Layer, Proof};
+use super::{Given, Solver};
 use crate::recover::bits::{Bits, low};
-use crate::recover::graph::nodes::{NONE, RESULT};
+use crate::recover::graph::nodes::{BASE, DATA, NONE, RESULT};
 use crate::recover::kernel::signals::STACK_POINTER;
+use crate::recover::memory::access::{AccessKind, Place};
 use crate::recover::memory::cells::moved;
 use crate::recover::memory::regions::Class;
 use std::collections::HashMap;
@@ -21,7 +23,7 @@ const MAX_STORES: usize = 1 << 12;
 const FAR: i64 = 1 << 40;
 
 /// The number of equal bytes of two nodes, then the node after a signal and the one before it.
-type Same = (u8, u32, u32);
+pub(super) type Same = (u8, u32, u32);
 
 /// A signal whose handler returned.
 #[derive(Clone, Debug)]
@@ -35,57 +37,45 @@ pub(in crate::recover) struct Handled {
     pub relations: Range<u32>,
 }
 
-/// Values before signals that are the same after them.
-#[derive(Debug, Default)]
-pub(in crate::recover) struct KeptFrames {
-    /// Signals that were not examined yet, towards the past.
-    open: Vec<Handled>,
-    same: Vec<Same>,
-}
-
-impl KeptFrames {
-    pub fn add(&mut self, handled: Handled) {
-        self.open.push(handled);
-    }
-}
-
-impl Solver {
-    /// Examines the frames of signals once nothing else is left to prove, each when the stack
-    /// pointer after it is known. Returns whether more may be proved now.
-    pub(in crate::recover) fn find_kept_frames(&mut self, known: &Known<'_>) -> bool {
-        let open = std::mem::take(&mut self.kept_frames.open);
-        let mut found = Vec::new();
-        for handled in open {
-            match self.kept_in(&handled, known) {
-                Some(same) => found.extend(same),
-                None => self.kept_frames.open.push(handled),
-            }
-        }
-        self.kept_frames.same.extend(&found);
-        self.pass_kept_frames()
-    }
-
+impl<L: Layer> Solver<L> {
     /// Passes on what is known of equal values. Returns whether something follows from it.
     pub(in crate::recover) fn pass_kept_frames(&mut self) -> bool {
-        for at in 0..self.kept_frames.same.len() {
-            let (size, after, before) = self.kept_frames.same[at];
+        for at in 0..self.kept.len() {
+            let (size, after, before) = self.kept[at];
             let both = low(8 * u32::from(size));
-            self.learn(before, self.graph.bits(after).only(both), NONE);
-            self.learn(after, self.graph.bits(before).only(both), NONE);
+            self.learn(before, self.built.graph.bits(after).only(both), NONE);
+            self.learn(after, self.built.graph.bits(before).only(both), NONE);
         }
-        self.graph.has_work()
+        self.built.graph.has_work()
+    }
+}
+
+impl Solver<Proof> {
+    /// Examines the frames of signals once nothing else is left to prove, each when the stack
+    /// pointer after it is known. Returns whether more may be proved now.
+    pub(in crate::recover) fn find_kept_frames(&mut self, given: &Given<'_>) -> bool {
+        let open = std::mem::take(&mut self.built.handled);
+        let mut found = Vec::new();
+        for handled in open {
+            match self.kept_in(&handled, given) {
+                Some(same) => found.extend(same),
+                None => self.built.handled.push(handled),
+            }
+        }
+        self.kept.extend(&found);
+        self.pass_kept_frames()
     }
 
     /// The nodes that the frame of a signal kept; `None` while the stack pointer after it is
     /// unknown.
-    fn kept_in(&self, handled: &Handled, known: &Known<'_>) -> Option<Vec<Same>> {
-        let offsets = self.offsets(handled, known);
+    fn kept_in(&self, handled: &Handled, given: &Given<'_>) -> Option<Vec<Same>> {
+        let offsets = self.offsets(handled, given);
         if offsets.get(&handled.started) != Some(&0)
-            || self.is_shared((Class::Anything, 0), 0, known.others)
+            || self.is_shared((Class::Anything, 0), 0, given.others)
         {
             return Some(Vec::new());
         }
-        let delivery = &known.templates.delivery;
+        let delivery = &given.templates.delivery;
         let delivery = delivery.first..delivery.first + u32::from(delivery.count);
         // What the return loads, and what the handler wrote, both in the frame and at unknown
         // addresses.
@@ -94,14 +84,14 @@ impl Solver {
         let mut others = Vec::new();
         let mut same = Vec::new();
         for number in handled.accesses.clone() {
-            let access = self.accesses[number as usize];
+            let access = self.built.accesses[number as usize];
             match access.kind {
                 AccessKind::Load | AccessKind::Store => {}
                 AccessKind::SystemCall if access.place == Place::Elsewhere => continue,
                 _ => return Some(Vec::new()),
             }
-            let relation = self.graph.relations[access.relation as usize];
-            let op = known.templates.op(relation.op);
+            let relation = self.built.graph.relations[access.relation as usize];
+            let op = given.templates.op(relation.op);
             let size = op.access().unwrap_or(0);
             let base = offsets.get(&relation.nodes[BASE]);
             let place = base.map(|base| base.wrapping_add(op.displacement.cast_signed()));
@@ -133,13 +123,13 @@ impl Solver {
         let mut stack_pointers = same
             .iter()
             .filter(|(place, ..)| *place == STACK_POINTER.cast_signed());
-        if stack_pointers.all(|(_, _, after, _)| self.graph.bits(*after).whole().is_none()) {
+        if stack_pointers.all(|(_, _, after, _)| self.built.graph.bits(*after).whole().is_none()) {
             return None;
         }
         same.retain(|&(place, size, after, _)| {
-            let loaded = self.graph.bits(after).only(low(8 * u32::from(size)));
+            let loaded = self.built.graph.bits(after).only(low(8 * u32::from(size)));
             let contents = moved(loaded, (place & 7) as i8);
-            let is_missed = |&other: &u32| self.misses(other, Bits::new(7, 0), contents, known);
+            let is_missed = |&other: &u32| self.misses(other, Bits::new(7, 0), contents, given);
             others.len() <= MAX_STORES && others.iter().all(is_missed)
         });
         Some(
@@ -150,12 +140,12 @@ impl Solver {
     }
 
     /// By node: its offset from the stack pointer with which a handler returns.
-    fn offsets(&self, handled: &Handled, known: &Known<'_>) -> HashMap<u32, i64> {
+    fn offsets(&self, handled: &Handled, given: &Given<'_>) -> HashMap<u32, i64> {
         let mut offsets = HashMap::from([(handled.returned, 0_i64)]);
         for number in handled.relations.clone() {
-            let relation = self.graph.relations[number as usize];
+            let relation = self.built.graph.relations[number as usize];
             let [sum, of, ..] = relation.nodes;
-            let Some(more) = known.templates.op(relation.op).added() else {
+            let Some(more) = given.templates.op(relation.op).added() else {
                 continue;
             };
             let more = more.cast_signed();

@@ -1,9 +1,12 @@
 //! What may have written a granule between two accesses.
 
-use super::connections::MAX_BELOW;
-use super::{Access, AccessKind, BASE, Known, Layer, Solver};
+use super::inference::{Inference, Layer};
+use super::{Given, Solver};
+use crate::recover::bits::untagged;
+use crate::recover::graph::nodes::BASE;
 use crate::recover::kernel::system_calls::{self, Effect};
-use crate::recover::memory::cells::untagged;
+use crate::recover::memory::access::{Access, AccessKind};
+use crate::recover::memory::barriers::Barriers;
 use crate::recover::memory::lifetimes::Lifetimes;
 use crate::recover::memory::regions::Class;
 use crate::recover::status::Level;
@@ -25,44 +28,69 @@ pub(in crate::recover) struct Search {
     spared: usize,
 }
 
+/// The most stores below a cell of the stack that are passed at once.
+const MAX_BELOW: usize = 1024;
 /// The most system calls and cleared blocks that a search passes.
 const MAX_SPARED: usize = 4096;
 
-impl Solver {
+impl Solver<Inference> {
     /// Finds when words of the stack were part of it, once nothing else is left to pass on. Returns
     /// whether more may be passed on now.
-    pub(in crate::recover) fn find_lifetimes(&mut self, known: &Known<'_>) -> bool {
-        if self.lifetimes.is_some() {
+    pub(in crate::recover) fn find_lifetimes(&mut self, given: &Given<'_>) -> bool {
+        if self.layer.lifetimes.is_some() {
             return false;
         }
-        let mut found = Lifetimes::find(&self.graph, &self.stack_pointers);
-        for (granule, access) in std::mem::take(&mut self.reached) {
+        let mut found = Lifetimes::find(&self.built.graph, &self.built.stack_pointers);
+        for (granule, access) in std::mem::take(&mut self.lessons.reached) {
             found.reach(granule, access);
         }
-        let is_stack = |granule| self.regions.is_stack(granule);
+        let is_stack = |granule| self.layer.regions.is_stack(granule);
         found.find_reached(&self.cells, is_stack, |access| {
-            let relation = self.accesses[access as usize].relation;
-            let op = self.graph.relations[relation as usize].op;
-            known.templates.op(op).direct
+            let relation = self.built.accesses[access as usize].relation;
+            let op = self.built.graph.relations[relation as usize].op;
+            given.templates.op(op).direct
         });
-        self.lifetimes = Some(found);
+        self.layer.lifetimes = Some(found);
         self.find_barred();
-        self.relink_blocked(known);
+        self.relink_blocked(given);
         true
     }
 
     /// Finds the times at which there are barriers of the stack.
     pub(in crate::recover) fn find_barred(&mut self) {
-        if let Some(lifetimes) = &mut self.lifetimes {
-            lifetimes.find_barred(&mut self.barriers[Class::Stack as usize]);
+        if let Some(lifetimes) = &mut self.layer.lifetimes {
+            lifetimes.find_barred(&mut self.layer.barriers[Class::Stack.of_inferred()]);
         }
     }
 
     /// The class of a granule at a level.
     pub(in crate::recover) fn class_at(&self, granule: u64, level: Level) -> Class {
         match level {
-            Level::Inferred => self.regions.class_of(granule),
+            Level::Inferred => self.class_of(granule),
             Level::Proved | Level::Off => Class::Anything,
+        }
+    }
+}
+
+impl<L: Layer> Solver<L> {
+    /// When words of the stack were part of it, if that is known yet.
+    pub(super) fn lifetimes(&self) -> Option<&Lifetimes> {
+        self.layer.inference()?.lifetimes.as_ref()
+    }
+
+    /// Whether a granule is inferred to belong to a stack.
+    pub(super) fn is_stack(&self, granule: u64) -> bool {
+        let inference = self.layer.inference();
+        inference.is_some_and(|inference| inference.regions.is_stack(granule))
+    }
+
+    /// The accesses that may have written cells of a class.
+    fn barriers(&mut self, class: Class) -> &mut Barriers {
+        match self.layer.inference_mut() {
+            Some(inference) if class != Class::Anything => {
+                &mut inference.barriers[class.of_inferred()]
+            }
+            _ => &mut self.barriers,
         }
     }
 
@@ -76,11 +104,11 @@ impl Solver {
         others: bool,
     ) -> bool {
         let private = class == Class::Protected || class == Class::Stack;
-        let alone = class != Class::Anything && step <= self.alone_from;
-        let mut mapped = self.shared_mappings.iter();
+        let alone = class != Class::Anything && step <= self.sharing.alone_from;
+        let mut mapped = self.sharing.mappings.iter();
         let aliased =
             mapped.any(|range| class == Class::Anything || range.contains(&(granule << 3)));
-        aliased || !private && (self.memory_contradicts || others && !alone)
+        aliased || !private && (self.sharing.contradicts || others && !alone)
     }
 
     /// Whether accesses in a range may have written a granule of a class.
@@ -125,11 +153,14 @@ impl Solver {
 
     /// The class of a granule, by interval.
     fn parts(&self, (class, granule): (Class, u64), accesses: &Range<u32>) -> [(Class, u32); 3] {
-        let Some(lifetimes) = self.lifetimes.as_ref().filter(|_| class == Class::Stack) else {
+        let inference = self.layer.inference().filter(|_| class == Class::Stack);
+        let stack =
+            inference.and_then(|inference| Some((inference, inference.lifetimes.as_ref()?)));
+        let Some((inference, lifetimes)) = stack else {
             return [(class, u32::MAX); 3];
         };
         let class = |lifetime: &Range<u32>| {
-            if self.is_slot(lifetimes, granule, lifetime) {
+            if self.is_slot((inference, lifetimes), granule, lifetime) {
                 Class::Protected
             } else {
                 Class::Stack
@@ -148,15 +179,20 @@ impl Solver {
     }
 
     /// Whether only the stack and frame pointers are known to reach a granule in a lifetime.
-    fn is_slot(&self, lifetimes: &Lifetimes, granule: u64, lifetime: &Range<u32>) -> bool {
+    fn is_slot(
+        &self,
+        (inference, lifetimes): (&Inference, &Lifetimes),
+        granule: u64,
+        lifetime: &Range<u32>,
+    ) -> bool {
         let cell = self.cells.find(granule);
         let is_accessed = cell.is_some_and(|cell| {
             let events = &self.cells.all[cell as usize].events;
             let event = events.get(events.place(lifetime.start.max(1)));
             event.is_some_and(|event| self.cells.events[event as usize].access < lifetime.end)
         });
-        let is_record = || lifetime.start == 0 && self.regions.is_record(granule);
-        !self.without_slots
+        let is_record = || lifetime.start == 0 && inference.regions.is_record(granule);
+        !inference.without_slots
             && (is_accessed || is_record())
             && !lifetimes.is_reached(granule, lifetime)
     }
@@ -205,7 +241,7 @@ impl Solver {
     fn next_in_parts(&mut self, parts: &[(Class, u32)], mut from: u32) -> Option<(u32, Class)> {
         for &(class, end) in parts {
             if from < end {
-                let next = self.barriers[class as usize].first(from);
+                let next = self.barriers(class).first(from);
                 if let Some(next) = next.filter(|next| *next < end) {
                     return Some((next, class));
                 }
@@ -218,18 +254,17 @@ impl Solver {
     /// If the granule was not part of the stack at a barrier: the next access at which it may have
     /// been, or that may write any slot.
     fn next_in_stack(&mut self, search: &Search, barrier: u32) -> Option<u32> {
-        let lifetimes = self
-            .lifetimes
-            .as_ref()
-            .filter(|_| search.class.is_stack())?;
-        if self.switches_stack || !self.regions.has_one_stack() {
+        let inference = self.layer.inference_mut();
+        let inference = inference.filter(|_| search.class.is_stack())?;
+        let lifetimes = inference.lifetimes.as_ref()?;
+        if self.built.switches_stack || !inference.regions.has_one_stack() {
             return None;
         }
         let next = lifetimes.outside(search.granule, barrier)?;
         // The kernel writes no more of the stack than the program does.
-        let kind = self.accesses[barrier as usize].kind;
+        let kind = self.built.accesses[barrier as usize].kind;
         let of_kernel = matches!(kind, AccessKind::SystemCall | AccessKind::ClearBlock);
-        let slots = &mut self.barriers[Class::Protected as usize];
+        let slots = &mut inference.barriers[Class::Protected.of_inferred()];
         let any = slots.first(barrier + u32::from(of_kernel));
         let any = any.unwrap_or(u32::MAX);
         (any > barrier).then_some(next.min(any))
@@ -239,7 +274,7 @@ impl Solver {
     /// it.
     fn spared(&self, search: &Search, barrier: u32, class: Class) -> bool {
         let granule = search.granule;
-        match self.accesses[barrier as usize].kind {
+        match self.built.accesses[barrier as usize].kind {
             AccessKind::SystemCall | AccessKind::ClearBlock if class == Class::Protected => {
                 !self.is_known_to_write(barrier, granule, search.narrow)
             }
@@ -250,7 +285,7 @@ impl Solver {
     /// Whether a system call, or an instruction that clears a block, writes a granule, as far as
     /// its arguments are known: what they do not reach is assumed to stay.
     fn is_known_to_write(&self, number: u32, granule: u64, narrow: bool) -> bool {
-        let Access { kind, relation, .. } = self.accesses[number as usize];
+        let Access { kind, relation, .. } = self.built.accesses[number as usize];
         let spares = self.spares(number, (Class::Stack, granule), narrow);
         match kind {
             AccessKind::ClearBlock => {
@@ -279,17 +314,18 @@ impl Solver {
         place: usize,
         class: Class,
     ) -> Option<u64> {
-        self.value_in(self.graph.relations[relation as usize].nodes[place], class)
+        self.value_in(
+            self.built.graph.relations[relation as usize].nodes[place],
+            class,
+        )
     }
 
     /// The value of a node, if it is known in the layer that a class belongs to.
     pub(in crate::recover) fn value_in(&self, node: u32, class: Class) -> Option<u64> {
-        let only_proved = class == Class::Anything && self.layer == Some(Layer::Inferred);
-        let is_proved = || self.proved.get(node as usize) == Some(&!0);
-        self.graph
-            .bits(node)
-            .whole()
-            .filter(|_| !only_proved || is_proved())
+        let inference = self.layer.inference().filter(|_| class == Class::Anything);
+        let is_proved = |inference: &Inference| inference.proved(node) == !0;
+        let value = self.built.graph.bits(node).whole();
+        value.filter(|_| inference.is_none_or(is_proved))
     }
 
     /// Whether a system call, or an instruction that clears a block, kept the contents of a
@@ -301,7 +337,7 @@ impl Solver {
         (class, granule): (Class, u64),
         narrow: bool,
     ) -> bool {
-        let Access { kind, relation, .. } = self.accesses[number as usize];
+        let Access { kind, relation, .. } = self.built.accesses[number as usize];
         match kind {
             AccessKind::SystemCall => {}
             AccessKind::ClearBlock => return self.is_outside_block(relation, (class, granule)),
@@ -314,7 +350,7 @@ impl Solver {
             Effect::Fills(buffer) => return buffer.spares(arguments(), granule << 3),
             Effect::Nothing | Effect::Unknown => return false,
         };
-        let inferred = self.layer == Some(Layer::Inferred) && class != Class::Anything;
+        let inferred = self.layer.inference().is_some() && class != Class::Anything;
         match change.takes(arguments(), granule << 3) {
             Some(takes) => !takes,
             None => inferred,

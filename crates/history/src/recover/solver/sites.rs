@@ -7,7 +7,9 @@
 //! went there, or if none became known, everything is inferred again without this assumption. The
 //! opposite is not inferred.
 
-use super::{Access, AccessKind, Known, Place, Solver};
+use super::inference::Inference;
+use super::{Given, Solver};
+use crate::recover::memory::access::{Access, AccessKind, Place};
 use crate::recover::memory::regions::Class;
 
 /// How often an instruction must have been seen.
@@ -21,60 +23,38 @@ struct Seen {
     classes: u8,
 }
 
-/// What is inferred from the stores of instructions; sets of classes, by operation.
-#[derive(Debug, Default)]
-pub(in crate::recover) struct Sites {
-    /// The classes that its stores with unknown addresses were assumed to miss.
-    missed: Vec<u8>,
-    /// The classes that they may hit.
-    hit: Vec<u8>,
-    /// Whether it was not seen often enough, with what is known now.
-    rare: Vec<bool>,
-}
-
-impl Sites {
-    /// Forgets what was inferred, but not what was refuted.
-    pub fn forget_inferred(&mut self) {
-        self.missed.clear();
-    }
-
-    /// Forgets which were not seen often enough, because more is known now.
-    pub fn forget_rare(&mut self) {
-        self.missed.clear();
-        self.rare.clear();
-    }
-}
-
-impl Solver {
+impl Solver<Inference> {
     /// Infers which classes of memory the stores with unknown addresses miss. Returns whether there
     /// are more such stores than before, in which case facts must be passed on.
-    pub fn infer_sites(&mut self, known: &Known<'_>) -> bool {
-        let seen = self.seen(known);
-        self.sites.missed.resize(seen.len(), 0);
-        self.sites.hit.resize(seen.len(), 0);
-        self.sites.rare.resize(seen.len(), false);
-        for (hit, seen) in self.sites.hit.iter_mut().zip(&seen) {
+    pub fn infer_sites(&mut self, given: &Given<'_>) -> bool {
+        let seen = self.seen(given);
+        self.layer.missed.resize(seen.len(), 0);
+        self.lessons.hit.resize(seen.len(), 0);
+        self.lessons.rare.resize(seen.len(), false);
+        for (hit, seen) in self.lessons.hit.iter_mut().zip(&seen) {
             *hit |= seen.classes;
         }
         let mut spared = Vec::new();
-        for number in 1..self.accesses.len() as u32 {
+        for number in 1..self.built.accesses.len() as u32 {
             let Some(op) = self.store(number) else {
                 continue;
             };
-            if self.accesses[number as usize].place != Place::Open || self.sites.rare[op as usize] {
+            if self.built.accesses[number as usize].place != Place::Open
+                || self.lessons.rare[op as usize]
+            {
                 continue;
             }
             let mut missed = 0;
             for class in Class::EARLY {
-                if self.sites.hit[op as usize] & bit(class) == 0
-                    && self.barriers[class as usize].contains(number)
+                if self.lessons.hit[op as usize] & bit(class) == 0
+                    && self.layer.barriers[class.of_inferred()].contains(number)
                 {
-                    self.barriers[class as usize].remove(number);
+                    self.layer.barriers[class.of_inferred()].remove(number);
                     missed |= bit(class);
                 }
             }
             if missed != 0 {
-                self.sites.missed[op as usize] |= missed;
+                self.layer.missed[op as usize] |= missed;
                 spared.push(number);
             }
         }
@@ -85,35 +65,35 @@ impl Solver {
         // Only after all barriers are removed: otherwise, what waits would go from each to the
         // next.
         for &number in &spared {
-            self.wake(number, known);
+            self.wake(number, given);
         }
         !spared.is_empty()
     }
 
     /// Whether an instruction was seen to store to what it was assumed to miss, or was not seen
     /// often enough: then everything must be inferred again.
-    pub fn sites_are_refuted(&mut self, known: &Known<'_>) -> bool {
-        let seen = self.seen(known);
+    pub fn sites_are_refuted(&mut self, given: &Given<'_>) -> bool {
+        let seen = self.seen(given);
         let mut refuted = false;
-        for (op, missed) in self.sites.missed.iter().enumerate() {
+        for (op, missed) in self.layer.missed.iter().enumerate() {
             let Seen { times, classes } = seen[op];
             let rare = *missed != 0 && times < ENOUGH;
             refuted |= rare || missed & classes != 0;
-            self.sites.rare[op] |= rare;
-            self.sites.hit[op] |= classes;
+            self.lessons.rare[op] |= rare;
+            self.lessons.hit[op] |= classes;
         }
         refuted
     }
 
     /// By operation: where its stores with known addresses went.
-    fn seen(&self, known: &Known<'_>) -> Vec<Seen> {
-        let mut all = vec![Seen::default(); known.templates.ops.len()];
-        for number in 1..self.accesses.len() as u32 {
+    fn seen(&self, given: &Given<'_>) -> Vec<Seen> {
+        let mut all = vec![Seen::default(); given.templates.ops.len()];
+        for number in 1..self.built.accesses.len() as u32 {
             let Some(op) = self.store(number) else {
                 continue;
             };
             let seen = &mut all[op as usize];
-            match self.accesses[number as usize].place {
+            match self.built.accesses[number as usize].place {
                 Place::Open => {}
                 // Memory there may be of any class.
                 Place::Elsewhere => seen.classes = !0,
@@ -121,7 +101,7 @@ impl Solver {
                     let cell = self.cells.events[event as usize].cell;
                     let granule = self.cells.all[cell as usize].granule;
                     seen.times += 1;
-                    seen.classes |= bit(self.regions.class_of(granule));
+                    seen.classes |= bit(self.layer.regions.class_of(granule));
                 }
             }
         }
@@ -130,8 +110,8 @@ impl Solver {
 
     /// The operation of a store.
     fn store(&self, number: u32) -> Option<u32> {
-        let Access { kind, relation, .. } = self.accesses[number as usize];
-        (kind == AccessKind::Store).then(|| self.graph.relations[relation as usize].op)
+        let Access { kind, relation, .. } = self.built.accesses[number as usize];
+        (kind == AccessKind::Store).then(|| self.built.graph.relations[relation as usize].op)
     }
 }
 

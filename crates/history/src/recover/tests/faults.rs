@@ -1,7 +1,7 @@
 //! Recorded addresses that turn out to be faulty, while work is cancelled at any time.
 
 use super::{ADD_X2_X2_8, LDR_X5_X2, STR_X1_X2, facts};
-use crate::recover::execution::course::Step;
+use crate::recover::execution::steps::Step;
 use crate::recover::facts::final_state::{FinalState, RecordedAddresses};
 use crate::recover::window::Window;
 use armsnap_arch::quantity::Isa;
@@ -14,7 +14,7 @@ const CODE: [u32; 3] = [STR_X1_X2, LDR_X5_X2, ADD_X2_X2_8];
 const ROUNDS: usize = 40;
 
 /// All accesses go to one address; the first instructions are at other addresses than in the
-/// course.
+/// steps.
 struct OfAnother;
 
 impl RecordedAddresses for OfAnother {
@@ -47,19 +47,25 @@ fn window() -> Window {
         .zip(CODE)
         .map(|(pc, word)| templates.add(pc, Isa::A64, &a64::decode(word, pc)))
         .collect();
-    window.course.push(Step::Halted);
+    window.steps.push(Step::Halted);
     for _ in 0..ROUNDS {
         for &number in numbers.iter().rev() {
-            window.course.push(Step::Instruction(number));
+            window.steps.push(Step::Instruction(number));
         }
     }
     window
 }
 
 /// x2 before each instruction.
-fn bases(window: &Window, facts: &FinalState) -> Vec<Option<u64>> {
-    let steps = 0..window.course.len();
-    let of = |step| window.registers(facts, step).get(Location::general(2));
+fn bases(window: &mut Window, facts: &FinalState) -> Vec<Option<u64>> {
+    let steps = 0..window.steps.len();
+    let mut of = |step| {
+        window
+            .solved(facts)
+            .unwrap()
+            .registers(step)
+            .get(Location::general(2))
+    };
     steps
         .map(|step| of(step).map(|known| known.value))
         .collect()
@@ -77,7 +83,11 @@ fn a_fault_found_before_the_work_was_cancelled_is_not_lost() {
         window.work(&facts, &Cancel::default()).unwrap();
         let fault = window.addresses_fault().unwrap_or_default();
         assert!(fault.contains("another execution"), "{checks}: {fault:?}");
-        assert!(!window.solver.memory_contradicts, "{checks}");
-        assert_eq!(bases(&window, &facts), bases(&without, &facts), "{checks}");
+        assert!(!window.sharing().contradicts, "{checks}");
+        assert_eq!(
+            bases(&mut window, &facts),
+            bases(&mut without, &facts),
+            "{checks}"
+        );
     }
 }

@@ -24,7 +24,7 @@ impl FinalMemory for Statics {
 }
 
 /// Solves an execution of instructions at these addresses, which ends at a pc.
-fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
+fn executed(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
     let mut window = Window::at_end(end);
     window.templates.go = facts.go.clone();
     let mut numbers = HashMap::new();
@@ -38,9 +38,9 @@ fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
         })
         .collect();
     window.templates.find_unwinder(&steps, None);
-    window.course.push(Step::Halted);
+    window.steps.push(Step::Halted);
     for number in steps.into_iter().rev() {
-        window.course.push(Step::Instruction(number));
+        window.steps.push(Step::Instruction(number));
     }
     window.work(facts, &Cancel::default()).unwrap();
     window
@@ -49,8 +49,11 @@ fn course(code: &[(u64, u32)], end: u64, facts: &FinalState) -> Window {
 /// The first byte at an address, before everything.
 fn first(window: &mut Window, facts: &FinalState, address: u64) -> Option<Known<u8>> {
     let mut out = [None];
-    let step = window.course.len() - 1;
-    window.memory(facts, step, address, &mut out);
+    let step = window.steps.len() - 1;
+    window
+        .solved(facts)
+        .unwrap()
+        .memory(step, address, &mut out);
     out[0]
 }
 
@@ -63,13 +66,13 @@ fn a_store_goes_where_the_instruction_was_seen_to_store() {
     let last = (0x40c, MOV_X6_9);
     // Seen to store to allocated memory.
     let seen = [store, known[0], known[1], store, last];
-    let mut window = course(&seen, 0x410, &all);
+    let mut window = executed(&seen, 0x410, &all);
     let found = first(&mut window, &all, 0x1000).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
     assert!(first(&mut window, &all, 0x1020).is_none());
     // Another instruction was seen to.
     let other = [store, known[0], known[1], (0x410, STR_X1_X2), last];
-    let mut window = course(&other, 0x410, &all);
+    let mut window = executed(&other, 0x410, &all);
     assert!(first(&mut window, &all, 0x1000).is_none());
     // Seen to store to static data, too.
     let both = [
@@ -82,7 +85,7 @@ fn a_store_goes_where_the_instruction_was_seen_to_store() {
         store,
         last,
     ];
-    let mut window = course(&both, 0x410, &all);
+    let mut window = executed(&both, 0x410, &all);
     assert!(first(&mut window, &all, 0x1000).is_none());
 }
 
@@ -97,7 +100,7 @@ fn a_buffer_whose_address_is_inferred_proves_nothing() {
         (0x40c, MOV_X6_9),
     ];
     let all = facts(&[1, 2, 3, 4], &[(19, 0x1008), (2, 8), (8, 63), (6, 9)]);
-    let mut window = course(&code, 0x410, &all);
+    let mut window = executed(&code, 0x410, &all);
     let found = first(&mut window, &all, 0x1018).unwrap();
     assert_eq!((found.value, found.status), (4, Status::Inferred));
     assert!(first(&mut window, &all, 0x1008).is_none());
@@ -113,8 +116,8 @@ fn functions_of_go_preserve_nothing() {
     ];
     let mut all = facts(&[], &[(19, 7), (6, 9)]);
     let x19 = |all: &FinalState| {
-        let window = course(&code, 0x408, all);
-        let registers = window.registers(all, code.len() as u32);
+        let mut window = executed(&code, 0x408, all);
+        let registers = window.solved(all).unwrap().registers(code.len() as u32);
         registers
             .get(Location::general(19))
             .map(|known| known.value)
@@ -137,8 +140,8 @@ fn code_of_go_that_switches_stacks_loses_them() {
     all.registers[Location::SP.index()] = Some(0x1000);
     all.others = Others::Always;
     let x1 = |all: &FinalState| {
-        let window = course(&code, 0x410, all);
-        let registers = window.registers(all, code.len() as u32);
+        let mut window = executed(&code, 0x410, all);
+        let registers = window.solved(all).unwrap().registers(code.len() as u32);
         registers.get(Location::general(1)).map(|known| known.value)
     };
     assert_eq!(x1(&all), Some(7));
@@ -158,7 +161,7 @@ fn a_store_below_what_a_function_allocated_misses_its_frame() {
     ];
     let mut all = facts(&[1, 2, 3, 4, 5], &[(29, 0x1010)]);
     all.registers[Location::SP.index()] = Some(0x1010);
-    let mut window = course(&code, 0x418, &all);
+    let mut window = executed(&code, 0x418, &all);
     let found = first(&mut window, &all, 0x1020).unwrap();
     assert_eq!((found.value, found.status), (5, Status::Inferred));
     // Up to 16 bytes above the stack pointer may be written.
@@ -181,8 +184,8 @@ fn the_unwinder_loads_other_registers_than_it_saved() {
     let mut all = facts(&[1, 2, 3, 4, 5], &[(19, 7), (4, 8)]);
     all.registers[Location::SP.index()] = Some(0x1028);
     let x19 = |code: &[(u64, u32)], all: &FinalState| {
-        let window = course(code, 0x418, all);
-        let registers = window.registers(all, code.len() as u32);
+        let mut window = executed(code, 0x418, all);
+        let registers = window.solved(all).unwrap().registers(code.len() as u32);
         registers.get(Location::general(19))
     };
     assert_eq!(x19(&code, &all), None);
@@ -205,13 +208,18 @@ fn setjmp_returns_once_more_where_longjmp_goes_to() {
     ];
     let mut all = facts(&[1], &[(5, 0x2000), (3, 0x404)]);
     all.registers[Location::SP.index()] = Some(0x2000);
-    let window = course(&code, 0x404, &all);
+    let mut window = executed(&code, 0x404, &all);
     for (index, stack) in [0x2000, 0x2000, 0x2000, 0x2000, 0x1ff0, 0x1ff0, 0x2000]
         .into_iter()
         .enumerate()
     {
         let step = (code.len() - index) as u32;
-        let found = window.registers(&all, step).get(Location::SP).unwrap();
+        let found = window
+            .solved(&all)
+            .unwrap()
+            .registers(step)
+            .get(Location::SP)
+            .unwrap();
         assert_eq!(found.value, stack, "{index}");
     }
 }

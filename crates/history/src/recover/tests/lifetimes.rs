@@ -27,8 +27,8 @@ fn stores_miss_the_slot_of_a_frame() {
     // It is unknown where x2 points.
     let code = [SUB_SP_16, STR_X3_SP, STR_X1_X2, LDR_X4_SP, ADD_SP_16];
     let all = stack(&[0, 0, 0, 0], &[(4, 7)]);
-    let window = solved(&code, &all);
-    let found = before(&window, &all, &code, 1, 3).unwrap();
+    let mut window = solved(&code, &all);
+    let found = before(&mut window, &all, &code, 1, 3).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
 }
 
@@ -40,23 +40,23 @@ fn stores_may_hit_what_was_a_slot_of_an_earlier_frame() {
         MOV_X6_9,
     ];
     let all = stack(&[0, 0, 7, 0], &[(6, 9)]);
-    let window = solved(&code, &all);
-    assert_eq!(before(&window, &all, &code, 1, 3), None);
+    let mut window = solved(&code, &all);
+    assert_eq!(before(&mut window, &all, &code, 1, 3), None);
     // Between two frames nothing writes there.
     let code = [SUB_SP_16, STR_X3_SP, ADD_SP_16, STR_X1_X2, MOV_X6_9];
-    let window = solved(&code, &all);
-    let found = before(&window, &all, &code, 1, 3).unwrap();
+    let mut window = solved(&code, &all);
+    let found = before(&mut window, &all, &code, 1, 3).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
     // But if the stack pointer came from elsewhere, there may be several stacks.
     let code = [
         MOV_SP_X9, SUB_SP_16, STR_X3_SP, ADD_SP_16, STR_X1_X2, MOV_X6_9,
     ];
-    let window = solved(&code, &all);
-    assert_eq!(before(&window, &all, &code, 2, 3), None);
+    let mut window = solved(&code, &all);
+    assert_eq!(before(&mut window, &all, &code, 2, 3), None);
     // Without that store, the final contents are what was stored.
     let code = [SUB_SP_16, STR_X3_SP, ADD_SP_16, MOV_X6_9];
-    let window = solved(&code, &all);
-    assert_eq!(before(&window, &all, &code, 1, 3), proved(7));
+    let mut window = solved(&code, &all);
+    assert_eq!(before(&mut window, &all, &code, 1, 3), proved(7));
 }
 
 #[test]
@@ -73,14 +73,14 @@ fn stores_may_hit_a_slot_that_a_computed_address_reaches() {
         MOV_X6_9,
     ];
     let all = stack(&[0x1010, 0, 7, 0], &[(4, 7)]);
-    let window = solved(&code, &all);
-    let found = before(&window, &all, &code, 3, 7).unwrap();
+    let mut window = solved(&code, &all);
+    let found = before(&mut window, &all, &code, 3, 7).unwrap();
     assert_eq!((found.value, found.status), (0x1010, Status::Inferred));
-    assert_eq!(before(&window, &all, &code, 1, 3), None);
+    assert_eq!(before(&mut window, &all, &code, 1, 3), None);
     // It reaches another slot.
     let all = stack(&[0x1018, 0, 7, 0], &[(4, 7)]);
-    let window = solved(&code, &all);
-    let found = before(&window, &all, &code, 1, 3).unwrap();
+    let mut window = solved(&code, &all);
+    let found = before(&mut window, &all, &code, 1, 3).unwrap();
     assert_eq!((found.value, found.status), (7, Status::Inferred));
 }
 
@@ -100,11 +100,11 @@ fn what_the_kernel_fills_is_no_slot() {
     // The command of an ioctl(2) is the address here, which is not a known command.
     for number in [63, 29] {
         let all = stack(&[0, 0, 7, 0], &read(number));
-        let window = solved(&code, &all);
-        assert_eq!(before(&window, &all, &code, 1, 3), None, "{number}");
+        let mut window = solved(&code, &all);
+        assert_eq!(before(&mut window, &all, &code, 1, 3), None, "{number}");
     }
     // write(2) reads it.
     let all = stack(&[0, 0, 7, 0], &read(64));
-    let window = solved(&code, &all);
-    assert_eq!(before(&window, &all, &code, 1, 3), proved(7));
+    let mut window = solved(&code, &all);
+    assert_eq!(before(&mut window, &all, &code, 1, 3), proved(7));
 }

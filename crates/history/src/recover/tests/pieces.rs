@@ -2,8 +2,9 @@
 //! as one that was built at once.
 
 use super::facts;
-use crate::recover::execution::course::{Step, Taken};
+use crate::recover::execution::steps::{Step, Taken};
 use crate::recover::facts::final_state::FinalState;
+use crate::recover::queries::values::Nearby;
 use crate::recover::status::{Known, Status};
 use crate::recover::window::Window;
 use armsnap_arch::quantity::Isa;
@@ -201,22 +202,23 @@ fn window(code: &[Semantics], run: &Run, facts: &FinalState, cuts: &[usize]) -> 
     let mut taken = run.taken.iter().peekable();
     for (index, &step) in run.steps.iter().enumerate() {
         if cuts.contains(&index) {
-            window.added();
             window.work(facts, &Cancel::default()).unwrap();
             // Queries in between change nothing.
-            window.registers(facts, index as u32 / 2);
-            window.memory(facts, index as u32 / 3, MEMORY + 64, &mut [None; 8]);
+            window.solved(facts).unwrap().registers(index as u32 / 2);
+            window
+                .solved(facts)
+                .unwrap()
+                .memory(index as u32 / 3, MEMORY + 64, &mut [None; 8]);
         }
         while let Some(&step) = taken.next_if(|&&step| (step as usize) < index) {
-            window.course.taken.push(Taken {
+            window.steps.taken.push(Taken {
                 step,
                 number: 10,
                 return_to: None,
             });
         }
-        window.course.push(step);
+        window.steps.push(step);
     }
-    window.added();
     window.work(facts, &Cancel::default()).unwrap();
     window
 }
@@ -224,8 +226,14 @@ fn window(code: &[Semantics], run: &Run, facts: &FinalState, cuts: &[usize]) -> 
 fn bytes(window: &mut Window, facts: &FinalState, step: u32) -> Vec<Option<Known<u8>>> {
     let mut out = vec![None; 0x100];
     let (low, high) = out.split_at_mut(0x80);
-    window.memory(facts, step, MEMORY + 0x40, low);
-    window.memory(facts, step, STACK - 0x40, high);
+    window
+        .solved(facts)
+        .unwrap()
+        .memory(step, MEMORY + 0x40, low);
+    window
+        .solved(facts)
+        .unwrap()
+        .memory(step, STACK - 0x40, high);
     out
 }
 
@@ -256,12 +264,13 @@ proptest! {
         }
         let mut one = window(&code, &run, &facts, &[]);
         let mut many = window(&code, &run, &facts, &cuts);
-        prop_assert!(!one.solver.memory_contradicts && one.ends);
-        let settled = one.solver.cut.is_empty() && many.solver.cut.is_empty();
+        prop_assert!(!one.sharing().contradicts && one.ends);
+        let cut = [&mut one, &mut many].map(|window| window.solved(&facts).unwrap().solver.has_cut());
+        let settled = cut == [false; 2];
         for (step, (values, memory)) in (0..).zip(&run.states).step_by(every) {
             // Only one of them keeps what earlier queries found.
-            many.nearby.take();
-            let [found, other] = [&one, &many].map(|window| window.registers(&facts, step));
+            *many.solved(&facts).unwrap().nearby = Nearby::default();
+            let [found, other] = [&mut one, &mut many].map(|window| window.solved(&facts).unwrap().registers(step));
             prop_assert!(!settled || found == other, "{step}: {found:?}, {other:?}");
             for (location, known) in found.0.into_iter().chain(other.0).enumerate() {
                 let location = location % Location::KEPT;

@@ -1,9 +1,9 @@
 //! Signals of A64 programs that were traced without their kernel.
 
-use super::super::nodes::NONE;
 use super::{Builder, CALL, DEBUG_HALT, PRESERVED_MOST, RESET, Sink, Through};
-use crate::recover::execution::course::Taken;
+use crate::recover::execution::steps::Taken;
 use crate::recover::execution::template::{SIGNAL_ARGUMENTS, SIGNAL_FRAME, Template};
+use crate::recover::graph::nodes::NONE;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::Location;
 
@@ -33,14 +33,14 @@ impl Builder {
     pub(super) fn signal(&self, through: &Through<'_>, taken: Taken) -> Option<Signal> {
         let passed = self.counts.taken;
         let same = |at: usize| {
-            let other = through.course.taken.get(at);
+            let other = through.steps.taken.get(at);
             other.is_some_and(|other| other.step == taken.step)
         };
         let alone = !(same(passed) || passed >= 2 && same(passed - 2));
         if !through.without_kernel || through.templates.is_narrow() || taken.step == 0 || !alone {
             return None;
         }
-        let template = |step| through.course.template(through.templates, step);
+        let template = |step| through.steps.template(through.templates, step);
         match taken.number {
             RESET | DEBUG_HALT => None,
             CALL => template(taken.step + 1)

@@ -1,10 +1,11 @@
-//! The course of execution before the end, as far as it was explored.
+//! The steps executed before the end, as far as they were explored.
 //!
 //! Steps count positions backward: step 0 is the halted state, step 1 the last instruction.
 
 use super::address_space::AddressSpace;
 use super::blocks::Blocks;
-use super::template::{Template, Templates};
+use super::template::Template;
+use super::templates::Templates;
 use crate::timeline::{Direction, Entry, History, Position};
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_snapshot::stop::Cancel;
@@ -47,8 +48,8 @@ struct Piece {
 
 /// The steps from the end back to some position.
 #[derive(Debug, Default)]
-pub(in crate::recover) struct Course {
-    steps: Vec<u32>,
+pub(in crate::recover) struct Steps {
+    all: Vec<u32>,
     /// Backward in time.
     pieces: Vec<Piece>,
     /// By step.
@@ -80,9 +81,9 @@ struct Stretch {
     space_changed: Option<u32>,
 }
 
-impl Course {
+impl Steps {
     pub fn len(&self) -> u32 {
-        self.steps.len() as u32
+        self.all.len() as u32
     }
 
     pub fn is_complete(&self) -> bool {
@@ -90,11 +91,11 @@ impl Course {
     }
 
     pub fn bytes(&self) -> usize {
-        self.steps.capacity() * size_of::<u32>() + self.pieces.capacity() * size_of::<Piece>()
+        self.all.capacity() * size_of::<u32>() + self.pieces.capacity() * size_of::<Piece>()
     }
 
     pub fn step(&self, step: u32) -> Step {
-        match self.steps[step as usize] {
+        match self.all[step as usize] {
             HALTED => Step::Halted,
             GAP => Step::Gap,
             template => Step::Instruction(template),
@@ -149,7 +150,7 @@ impl Course {
     }
 
     fn begin_with(&mut self, halted: Position) {
-        self.steps.push(HALTED);
+        self.all.push(HALTED);
         self.pieces.push(Piece {
             first: halted,
             step: 0,
@@ -169,7 +170,7 @@ impl Course {
 
     /// Adds a step before all others, without a position.
     pub fn push(&mut self, step: Step) {
-        self.steps.push(match step {
+        self.all.push(match step {
             Step::Halted => HALTED,
             Step::Gap => GAP,
             Step::Instruction(template) => template,
@@ -293,7 +294,7 @@ impl Course {
             // none.
             self.other_space.get_or_insert(before + (count - changed));
         }
-        self.steps.extend(stretch.places.iter().rev());
+        self.all.extend(stretch.places.iter().rev());
     }
 }
 

@@ -1,0 +1,318 @@
+//! The instructions encountered, each decoded once.
+
+use super::blocks::Blocks;
+use super::template::{Op, Template, half, is_direct};
+use crate::recover::kernel::signals;
+use crate::timeline::History;
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::quantity::{Address, Isa};
+use armsnap_arch::semantics::{
+    Control, Location, Operand, Operation, Relation, Semantics, Width, a32, a64, t32,
+};
+use armsnap_snapshot::program::go::GoCode;
+use armsnap_trace::flow::View;
+use std::collections::{HashMap, HashSet};
+use t32::ItState;
+
+/// What an instruction is decoded from; the last part is [`Template::untaken`].
+type Key = (u64, Isa, View, Option<ItState>, bool);
+
+/// All instructions encountered so far, and their operations.
+#[derive(Debug)]
+pub(in crate::recover) struct Templates {
+    pub all: Vec<Template>,
+    pub ops: Vec<Op>,
+    known: HashMap<Key, u32>,
+    /// The addresses after calls.
+    pub return_sites: HashSet<u64>,
+    /// The architecture of the core.
+    pub architecture: Architecture,
+    /// Whether the core's instructions are not modelled.
+    pub without_model: bool,
+    /// Code whose functions preserve nothing.
+    pub go: GoCode,
+    /// What the kernel does when a signal is delivered, and when its handler returns.
+    pub delivery: Template,
+    pub sigreturn: Template,
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        let own = Op {
+            operation: Operation::Copy,
+            destination: Location::NOWHERE,
+            operands: [Operand::ZERO; 3],
+            displacement: 0,
+            direct: false,
+            narrow: false,
+        };
+        let unknown = Op {
+            operation: Operation::Unknown,
+            ..own
+        };
+        let mut ops = vec![own, unknown, own, unknown, unknown, unknown];
+        let [delivery, sigreturn] = [signals::delivery(), signals::sigreturn()].map(|semantics| {
+            let template = put(&mut ops, 0, Isa::A64, &semantics);
+            // Handlers also reach the frame through a pointer.
+            let own = &mut ops[template.first as usize..];
+            own.iter_mut().for_each(|op| op.direct = false);
+            template
+        });
+        Self {
+            all: Vec::new(),
+            ops,
+            known: HashMap::new(),
+            return_sites: HashSet::new(),
+            architecture: Architecture::AArch64,
+            without_model: false,
+            go: GoCode::default(),
+            delivery,
+            sigreturn,
+        }
+    }
+}
+
+impl Templates {
+    /// Whether the core's registers have 32 bits.
+    pub fn is_narrow(&self) -> bool {
+        self.architecture != Architecture::AArch64
+    }
+
+    pub fn op(&self, number: u32) -> &Op {
+        &self.ops[number as usize]
+    }
+
+    /// Instructions in a straight line, decoded from the history's code. `blocks` is the state of
+    /// IT blocks before them, and becomes the state after them. `untaken` is whether the last one
+    /// is a branch that was not taken.
+    pub fn instructions(
+        &mut self,
+        history: &History,
+        view: View,
+        addresses: Vec<(Address, Isa)>,
+        blocks: &mut Blocks,
+        untaken: bool,
+    ) -> Vec<u32> {
+        let count = addresses.len();
+        let mut numbers = Vec::with_capacity(count);
+        for (address, isa) in addresses {
+            let untaken = untaken && numbers.len() + 1 == count;
+            let block = match isa {
+                Isa::T32 if !self.without_model => blocks.before(history, view, address),
+                _ => Some(ItState::OUTSIDE),
+            };
+            let number = self.at(history, (address.0, isa, view, block, untaken));
+            if self.without_model {
+                numbers.push(number);
+                continue;
+            }
+            let template = &self.all[number as usize];
+            blocks.pass(template, history.code(view, address), block);
+            numbers.push(number);
+        }
+        let next = numbers.last().map(|&last| self.all[last as usize].end());
+        let next = next.map_or(&[][..], |end| history.code(view, Address(end)));
+        let next = next.first_chunk().map(|word| u32::from_le_bytes(*word));
+        self.find_unwinder(&numbers, next);
+        numbers
+    }
+
+    /// Detects the end of a function of GCC's unwinder in a straight line of A64, or in the
+    /// instruction after it, which newer versions branch over. The frame of the function holds
+    /// registers that it saved; through pointers, the unwinder overwrites them with those of the
+    /// frame in which it continues.
+    pub fn find_unwinder(&mut self, line: &[u32], next: Option<u32>) {
+        // `add sp, sp, xN`.
+        let leaves_frames = |word: u32| word & 0xffe0_ffff == 0x8b20_63ff;
+        let is_a64 = |number: &u32| self.all[*number as usize].isa == Isa::A64;
+        let ops = |number: u32| {
+            let template = &self.all[number as usize];
+            template.first as usize..template.first as usize + usize::from(template.count)
+        };
+        let leaves = |number: &u32| self.ops[ops(*number)].iter().any(Op::leaves_frames);
+        let end = match line.iter().rposition(leaves) {
+            Some(end) => end,
+            None if line.last().is_some_and(is_a64) && next.is_some_and(leaves_frames) => {
+                line.len()
+            }
+            None => return,
+        };
+        for ops in line[..end]
+            .iter()
+            .map(|number| ops(*number))
+            .collect::<Vec<_>>()
+        {
+            let loads = self.ops[ops].iter_mut().filter(|op| !op.is_store());
+            loads.for_each(|op| op.direct = false);
+        }
+    }
+
+    /// The instruction at an address, given the state of IT blocks.
+    fn at(&mut self, history: &History, key: Key) -> u32 {
+        if let Some(&number) = self.known.get(&key) {
+            return number;
+        }
+        let (address, isa, view, block, untaken) = key;
+        let (bytes, count) = history.instruction_code(view, Address(address));
+        let code = &bytes[..count];
+        let semantics = block.and_then(|block| self.decode(code, address, isa, block));
+        let number = match semantics {
+            Some(semantics) => self.add(address, isa, &semantics),
+            None => self.add_unknown(address, isa, code),
+        };
+        let before = history.code(view, Address(address.wrapping_sub(4)));
+        let selects = before.first_chunk() == Some(&signals::MOV_X8_SIGRETURN.to_le_bytes());
+        let template = &mut self.all[number as usize];
+        template.untaken = untaken;
+        template.sigreturn = isa == Isa::A64 && template.control == Control::SystemCall && selects;
+        self.known.insert(key, number);
+        number
+    }
+
+    /// What an instruction does; `None` if it is unknown. M-profile cores return from exceptions by
+    /// branches, which are not distinguished from others here.
+    fn decode(&self, code: &[u8], address: u64, isa: Isa, block: ItState) -> Option<Semantics> {
+        let word = || {
+            code.first_chunk::<4>()
+                .map(|word| u32::from_le_bytes(*word))
+        };
+        if self.without_model {
+            return None;
+        }
+        match (self.architecture, isa) {
+            (Architecture::AArch64, Isa::A64) => Some(a64::decode(word()?, address)),
+            (Architecture::AArch32, Isa::A32) => {
+                let word = word()?;
+                // The old Linux ABI encodes the number of a system call in the instruction.
+                let is_old_call = word & 0x0f00_0000 == 0x0f00_0000 && word & 0xff_ffff != 0;
+                (!is_old_call).then(|| a32::decode(word, address))
+            }
+            (Architecture::AArch32, Isa::T32) => {
+                let first = half(code)?;
+                let second = if t32::is_wide(first) {
+                    half(&code[2..])?
+                } else {
+                    0
+                };
+                Some(t32::decode(first, second, address, block))
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds an instruction whose code is unknown.
+    fn add_unknown(&mut self, pc: u64, isa: Isa, code: &[u8]) -> u32 {
+        let is_short = isa == Isa::T32 && !half(code).is_some_and(t32::is_wide);
+        let semantics = Semantics {
+            relations: Vec::new(),
+            control: Control::Next,
+            size: if is_short { 2 } else { 4 },
+            may_store_anywhere: true,
+            clears_block: None,
+            changes_space: false,
+        };
+        let number = self.add(pc, isa, &semantics);
+        self.all[number as usize].opaque = true;
+        number
+    }
+
+    /// Adds an instruction.
+    pub fn add(&mut self, pc: u64, isa: Isa, semantics: &Semantics) -> u32 {
+        let mut template = put(&mut self.ops, pc, isa, semantics);
+        template.go = self.go.contains(pc);
+        if template.calls {
+            self.return_sites.insert(template.end());
+        }
+        self.all.push(template);
+        self.all.len() as u32 - 1
+    }
+}
+
+/// Appends the operations of an instruction to others.
+fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template {
+    let narrow = isa != Isa::A64;
+    let first = ops.len() as u32;
+    let mut calls = false;
+    for (index, relation) in semantics.relations.iter().enumerate() {
+        let mut op = Op {
+            operation: relation.operation,
+            destination: relation.destination,
+            operands: [relation.a, relation.b, relation.c],
+            displacement: 0,
+            direct: false,
+            narrow,
+        };
+        if op.access().is_some() {
+            let before = &semantics.relations[..index];
+            let (base, displacement) = base(before, relation.a, narrow);
+            op.operands[0] = base;
+            op.displacement = displacement;
+            op.direct = is_direct(base, narrow);
+        }
+        calls |= is_link(relation, pc.wrapping_add(semantics.size.into()), narrow);
+        ops.push(op);
+    }
+    Template {
+        pc,
+        isa,
+        size: semantics.size,
+        control: semantics.control,
+        first,
+        count: semantics.relations.len() as u16,
+        stores_anywhere: semantics.may_store_anywhere,
+        clears_block: semantics.clears_block,
+        changes_space: semantics.changes_space,
+        opaque: false,
+        calls: calls
+            && matches!(
+                semantics.control,
+                Control::Jump(_) | Control::Indirect { .. }
+            ),
+        untaken: false,
+        sigreturn: false,
+        go: false,
+    }
+}
+
+/// Whether a relation leaves the address after a call in the link register.
+fn is_link(relation: &Relation, end: u64, narrow: bool) -> bool {
+    let link = Location::general(if narrow { 14 } else { 30 });
+    let thumb = u64::from(narrow);
+    relation.destination == link
+        && relation.operation == Operation::Copy
+        && matches!(relation.a, Operand::Constant(value) if value == end || value == end | thumb)
+}
+
+/// The base and displacement of an address: a location that still holds the same value, and what
+/// was added to it. Found backward through the relations before the access.
+fn base(before: &[Relation], address: Operand, narrow: bool) -> (Operand, u64) {
+    let fits = |width| narrow || width == Width::W64;
+    let (mut base, mut displacement) = (address, 0_u64);
+    let mut end = before.len();
+    while let Operand::Location(location) = base {
+        let Some(at) = before[..end]
+            .iter()
+            .rposition(|r| r.destination == location)
+        else {
+            break;
+        };
+        let relation = &before[at];
+        let (next, more) = match (relation.operation, relation.a, relation.b) {
+            (Operation::Copy, a, _) => (a, 0),
+            (Operation::Add(width), a, Operand::Constant(b)) if fits(width) => (a, b),
+            (Operation::Subtract(width), a, Operand::Constant(b)) if fits(width) => {
+                (a, b.wrapping_neg())
+            }
+            _ => break,
+        };
+        if let Operand::Location(source) = next {
+            // The source may have been written since, even by the relation itself.
+            if before[at..].iter().any(|r| r.destination == source) {
+                break;
+            }
+        }
+        (base, displacement) = (next, displacement.wrapping_add(more));
+        end = at;
+    }
+    (base, displacement)
+}
