@@ -2,30 +2,43 @@
 
 use armsnap_snapshot::snapshot::CodeNote;
 use armsnap_snapshot::text;
-use std::fmt;
 use std::ops::Range;
 
 /// What a recording leaves out, or reports about the program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
-    /// Threads were running while the program exited: only their PC is known.
+    /// Threads were running while the program exited.
+    #[error(
+        "{} running while the program exited: of their registers only PC is known",
+        were_threads(*.threads)
+    )]
     RunningThreads {
         /// Their number.
         threads: usize,
     },
     /// Not all threads could be stopped.
+    #[error("not all threads could be stopped: their registers may be from another moment")]
     NotAllStopped,
     /// The emulator failed while the program ran, or before its state was read.
+    #[error(
+        "{reason}: the recording has what was traced until then, and the code that was executed; \
+         registers and memory at the end are missing, except PC at the last traced instruction"
+    )]
     Lost {
         /// How it failed.
         reason: String,
     },
     /// A file of the recording is incomplete.
+    #[error("{reason}: the end of the recording is missing")]
     Cut {
         /// Which file, and why.
         reason: String,
     },
-    /// Cores or threads ended earlier: only their PC is known.
+    /// Cores or threads ended earlier.
+    #[error(
+        "{count} {unit} ended earlier: only PC is known of their registers, at their last \
+         instruction"
+    )]
     Ended {
         /// Their number.
         count: usize,
@@ -33,6 +46,7 @@ pub enum Note {
         unit: &'static str,
     },
     /// Cores or threads were not traced because there are not enough trace IDs.
+    #[error("{count} {unit} were not traced: there is no trace ID for more than {limit}")]
     Untraced {
         /// Their number.
         count: u64,
@@ -42,15 +56,26 @@ pub enum Note {
         limit: u32,
     },
     /// Processes that the program started, which are not recorded.
+    #[error(
+        "{} that the program started {} not recorded",
+        text::count(*.count, "process"),
+        if *.count == 1 { "is" } else { "are" }
+    )]
     Children {
         /// Their number.
         count: u64,
     },
     /// The program was stopped by SIGILL on a processor without SVE.
+    #[error("stopped by SIGILL: the processor has no SVE; `--cpu max` has it")]
     NoSve,
     /// Code changed while the trace was made.
+    #[error("{0}")]
     ChangedCode(CodeNote),
     /// Memory was left out because all of it would be too much.
+    #[error(
+        "{bytes} bytes of memory are left out, at {}: all would be more than --memory {limit}",
+        first_ranges(.ranges)
+    )]
     MemoryLimit {
         /// The number of bytes left out.
         bytes: u64,
@@ -60,11 +85,17 @@ pub enum Note {
         limit: u64,
     },
     /// Memory was left out because not all of it belongs to the program.
+    #[error(
+        "memory at {:#x}-{:#x} is left out: not all of it belongs to the program",
+        .range.start,
+        .range.end.saturating_sub(1)
+    )]
     MixedMemory {
         /// Its addresses; the end is exclusive.
         range: Range<u64>,
     },
     /// The emulator did not save memory.
+    #[error("memory at {address:#x} is not saved: {reason}")]
     UnsavedMemory {
         /// The first address.
         address: u64,
@@ -72,10 +103,16 @@ pub enum Note {
         reason: String,
     },
     /// The kernel has no symbols of its own.
+    #[error("the kernel has no symbols of its own (kallsyms): names are not known")]
     NoKernelSymbols,
-    /// The kernel did not start, so its address is not known.
+    /// The kernel did not start.
+    #[error("the kernel did not start: where it would run is not known")]
     KernelNotStarted,
     /// The address at which the kernel runs.
+    #[error(
+        "the kernel runs at {text:#x}, {moved:#x} from where it was linked (KASLR); {symbols} \
+         symbols from its own kallsyms"
+    )]
     Kernel {
         /// The address of `_text`.
         text: u64,
@@ -85,6 +122,9 @@ pub enum Note {
         symbols: usize,
     },
     /// The names of modules are from their own symbol tables.
+    #[error(
+        "{functions} functions of {modules} modules are named by the modules' own symbol tables"
+    )]
     ModuleNames {
         /// The number of modules.
         modules: usize,
@@ -92,104 +132,29 @@ pub enum Note {
         functions: usize,
     },
     /// Names of modules are missing.
+    #[error("names of the kernel's modules are missing: {reason}")]
     NoModules {
         /// The reason.
         reason: String,
     },
 }
 
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RunningThreads { threads } => {
-                let threads = match threads {
-                    1 => "1 thread was".to_owned(),
-                    more => format!("{more} threads were"),
-                };
-                write!(
-                    f,
-                    "{threads} running while the program exited: of their registers only PC is \
-                     known"
-                )
-            }
-            Self::NotAllStopped => f.write_str(
-                "not all threads could be stopped: their registers may be from another moment",
-            ),
-            Self::Lost { reason } => write!(
-                f,
-                "{reason}: the recording has what was traced until then, and the code that was executed; \
-                 registers and memory at the end are missing, except PC at the last traced instruction"
-            ),
-            Self::Cut { reason } => write!(f, "{reason}: the end of the recording is missing"),
-            Self::Ended { count, unit } => write!(
-                f,
-                "{count} {unit} ended earlier: only PC is known of their registers, at their last \
-                 instruction"
-            ),
-            Self::Untraced { count, unit, limit } => write!(
-                f,
-                "{count} {unit} were not traced: there is no trace ID for more than {limit}"
-            ),
-            Self::Children { count } => {
-                let are = if *count == 1 { "is" } else { "are" };
-                let processes = text::count(*count, "process");
-                write!(f, "{processes} that the program started {are} not recorded")
-            }
-            Self::NoSve => {
-                f.write_str("stopped by SIGILL: the processor has no SVE; `--cpu max` has it")
-            }
-            Self::ChangedCode(note) => note.fmt(f),
-            Self::MemoryLimit {
-                bytes,
-                ranges,
-                limit,
-            } => {
-                /// Maximum number of ranges listed.
-                const LISTED: usize = 3;
-                let listed = ranges.iter().take(LISTED);
-                let listed = listed
-                    .map(|range| format!("{:#x}-{:#x}", range.start, range.end.saturating_sub(1)));
-                let mut listed: Vec<String> = listed.collect();
-                listed.extend((ranges.len() > LISTED).then(|| "…".to_owned()));
-                write!(
-                    f,
-                    "{bytes} bytes of memory are left out, at {}: all would be more than --memory \
-                     {limit}",
-                    listed.join(", ")
-                )
-            }
-            Self::MixedMemory { range } => write!(
-                f,
-                "memory at {:#x}-{:#x} is left out: not all of it belongs to the program",
-                range.start,
-                range.end.saturating_sub(1)
-            ),
-            Self::UnsavedMemory { address, reason } => {
-                write!(f, "memory at {address:#x} is not saved: {reason}")
-            }
-            Self::NoKernelSymbols => {
-                f.write_str("the kernel has no symbols of its own (kallsyms): names are not known")
-            }
-            Self::KernelNotStarted => {
-                f.write_str("the kernel did not start: where it would run is not known")
-            }
-            Self::Kernel {
-                text,
-                moved,
-                symbols,
-            } => write!(
-                f,
-                "the kernel runs at {text:#x}, {moved:#x} from where it was linked (KASLR); \
-                 {symbols} symbols from its own kallsyms"
-            ),
-            Self::ModuleNames { modules, functions } => write!(
-                f,
-                "{functions} functions of {modules} modules are named by the modules' own symbol \
-                 tables"
-            ),
-            Self::NoModules { reason } => {
-                write!(f, "names of the kernel's modules are missing: {reason}")
-            }
-        }
+/// The number of threads, with a verb.
+fn were_threads(threads: usize) -> String {
+    match threads {
+        1 => "1 thread was".to_owned(),
+        more => format!("{more} threads were"),
     }
+}
+
+/// Lists the first ranges.
+fn first_ranges(ranges: &[Range<u64>]) -> String {
+    /// Maximum number of ranges listed.
+    const LISTED: usize = 3;
+    let listed = ranges.iter().take(LISTED);
+    let listed =
+        listed.map(|range| format!("{:#x}-{:#x}", range.start, range.end.saturating_sub(1)));
+    let mut listed: Vec<String> = listed.collect();
+    listed.extend((ranges.len() > LISTED).then(|| "…".to_owned()));
+    listed.join(", ")
 }

@@ -5,17 +5,19 @@ use armsnap_arch::arch::{Architecture, DefaultRegisters, RegisterNote};
 use armsnap_arch::quantity::Address;
 use armsnap_history::decode;
 use armsnap_snapshot::snapshot::{MemoryNote, ProgramNote, model};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An assumption, a contradiction, or a fault in what an endpoint serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
     /// A fault of the snapshot.
+    #[error("{0}")]
     Snapshot(model::Note),
     /// A note on its trace.
+    #[error("{0}")]
     Decode(decode::Note),
     /// A note on a core.
+    #[error("{name}: {note}")]
     Core {
         /// Its name.
         name: String,
@@ -23,8 +25,10 @@ pub enum Note {
         note: CoreNote,
     },
     /// How well a program agrees with the dumps.
+    #[error("{0}")]
     Program(ProgramNote),
     /// A program named by the user is for none of the served cores.
+    #[error("{path}: it is not used: it is for {found}, and the cores are {wanted}")]
     OtherArchitecture {
         /// The program.
         path: PathBuf,
@@ -34,35 +38,14 @@ pub enum Note {
         wanted: String,
     },
     /// A program that is not reported to clients, because only one can be.
+    #[error(
+        "only one program is reported to clients; for this one type: add-symbol-file {}",
+        argument(.path)
+    )]
     FurtherProgram {
         /// The program.
         path: PathBuf,
     },
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Snapshot(note) => note.fmt(f),
-            Self::Decode(note) => note.fmt(f),
-            Self::Core { name, note } => write!(f, "{name}: {note}"),
-            Self::Program(note) => note.fmt(f),
-            Self::OtherArchitecture {
-                path,
-                found,
-                wanted,
-            } => write!(
-                f,
-                "{}: it is not used: it is for {found}, and the cores are {wanted}",
-                path.display()
-            ),
-            Self::FurtherProgram { path } => write!(
-                f,
-                "only one program is reported to clients; for this one type: add-symbol-file {}",
-                argument(path)
-            ),
-        }
-    }
 }
 
 /// Formats a file name as an argument of a GDB command, quoted if necessary.
@@ -76,9 +59,10 @@ fn argument(path: &Path) -> String {
 }
 
 /// A note on a core of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoreNote {
     /// Its architecture is assumed.
+    #[error("{} assumed, {from}", .architecture.name())]
     AssumedArchitecture {
         /// The architecture.
         architecture: Architecture,
@@ -86,22 +70,28 @@ pub enum CoreNote {
         from: String,
     },
     /// A note on its registers.
+    #[error("{0}")]
     Registers(RegisterNote),
     /// Its registers are placeholders.
+    #[error("the registers are placeholders, not machine state: {reason}")]
     Placeholders {
         /// The reason.
         reason: String,
     },
     /// A note on its memory.
+    #[error("{0}")]
     Memory(MemoryNote),
     /// What is read from a program.
+    #[error("{0}")]
     Program(ProgramNote),
-    /// A dump is an ELF file; the segments of the file are used.
+    /// A dump is an ELF file.
+    #[error("{text}")]
     ElfDump {
         /// What is read, and how to get the file's bytes.
         text: String,
     },
     /// A dump provides no memory.
+    #[error("no memory from [{section}] {file}: it holds nothing there")]
     EmptyDump {
         /// Its section.
         section: String,
@@ -109,10 +99,19 @@ pub enum CoreNote {
         file: String,
     },
     /// Its program counter is not known.
+    #[error("its pc is not known: it has no frame, but its memory and other registers can be read")]
     NoPc,
     /// It has no halted state, and is at the end of its trace.
+    #[error(
+        "there is no halted state: it is at the end of its trace, where no register but the pc is \
+         known"
+    )]
     NoHaltedState,
-    /// Its PSP was determined: that of the task that an exception interrupted.
+    /// Its PSP was determined.
+    #[error(
+        "psp {frame:#010x} is inferred: trace says that the task was interrupted at {returns_to}, \
+         and only the exception frame there returns to it"
+    )]
     ProcessStack {
         /// The address of the exception's frame.
         frame: u64,
@@ -120,12 +119,21 @@ pub enum CoreNote {
         returns_to: Address,
     },
     /// It handles an exception that interrupted code on a stack whose pointer is not known.
-    NoProcessStack(NoProcessStack),
+    #[error(
+        "an exception interrupted code on a stack whose pointer was not saved: a back trace \
+         beyond the exception is not that of this code ({0})"
+    )]
+    NoProcessStack(#[from] NoProcessStack),
     /// A note on the trace file.
+    #[error("{0}")]
     TraceFile(tfile::Note),
     /// The registers are GDB's defaults.
+    #[error("{0}")]
     DefaultRegisters(DefaultRegisters),
     /// The trace frame shown while none is selected.
+    #[error(
+        "where no trace frame is selected, registers and memory are those of trace frame {frame}"
+    )]
     RestingFrame {
         /// Its number.
         frame: usize,
@@ -133,13 +141,19 @@ pub enum CoreNote {
 }
 
 /// Why the stack of the code that an exception interrupted is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProcessStack {
     /// No trace leads to the exception.
+    #[error("no trace leads to the exception")]
     NoTrace,
     /// Decoding the end of the trace takes too long.
+    #[error("decoding the end of the trace takes too long")]
     Unfinished,
     /// Not exactly one exception frame returns to where the code was interrupted.
+    #[error(
+        "trace says that it was interrupted at {returns_to}, and {count} exception frames return \
+         there"
+    )]
     Frames {
         /// Their number.
         count: usize,
@@ -147,88 +161,18 @@ pub enum NoProcessStack {
         returns_to: Address,
     },
     /// The interrupted code may also have used the main stack.
+    #[error("it may also have been code on the main stack")]
     MainStack,
     /// The interrupted code was in the other security state.
+    #[error("it ran in the other security state")]
     OtherState,
     /// The handler wrote PSP.
+    #[error("the handler wrote psp, or may have done so")]
     Written,
     /// The dumps are too large to search.
+    #[error("the dumps are too large to be searched for its exception frame")]
     TooMuchMemory,
     /// Another core has no MSP and PSP, and debuggers use these registers for all cores or none.
+    #[error("another core has no msp and psp, and debuggers use those of all cores or none")]
     OtherCores,
-}
-
-impl From<NoProcessStack> for CoreNote {
-    fn from(reason: NoProcessStack) -> Self {
-        Self::NoProcessStack(reason)
-    }
-}
-
-impl fmt::Display for NoProcessStack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTrace => f.write_str("no trace leads to the exception"),
-            Self::Unfinished => f.write_str("decoding the end of the trace takes too long"),
-            Self::Frames { count, returns_to } => write!(
-                f,
-                "trace says that it was interrupted at {returns_to}, and {count} exception frames \
-                 return there"
-            ),
-            Self::MainStack => f.write_str("it may also have been code on the main stack"),
-            Self::OtherState => f.write_str("it ran in the other security state"),
-            Self::Written => f.write_str("the handler wrote psp, or may have done so"),
-            Self::TooMuchMemory => {
-                f.write_str("the dumps are too large to be searched for its exception frame")
-            }
-            Self::OtherCores => f.write_str(
-                "another core has no msp and psp, and debuggers use those of all cores or none",
-            ),
-        }
-    }
-}
-
-impl fmt::Display for CoreNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AssumedArchitecture { architecture, from } => {
-                write!(f, "{} assumed, {from}", architecture.name())
-            }
-            Self::Registers(note) => note.fmt(f),
-            Self::Placeholders { reason } => write!(
-                f,
-                "the registers are placeholders, not machine state: {reason}"
-            ),
-            Self::Memory(note) => note.fmt(f),
-            Self::Program(note) => note.fmt(f),
-            Self::ElfDump { text } => f.write_str(text),
-            Self::EmptyDump { section, file } => write!(
-                f,
-                "no memory from [{section}] {file}: it holds nothing there"
-            ),
-            Self::NoPc => f.write_str(
-                "its pc is not known: it has no frame, but its memory and other registers can be read",
-            ),
-            Self::NoHaltedState => f.write_str(
-                "there is no halted state: it is at the end of its trace, where no register but \
-                 the pc is known",
-            ),
-            Self::ProcessStack { frame, returns_to } => write!(
-                f,
-                "psp {frame:#010x} is inferred: trace says that the task was interrupted at \
-                 {returns_to}, and only the exception frame there returns to it"
-            ),
-            Self::NoProcessStack(reason) => write!(
-                f,
-                "an exception interrupted code on a stack whose pointer was not saved: a back trace \
-                 beyond the exception is not that of this code ({reason})"
-            ),
-            Self::TraceFile(note) => note.fmt(f),
-            Self::DefaultRegisters(note) => note.fmt(f),
-            Self::RestingFrame { frame } => write!(
-                f,
-                "where no trace frame is selected, registers and memory are those of trace frame \
-                 {frame}"
-            ),
-        }
-    }
 }

@@ -1,11 +1,10 @@
 //! Notes on the description of a trace file.
 
-use std::fmt;
-
 /// What cannot be read in a trace file's description, or was inferred.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
     /// A line cannot be read.
+    #[error("line {number}: {fault}")]
     Line {
         /// Its number, from 1.
         number: usize,
@@ -13,8 +12,13 @@ pub enum Note {
         fault: LineFault,
     },
     /// No line contains the size of register blocks.
+    #[error("there is no R line: the size of register blocks is not known, GDB reads no such file")]
     NoRegisterSize,
     /// The frames determined whether the size of register blocks is hexadecimal or decimal.
+    #[error(
+        "R is read as {}: {bytes} bytes a register block",
+        if *.decimal { "decimal, as GDB's manual says" } else { "hex, as GDB writes it" }
+    )]
     RegisterSize {
         /// Whether it is decimal.
         decimal: bool,
@@ -23,41 +27,26 @@ pub enum Note {
     },
 }
 
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line { number, fault } => write!(f, "line {number}: {fault}"),
-            Self::NoRegisterSize => f.write_str(
-                "there is no R line: the size of register blocks is not known, GDB reads no such \
-                 file",
-            ),
-            Self::RegisterSize { decimal, bytes } => {
-                let form = match decimal {
-                    true => "decimal, as GDB's manual says",
-                    false => "hex, as GDB writes it",
-                };
-                write!(f, "R is read as {form}: {bytes} bytes a register block")
-            }
-        }
-    }
-}
-
 /// What is wrong with a line of the description.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
     /// The size of register blocks is not a number.
+    #[error("R: expected a number of bytes, found {found:?}")]
     RegisterSize {
         /// What the line contains instead.
         found: String,
     },
-    /// The size of register blocks is repeated; the last one is used.
+    /// The size of register blocks is repeated.
+    #[error("R: repeated; the last one is used")]
     SecondRegisterSize,
     /// The status starts with neither 0 nor 1.
+    #[error("status: expected 0 or 1, found {found:?}")]
     Status {
         /// Its first characters.
         found: String,
     },
     /// A field of the status cannot be read.
+    #[error("status: {name}: cannot read {value:?}")]
     StatusField {
         /// Its name.
         name: String,
@@ -65,26 +54,11 @@ pub enum LineFault {
         value: String,
     },
     /// The line cannot be read.
+    #[error("{kind}: cannot read {rest:?}")]
     Unreadable {
         /// Its first word.
         kind: String,
         /// The rest.
         rest: String,
     },
-}
-
-impl fmt::Display for LineFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RegisterSize { found } => {
-                write!(f, "R: expected a number of bytes, found {found:?}")
-            }
-            Self::SecondRegisterSize => f.write_str("R: repeated; the last one is used"),
-            Self::Status { found } => write!(f, "status: expected 0 or 1, found {found:?}"),
-            Self::StatusField { name, value } => {
-                write!(f, "status: {name}: cannot read {value:?}")
-            }
-            Self::Unreadable { kind, rest } => write!(f, "{kind}: cannot read {rest:?}"),
-        }
-    }
 }

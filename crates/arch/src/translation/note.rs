@@ -1,17 +1,22 @@
 //! Notes on translation regimes.
 
-use std::fmt;
-
 /// What the registers say about a regime, or what was assumed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegimeNote {
-    /// The core has an MPU: every address is physical.
+    /// The core has an MPU.
+    #[error("the core has an MPU: every address is physical")]
     Mpu,
     /// Stage 2 is an MPU.
+    #[error("stage 2 is an MPU, which changes no address")]
     Stage2Mpu,
     /// The table of high addresses is known from the kernel, not from a register.
+    #[error("the table of high addresses comes from the kernel, not from a register")]
     KernelTable,
     /// A table was chosen by the user.
+    #[error(
+        "the table of {} addresses was chosen: {base:#x}",
+        if *.of_high { "high" } else { "low" }
+    )]
     ChosenTable {
         /// Whether it is the table of high addresses.
         of_high: bool,
@@ -19,32 +24,38 @@ pub enum RegimeNote {
         base: u64,
     },
     /// A field switches stage 2 on.
+    #[error("{register}.{field} = 1: stage 2 is on")]
     Stage2On {
         /// The register.
         register: &'static str,
         /// The field, which is 1.
         field: &'static str,
     },
-    /// The field M of a system control register is 0: stage 1 is off.
+    /// The field M of a system control register is 0.
+    #[error("{register}.M = 0: stage 1 is off")]
     Stage1Off {
         /// The register.
         register: &'static str,
     },
     /// A field of a register of the hypervisor switches stage 1 off.
+    #[error("{register}.{field} = 1: stage 1 is off")]
     Stage1Replaced {
         /// The register.
         register: &'static str,
         /// The field, which is 1.
         field: &'static str,
     },
-    /// A register is not known; translation is assumed to be on.
+    /// A register is not known.
+    #[error("{register} is not in the snapshot: translation is assumed to be on")]
     AssumedOn {
         /// The register.
         register: &'static str,
     },
-    /// HCR_EL2 is not known; no stage 2 is assumed.
+    /// HCR_EL2 is not known.
+    #[error("HCR_EL2 is not in the snapshot: no stage 2 is assumed")]
     NoStage2,
     /// The kind of descriptors that TTBCR selects.
+    #[error("TTBCR is {ttbcr:#x}: {} descriptors", if *.long { "long" } else { "short" })]
     Descriptors {
         /// The value of TTBCR.
         ttbcr: u64,
@@ -52,6 +63,7 @@ pub enum RegimeNote {
         long: bool,
     },
     /// The value of a register with a table.
+    #[error("{register} is {value:#x}")]
     Table {
         /// The register.
         register: &'static str,
@@ -59,6 +71,7 @@ pub enum RegimeNote {
         value: u64,
     },
     /// The registers of Hyp mode.
+    #[error("HTTBR is {httbr:#x}, HTCR is {htcr:#x}")]
     Hyp {
         /// The value of HTTBR.
         httbr: u64,
@@ -66,6 +79,12 @@ pub enum RegimeNote {
         htcr: u64,
     },
     /// A range of addresses of an AArch64 regime.
+    #[error(
+        "{register} is {}: {bits} bits, {}{}",
+        known(*.value),
+        pages(*.page),
+        if *.disabled { ", walks are disabled" } else { "" }
+    )]
     Range {
         /// The register with its table.
         register: &'static str,
@@ -80,54 +99,18 @@ pub enum RegimeNote {
     },
 }
 
-impl fmt::Display for RegimeNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Mpu => f.write_str("the core has an MPU: every address is physical"),
-            Self::Stage2Mpu => f.write_str("stage 2 is an MPU, which changes no address"),
-            Self::KernelTable => f.write_str(
-                "the table of high addresses comes from the kernel, not from a register",
-            ),
-            Self::ChosenTable { of_high, base } => {
-                let which = if of_high { "high" } else { "low" };
-                write!(f, "the table of {which} addresses was chosen: {base:#x}")
-            }
-            Self::Stage2On { register, field } => {
-                write!(f, "{register}.{field} = 1: stage 2 is on")
-            }
-            Self::Stage1Off { register } => write!(f, "{register}.M = 0: stage 1 is off"),
-            Self::Stage1Replaced { register, field } => {
-                write!(f, "{register}.{field} = 1: stage 1 is off")
-            }
-            Self::AssumedOn { register } => write!(
-                f,
-                "{register} is not in the snapshot: translation is assumed to be on"
-            ),
-            Self::NoStage2 => f.write_str("HCR_EL2 is not in the snapshot: no stage 2 is assumed"),
-            Self::Descriptors { ttbcr, long } => {
-                let form = if long { "long" } else { "short" };
-                write!(f, "TTBCR is {ttbcr:#x}: {form} descriptors")
-            }
-            Self::Table { register, value } => write!(f, "{register} is {value:#x}"),
-            Self::Hyp { httbr, htcr } => write!(f, "HTTBR is {httbr:#x}, HTCR is {htcr:#x}"),
-            Self::Range {
-                register,
-                value,
-                bits,
-                page,
-                disabled,
-            } => {
-                let value = match value {
-                    Some(value) => format!("{value:#x}"),
-                    None => "not in the snapshot".to_owned(),
-                };
-                let pages = match page {
-                    Some(page) => format!("{} KiB pages", page >> 10),
-                    None => "a reserved size of pages".to_owned(),
-                };
-                let disabled = if disabled { ", walks are disabled" } else { "" };
-                write!(f, "{register} is {value}: {bits} bits, {pages}{disabled}")
-            }
-        }
+/// The value of a register, if it is known.
+fn known(value: Option<u64>) -> String {
+    match value {
+        Some(value) => format!("{value:#x}"),
+        None => "not in the snapshot".to_owned(),
+    }
+}
+
+/// The size of pages in bytes; `None` is a reserved one.
+fn pages(size: Option<u64>) -> String {
+    match size {
+        Some(size) => format!("{} KiB pages", size >> 10),
+        None => "a reserved size of pages".to_owned(),
     }
 }

@@ -10,11 +10,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Something assumed or missing when the trace of a snapshot is decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
     /// How well a program agrees with the dumps.
+    #[error("{0}")]
     Program(ProgramNote),
     /// A note on a program that a core reads.
+    #[error("{core}: {note}")]
     OfProgram {
         /// The core.
         core: String,
@@ -22,6 +24,7 @@ pub enum Note {
         note: ProgramNote,
     },
     /// Where the memory of a core comes from.
+    #[error("{core}: {note}")]
     OfMemory {
         /// The core.
         core: String,
@@ -29,6 +32,7 @@ pub enum Note {
         note: MemoryNote,
     },
     /// A program without readable symbols.
+    #[error("{program}: {error}")]
     Symbols {
         /// The program's file.
         program: PathBuf,
@@ -36,6 +40,7 @@ pub enum Note {
         error: SymbolsError,
     },
     /// Why little or nothing of a buffer is decoded.
+    #[error("{place}: buffer {name}: {note}")]
     Buffer {
         /// Where the buffer is described.
         place: FileLine,
@@ -44,18 +49,6 @@ pub enum Note {
         /// The note.
         note: BufferNote,
     },
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Program(note) => note.fmt(f),
-            Self::OfProgram { core, note } => write!(f, "{core}: {note}"),
-            Self::OfMemory { core, note } => write!(f, "{core}: {note}"),
-            Self::Symbols { program, error } => write!(f, "{}: {error}", program.display()),
-            Self::Buffer { place, name, note } => write!(f, "{place}: buffer {name}: {note}"),
-        }
-    }
 }
 
 /// A source named in a note.
@@ -76,16 +69,29 @@ impl fmt::Display for NamedSource {
 }
 
 /// Why little or nothing of a buffer is decoded, and a remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BufferNote {
     /// Its files have no bytes.
+    #[error("{} has no bytes: nothing was captured, or another file was meant", .files.join(", "))]
     Empty {
         /// The files as written.
         files: Vec<String>,
     },
     /// It has no formatter frames, and no trace source is assigned to it.
+    #[error("no trace source is assigned to it: [source_buffers] names one for each buffer")]
     NoSource,
     /// It decodes well in another format.
+    #[error(
+        "read as {}, {}; read as {}, {} is sound ({} of {}, from offset {:#x} on): try format={}",
+        format(*.declared),
+        if *.synchronises { "it is not sound" } else { "nothing in it synchronises" },
+        format(*.other),
+        subject(*.other, .found.trace_id),
+        .found.protocol.name(),
+        .found.name,
+        .from.0,
+        format(*.other)
+    )]
     OtherFormat {
         /// Whether anything synchronises in the declared format.
         synchronises: bool,
@@ -94,16 +100,33 @@ pub enum BufferNote {
         /// The frames of the other format.
         other: Option<FrameKind>,
         /// The trace ID that decodes well, with the source whose protocol it matches.
-        source: NamedSource,
+        found: NamedSource,
         /// Where it synchronises.
         from: BufferOffset,
     },
     /// The trace of these sources has no synchronisation point.
+    #[error(
+        "nothing is decoded of {}: there is no synchronisation point in its trace. The buffer may \
+         be shorter than the distance between two of them, or hold trace of another kind",
+        list(.sources, |source| { format!("{source}, {}", source.protocol.name()) })
+    )]
     NeverSynchronised {
         /// The sources.
         sources: Vec<NamedSource>,
     },
     /// Some bytes have trace IDs that belong to no source.
+    #[error(
+        "trace IDs of no source are left out: {}{}; {}{}: look at [source_buffers] and at the \
+         registers that hold the sources' trace IDs",
+        unclaimed(.ids, *.examined),
+        if .ids.len() > MANY {
+            ", more than systems have: a part of it may hold no frames"
+        } else {
+            ""
+        },
+        claimed(.sources),
+        guessed(.guess.as_ref())
+    )]
     UnclaimedIds {
         /// The trace IDs, and the bytes of each.
         ids: Vec<(TraceId, u64)>,
@@ -115,6 +138,11 @@ pub enum BufferNote {
         guess: Option<NamedSource>,
     },
     /// No byte belongs to any source.
+    #[error(
+        "none of its {bytes} bytes belongs to a source: it holds padding, or no whole frame. \
+         Tracing may have been off; its sources are {}",
+        list(.sources, ToString::to_string)
+    )]
     NothingOfSources {
         /// The number of bytes of the buffer.
         bytes: u64,
@@ -141,88 +169,38 @@ fn format(frames: Option<FrameKind>) -> &'static str {
     found.map_or("another", |(_, name)| name)
 }
 
-impl fmt::Display for BufferNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty { files } => write!(
-                f,
-                "{} has no bytes: nothing was captured, or another file was meant",
-                files.join(", ")
-            ),
-            Self::NoSource => f.write_str(
-                "no trace source is assigned to it: [source_buffers] names one for each buffer",
-            ),
-            Self::OtherFormat {
-                synchronises,
-                declared,
-                other,
-                source,
-                from,
-            } => {
-                let how = match synchronises {
-                    true => "it is not sound",
-                    false => "nothing in it synchronises",
-                };
-                let (declared, format) = (format(*declared), format(*other));
-                let what = match other {
-                    Some(_) => format!("trace ID {:#04x}", source.trace_id.0),
-                    None => "it".to_owned(),
-                };
-                write!(
-                    f,
-                    "read as {declared}, {how}; read as {format}, {what} is sound ({} of {}, from \
-                     offset {:#x} on): try format={format}",
-                    source.protocol.name(),
-                    source.name,
-                    from.0
-                )
-            }
-            Self::NeverSynchronised { sources } => write!(
-                f,
-                "nothing is decoded of {}: there is no synchronisation point in its trace. The \
-                 buffer may be shorter than the distance between two of them, or hold trace of \
-                 another kind",
-                list(sources, |source| {
-                    format!("{source}, {}", source.protocol.name())
-                })
-            ),
-            Self::UnclaimedIds {
-                ids,
-                examined,
-                sources,
-                guess,
-            } => {
-                let part = examined.map_or_else(String::new, |examined| {
-                    format!(" in the first {examined} bytes")
-                });
-                let many = match ids.len() > MANY {
-                    true => ", more than systems have: a part of it may hold no frames",
-                    false => "",
-                };
-                let claimed = match &sources[..] {
-                    [] => "it has no source".to_owned(),
-                    known => format!("its sources are {}", list(known, ToString::to_string)),
-                };
-                let guess = guess.as_ref().map_or_else(String::new, |guess| {
-                    let (protocol, name) = (guess.protocol.name(), &guess.name);
-                    let id = guess.trace_id.0;
-                    format!("; {id:#04x} reads as {protocol}, as that of {name}")
-                });
-                let ids = list(ids, |(id, bytes)| format!("{:#04x} ({bytes} bytes)", id.0));
-                write!(
-                    f,
-                    "trace IDs of no source are left out: {ids}{part}{many}; {claimed}{guess}: look \
-                     at [source_buffers] and at the registers that hold the sources' trace IDs"
-                )
-            }
-            Self::NothingOfSources { bytes, sources } => write!(
-                f,
-                "none of its {bytes} bytes belongs to a source: it holds padding, or no whole frame. \
-                 Tracing may have been off; its sources are {}",
-                list(sources, ToString::to_string)
-            ),
-        }
+/// What is sound in another format.
+fn subject(frames: Option<FrameKind>, trace_id: TraceId) -> String {
+    match frames {
+        Some(_) => format!("trace ID {:#04x}", trace_id.0),
+        None => "it".to_owned(),
     }
+}
+
+/// Trace IDs with their numbers of bytes, and how many bytes were examined, if not all.
+fn unclaimed(ids: &[(TraceId, u64)], examined: Option<u64>) -> String {
+    let ids = list(ids, |(id, bytes)| format!("{:#04x} ({bytes} bytes)", id.0));
+    match examined {
+        Some(examined) => format!("{ids} in the first {examined} bytes"),
+        None => ids,
+    }
+}
+
+/// The sources of a buffer.
+fn claimed(sources: &[NamedSource]) -> String {
+    match sources {
+        [] => "it has no source".to_owned(),
+        known => format!("its sources are {}", list(known, ToString::to_string)),
+    }
+}
+
+/// The trace ID whose trace decodes like that of a source.
+fn guessed(guess: Option<&NamedSource>) -> String {
+    guess.map_or_else(String::new, |guess| {
+        let (protocol, name) = (guess.protocol.name(), &guess.name);
+        let id = guess.trace_id.0;
+        format!("; {id:#04x} reads as {protocol}, as that of {name}")
+    })
 }
 
 /// Lists the first items and the number of the others.

@@ -296,7 +296,7 @@ impl Examined<'_> {
             synchronises,
             declared: self.buffer.frames,
             other: frames,
-            source,
+            found: source,
             from: reading.synchronised?,
         })
     }

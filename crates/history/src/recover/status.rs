@@ -102,53 +102,37 @@ impl Registers {
 }
 
 /// What ends proof, or recovery altogether.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
-    /// The trace does not end at the registers' pc, or this is unknown: the final state is not
-    /// used.
+    /// The trace does not end at the registers' pc, or this is unknown.
+    #[error("the final state is not used: the trace is not known to end at its pc")]
     EndUnknown,
-    /// The core's instructions are not modelled: nothing is known.
+    /// The core's instructions are not modelled.
+    #[error(
+        "nothing is known: in this instruction set only programs recorded without their kernel \
+         are modelled"
+    )]
     NoModel,
-    /// Translation tables may map several addresses to the same memory: nothing in memory is known.
+    /// Translation tables may map several addresses to the same memory.
+    #[error(
+        "nothing in memory is known: translation tables may map several addresses to one place"
+    )]
     Translated,
-    /// Other cores may write the memory: nothing in memory is proved.
+    /// Other cores may write the memory.
+    #[error("nothing in memory is proved: other cores may have written it")]
     OtherWriters,
-    /// Values computed in two ways differ, so something else wrote memory: nothing in memory is
-    /// proved.
+    /// Values computed in two ways differ.
+    #[error("nothing in memory is proved: it was also written by something that is not traced")]
     Contradiction,
-    /// The program maps memory so that it may be at several addresses (`MAP_SHARED`): nothing in memory is
-    /// proved.
+    /// The program maps memory so that it may be at several addresses (`MAP_SHARED`).
+    #[error(
+        "nothing in memory is proved: the program mapped memory that may be at several addresses \
+         (MAP_SHARED)"
+    )]
     SharedMapping,
     /// Recorded data addresses are not used, for this reason.
+    #[error("recorded data addresses are not used: {0}")]
     Addresses(String),
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::EndUnknown => {
-                f.write_str("the final state is not used: the trace is not known to end at its pc")
-            }
-            Self::NoModel => f.write_str(
-                "nothing is known: in this instruction set only programs recorded without their kernel \
-                 are modelled",
-            ),
-            Self::Translated => f.write_str(
-                "nothing in memory is known: translation tables may map several addresses to one place",
-            ),
-            Self::OtherWriters => {
-                f.write_str("nothing in memory is proved: other cores may have written it")
-            }
-            Self::Contradiction => f.write_str(
-                "nothing in memory is proved: it was also written by something that is not traced",
-            ),
-            Self::SharedMapping => f.write_str(
-                "nothing in memory is proved: the program mapped memory that may be at several addresses \
-                 (MAP_SHARED)",
-            ),
-            Self::Addresses(reason) => write!(f, "recorded data addresses are not used: {reason}"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,14 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 /// How a program agrees with the dumps, and which memory is read from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramNote {
     /// The result of comparing the program with the dumps.
+    #[error(
+        "program {program} ({}): of {compared} bytes that dumps have too, {differing} differ in \
+         read-only parts and {changed} in writable ones",
+        if *.named { "named" } else { "found" }
+    )]
     Compared {
         /// The program's file.
         program: PathBuf,
@@ -22,12 +27,19 @@ pub enum ProgramNote {
         /// How many of these differ in writable parts.
         changed: u64,
     },
-    /// Dump and program differ in a range; the dump is used.
+    /// Dump and program differ in a range.
+    #[error("dump and program differ at {}-{}: the dump is shown", .range.start, last(.range))]
     Differ {
         /// The range; its end is exclusive.
         range: Range<Address>,
     },
-    /// No dump contains a range: it is read from the program.
+    /// No dump contains a range.
+    #[error(
+        "no dump has {}-{}: read from {program}{}",
+        .range.start,
+        last(.range),
+        if *.writable { ", as it was before the program ran" } else { "" }
+    )]
     Gap {
         /// The range; its end is exclusive.
         range: Range<Address>,
@@ -36,58 +48,12 @@ pub enum ProgramNote {
         /// Whether it is writable, so that the bytes are those from before the program ran.
         writable: bool,
     },
-    /// The program has more ranges that no dump contains; they are read from it too.
+    /// The program has more ranges that no dump contains.
+    #[error("where no dump has further parts of it: read from {program} too")]
     FurtherGaps {
         /// The program's file.
         program: PathBuf,
     },
-}
-
-impl fmt::Display for ProgramNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Compared {
-                program,
-                named,
-                compared,
-                differing,
-                changed,
-            } => write!(
-                f,
-                "program {} ({}): of {compared} bytes that dumps have too, {differing} differ in \
-                 read-only parts and {changed} in writable ones",
-                program.display(),
-                if *named { "named" } else { "found" },
-            ),
-            Self::Differ { range } => write!(
-                f,
-                "dump and program differ at {}-{}: the dump is shown",
-                range.start,
-                last(range)
-            ),
-            Self::Gap {
-                range,
-                program,
-                writable,
-            } => write!(
-                f,
-                "no dump has {}-{}: read from {}{}",
-                range.start,
-                last(range),
-                program.display(),
-                if *writable {
-                    ", as it was before the program ran"
-                } else {
-                    ""
-                }
-            ),
-            Self::FurtherGaps { program } => write!(
-                f,
-                "where no dump has further parts of it: read from {} too",
-                program.display()
-            ),
-        }
-    }
 }
 
 /// Returns the last address of a range.
@@ -96,9 +62,14 @@ fn last(range: &Range<Address>) -> Address {
 }
 
 /// Where the memory of a core comes from, or why a part of it is missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryNote {
     /// Memory of another core is visible where this one has none.
+    #[error(
+        "it has no dump or program with {first}: memory of {core} is shown where it has none \
+         {SWITCH}",
+        SWITCH = SWITCH
+    )]
     Shared {
         /// The first such address.
         first: Address,
@@ -106,6 +77,11 @@ pub enum MemoryNote {
         core: String,
     },
     /// Code of other cores was used.
+    #[error(
+        "it has no dump or program with all code from {first} to {last}: memory of {} is used {SWITCH}",
+        names(.cores),
+        SWITCH = SWITCH
+    )]
     Taken {
         /// The first address that was used.
         first: Address,
@@ -114,7 +90,11 @@ pub enum MemoryNote {
         /// The cores with the code.
         cores: Vec<String>,
     },
-    /// The translation tables of processes are not known, so their code is missing.
+    /// The translation tables of processes are not known.
+    #[error(
+        "the translation tables of processes with context ID {} are not known: their code is missing",
+        ids(.context_ids)
+    )]
     UnknownProcesses {
         /// Their context IDs.
         context_ids: Vec<u32>,
@@ -126,43 +106,19 @@ const SWITCH: &str = "(--no-shared-memory switches this off)";
 /// The maximum number of names in a note.
 const NAMED: usize = 4;
 
-impl fmt::Display for MemoryNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Shared { first, core } => write!(
-                f,
-                "it has no dump or program with {first}: memory of {core} is shown where it has \
-                 none {SWITCH}"
-            ),
-            Self::Taken { first, last, cores } => {
-                let more = match cores.len().saturating_sub(NAMED) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                write!(
-                    f,
-                    "it has no dump or program with all code from {first} to {last}: memory of \
-                     {}{more} is used {SWITCH}",
-                    cores[..cores.len().min(NAMED)].join(", ")
-                )
-            }
-            Self::UnknownProcesses { context_ids } => {
-                let ids = context_ids.iter().take(NAMED);
-                let ids: Vec<String> = ids.map(u32::to_string).collect();
-                let more = if context_ids.len() > NAMED {
-                    ", …"
-                } else {
-                    ""
-                };
-                write!(
-                    f,
-                    "the translation tables of processes with context ID {}{more} are not known: \
-                     their code is missing",
-                    ids.join(", ")
-                )
-            }
-        }
-    }
+/// The first names, and the number of the others.
+fn names(all: &[String]) -> String {
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    all[..all.len().min(NAMED)].join(", ") + &more
+}
+
+/// The first context IDs.
+fn ids(all: &[u32]) -> String {
+    let named: Vec<String> = all.iter().take(NAMED).map(u32::to_string).collect();
+    named.join(", ") + if all.len() > NAMED { ", …" } else { "" }
 }
 
 /// Code that changed while the trace was made.
@@ -181,35 +137,25 @@ pub struct CodeNote {
 }
 
 /// What is known about code that changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeptCode {
     /// Nothing: there are gaps in the history.
+    #[error("the code that ran there is not known: gaps in the history")]
     Nothing,
     /// The code that ran is kept where it is known.
+    #[error("the code that ran there is kept where known; elsewhere there are gaps")]
     WhereKnown,
     /// The VMID in the trace identifies the version that ran.
+    #[error(
+        "the code that ran there is kept, and the VMID in the trace identifies the version that ran"
+    )]
     ByVmid,
     /// The context ID in the trace identifies the version that ran.
+    #[error(
+        "the code that ran there is kept, and the context ID in the trace identifies the version \
+         that ran"
+    )]
     ByContextId,
-}
-
-impl fmt::Display for KeptCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "the code that ran there is not known: gaps in the history",
-            Self::WhereKnown => {
-                "the code that ran there is kept where known; elsewhere there are gaps"
-            }
-            Self::ByVmid => {
-                "the code that ran there is kept, and the VMID in the trace identifies the version \
-                 that ran"
-            }
-            Self::ByContextId => {
-                "the code that ran there is kept, and the context ID in the trace identifies the \
-                 version that ran"
-            }
-        })
-    }
 }
 
 impl fmt::Display for CodeNote {

@@ -2,13 +2,13 @@
 
 use armsnap_snapshot::linux::vmcoreinfo::NoValue;
 use armsnap_snapshot::text;
-use std::fmt;
 use std::path::PathBuf;
 
 /// A note on a core file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoreFileNote {
     /// The load address of a program was found by its entry point.
+    #[error("{path}: loaded at {address:#x}, as its entry point was at {entry:#x}")]
     Loaded {
         /// The program.
         path: PathBuf,
@@ -18,8 +18,14 @@ pub enum CoreFileNote {
         entry: u64,
     },
     /// The core file lists no mapped files, and the user names no program.
+    #[error("the core file does not list the mapped files: --elf FILE names the program")]
     NoProgram,
-    /// There are too many threads and parts of memory; only the first threads are used.
+    /// There are too many threads and parts of memory.
+    #[error(
+        "the core file has {} and {} of memory: the threads after the first {used} are left out",
+        text::count(*.threads as u64, "thread"),
+        text::count(*.parts as u64, "part")
+    )]
     ManyThreads {
         /// The number of threads.
         threads: usize,
@@ -29,11 +35,17 @@ pub enum CoreFileNote {
         used: usize,
     },
     /// Notes of the file (`PT_NOTE`) are cut short and left out.
+    #[error("{} of the core file cut short: left out", text::count(*.count as u64, "note"))]
     CutNotes {
         /// Their number.
         count: usize,
     },
     /// There are too many threads or mapped files in the notes.
+    #[error(
+        "{} and {} of the core file are left out: the first {limit} of each are used",
+        text::count(*.threads, "thread"),
+        text::count(*.files, "mapped file")
+    )]
     ManyNotes {
         /// The number of threads that are left out.
         threads: u64,
@@ -43,13 +55,16 @@ pub enum CoreFileNote {
         limit: usize,
     },
     /// SME registers are left out.
+    #[error("registers of SME in the core file (streaming vectors, ZA) are left out")]
     NoSme,
     /// Notes with thread state are left out.
+    #[error("state of threads in notes of these kinds is left out: {}", hexadecimal(.kinds))]
     UnreadNotes {
         /// Their kinds.
         kinds: Vec<u32>,
     },
     /// The signal that ended the program.
+    #[error("{core}: stopped by {signal}")]
     Ended {
         /// The core of the thread.
         core: String,
@@ -57,17 +72,27 @@ pub enum CoreFileNote {
         signal: String,
     },
     /// Parts of the memory are cut off.
+    #[error(
+        "{} of the memory cut off: the core file is not whole",
+        text::count(*.parts as u64, "part")
+    )]
     CutMemory {
         /// Their number.
         parts: usize,
     },
     /// Parts of the memory are left out because they share their bytes in the file with other
     /// parts.
+    #[error(
+        "{} of the memory left out: they have the bytes of others in the core file, which is out \
+         of proportion",
+        text::count(*.parts as u64, "part")
+    )]
     SharedMemory {
         /// Their number.
         parts: usize,
     },
     /// The release of the Linux kernel.
+    #[error("{path}: Linux {release}")]
     Release {
         /// The core file.
         path: PathBuf,
@@ -75,11 +100,16 @@ pub enum CoreFileNote {
         release: String,
     },
     /// The CPU that panicked.
+    #[error("panic_cpu: {core} panicked: debuggers select it")]
     Panicked {
         /// The core.
         core: String,
     },
     /// High addresses are translated by the kernel's table.
+    #[error(
+        "the kernel's translation table is at physical {address:#x}: high addresses of {bits} \
+         bits are translated, addresses of processes are not"
+    )]
     KernelTable {
         /// Its physical address.
         address: u64,
@@ -87,16 +117,22 @@ pub enum CoreFileNote {
         bits: u32,
     },
     /// Virtual addresses are not translated.
+    #[error("virtual addresses are not translated: {reason}")]
     NotTranslated {
         /// The reason.
         reason: NoValue,
     },
     /// The offset of the kernel from its link address.
+    #[error("KERNELOFFSET: the kernel ran {offset:#x} above its link address")]
     KernelOffset {
         /// The offset.
         offset: u64,
     },
     /// The kernel's names come from its own symbol table.
+    #[error(
+        "{symbols} symbols of the kernel at {text:#x} are from its own table (kallsyms); \
+         --vmlinux FILE gives source lines and types too"
+    )]
     KernelNames {
         /// The number of its symbols.
         symbols: usize,
@@ -104,6 +140,11 @@ pub enum CoreFileNote {
         text: u64,
     },
     /// The names of modules come from their own symbol tables.
+    #[error(
+        "the modules' own symbol tables name {} of {}",
+        text::count(*.functions as u64, "function"),
+        text::count(*.modules as u64, "module")
+    )]
     ModuleNames {
         /// The number of modules.
         modules: usize,
@@ -111,117 +152,24 @@ pub enum CoreFileNote {
         functions: usize,
     },
     /// Names of modules are missing.
+    #[error("names of the kernel's modules are missing: {reason}")]
     NoModules {
         /// The reason.
         reason: String,
     },
     /// The kernel's program is not named, and its memory has no symbol table that can be read.
+    #[error(
+        "the kernel's memory has no table of its symbols (kallsyms) that can be read: --vmlinux \
+         FILE names its program"
+    )]
     NoKernel,
-    /// The address of the kernel is not known, so its program is left out.
+    /// The address of the kernel is not known.
+    #[error("where the kernel ran is not known: its program is left out")]
     UnplacedKernel,
 }
 
-impl fmt::Display for CoreFileNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Loaded {
-                path,
-                address,
-                entry,
-            } => write!(
-                f,
-                "{}: loaded at {address:#x}, as its entry point was at {entry:#x}",
-                path.display()
-            ),
-            Self::NoProgram => f.write_str(
-                "the core file does not list the mapped files: --elf FILE names the program",
-            ),
-            Self::ManyThreads {
-                threads,
-                parts,
-                used,
-            } => write!(
-                f,
-                "the core file has {} and {} of memory: the threads after the first {used} are \
-                 left out",
-                text::count(*threads as u64, "thread"),
-                text::count(*parts as u64, "part")
-            ),
-            Self::CutNotes { count } => write!(
-                f,
-                "{} of the core file cut short: left out",
-                text::count(*count as u64, "note")
-            ),
-            Self::ManyNotes {
-                threads,
-                files,
-                limit,
-            } => write!(
-                f,
-                "{} and {} of the core file are left out: the first {limit} of each are used",
-                text::count(*threads, "thread"),
-                text::count(*files, "mapped file")
-            ),
-            Self::NoSme => f.write_str(
-                "registers of SME in the core file (streaming vectors, ZA) are left out",
-            ),
-            Self::UnreadNotes { kinds } => {
-                let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:#x}")).collect();
-                write!(
-                    f,
-                    "state of threads in notes of these kinds is left out: {}",
-                    kinds.join(", ")
-                )
-            }
-            Self::Ended { core, signal } => write!(f, "{core}: stopped by {signal}"),
-            Self::CutMemory { parts } => write!(
-                f,
-                "{} of the memory cut off: the core file is not whole",
-                text::count(*parts as u64, "part")
-            ),
-            Self::SharedMemory { parts } => write!(
-                f,
-                "{} of the memory left out: they have the bytes of others in the core file, which is \
-                 out of proportion",
-                text::count(*parts as u64, "part")
-            ),
-            Self::Release { path, release } => {
-                write!(f, "{}: Linux {release}", path.display())
-            }
-            Self::KernelTable { address, bits } => write!(
-                f,
-                "the kernel's translation table is at physical {address:#x}: high addresses of \
-                 {bits} bits are translated, addresses of processes are not"
-            ),
-            Self::NotTranslated { reason } => {
-                write!(f, "virtual addresses are not translated: {reason}")
-            }
-            Self::KernelOffset { offset } => write!(
-                f,
-                "KERNELOFFSET: the kernel ran {offset:#x} above its link address"
-            ),
-            Self::KernelNames { symbols, text } => write!(
-                f,
-                "{symbols} symbols of the kernel at {text:#x} are from its own table (kallsyms); \
-                 --vmlinux FILE gives source lines and types too"
-            ),
-            Self::ModuleNames { modules, functions } => write!(
-                f,
-                "the modules' own symbol tables name {} of {}",
-                text::count(*functions as u64, "function"),
-                text::count(*modules as u64, "module")
-            ),
-            Self::Panicked { core } => write!(f, "panic_cpu: {core} panicked: debuggers select it"),
-            Self::NoModules { reason } => {
-                write!(f, "names of the kernel's modules are missing: {reason}")
-            }
-            Self::NoKernel => f.write_str(
-                "the kernel's memory has no table of its symbols (kallsyms) that can be read: \
-                 --vmlinux FILE names its program",
-            ),
-            Self::UnplacedKernel => {
-                f.write_str("where the kernel ran is not known: its program is left out")
-            }
-        }
-    }
+/// Lists the kinds of notes.
+fn hexadecimal(kinds: &[u32]) -> String {
+    let kinds: Vec<String> = kinds.iter().map(|kind| format!("{kind:#x}")).collect();
+    kinds.join(", ")
 }

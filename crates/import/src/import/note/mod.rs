@@ -12,21 +12,30 @@ pub use zephyr::ZephyrNote;
 
 use super::wanted::Wanted;
 use armsnap_snapshot::text;
-use std::fmt;
 use std::path::PathBuf;
 
 /// A note on an import.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Note {
     /// A file that was mapped is missing, or another one was found.
-    Image(ImageNote),
+    #[error(transparent)]
+    Image(#[from] ImageNote),
     /// A note on a core file.
-    CoreFile(CoreFileNote),
+    #[error(transparent)]
+    CoreFile(#[from] CoreFileNote),
     /// A note on `perf.data`.
-    Perf(PerfNote),
+    #[error(transparent)]
+    Perf(#[from] PerfNote),
     /// A note on raw trace.
-    Raw(RawNote),
+    #[error(transparent)]
+    Raw(#[from] RawNote),
     /// Memory from a file that the user names.
+    #[error(
+        "{path}: {}: {} of memory in {}",
+        .form.name(),
+        text::count(*.bytes as u64, "byte"),
+        text::count(*.runs as u64, "run")
+    )]
     Memory {
         /// The file.
         path: PathBuf,
@@ -38,11 +47,16 @@ pub enum Note {
         runs: usize,
     },
     /// A position-independent program without an address is assumed to be loaded at 0.
+    #[error(
+        "{path}: is position-independent, and the input does not say where it was loaded: assumed at \
+         0x0; armsnap import --elf {path}@ADDRESS gives the address of its lowest page"
+    )]
     AtZero {
         /// The program.
         path: PathBuf,
     },
     /// A file of records has no end record.
+    #[error("{path}: {} without an end record: the file may be cut short", .form.name())]
     NoEndRecord {
         /// The file.
         path: PathBuf,
@@ -50,6 +64,7 @@ pub enum Note {
         form: MemoryForm,
     },
     /// A file of records has lines after its end record.
+    #[error("{path}: line {line} is the end record: the lines after it are left out")]
     AfterEndRecord {
         /// The file.
         path: PathBuf,
@@ -57,85 +72,13 @@ pub enum Note {
         line: usize,
     },
     /// A note on a core dump of Zephyr.
-    Zephyr(ZephyrNote),
-}
-
-impl From<ImageNote> for Note {
-    fn from(note: ImageNote) -> Self {
-        Self::Image(note)
-    }
-}
-
-impl From<CoreFileNote> for Note {
-    fn from(note: CoreFileNote) -> Self {
-        Self::CoreFile(note)
-    }
-}
-
-impl From<PerfNote> for Note {
-    fn from(note: PerfNote) -> Self {
-        Self::Perf(note)
-    }
-}
-
-impl From<RawNote> for Note {
-    fn from(note: RawNote) -> Self {
-        Self::Raw(note)
-    }
-}
-
-impl From<ZephyrNote> for Note {
-    fn from(note: ZephyrNote) -> Self {
-        Self::Zephyr(note)
-    }
+    #[error(transparent)]
+    Zephyr(#[from] ZephyrNote),
 }
 
 impl From<MtbNote> for Note {
     fn from(note: MtbNote) -> Self {
         Self::Raw(RawNote::Mtb(note))
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image(note) => note.fmt(f),
-            Self::CoreFile(note) => note.fmt(f),
-            Self::Perf(note) => note.fmt(f),
-            Self::Raw(note) => note.fmt(f),
-            Self::Memory {
-                path,
-                form,
-                bytes,
-                runs,
-            } => write!(
-                f,
-                "{}: {}: {} of memory in {}",
-                path.display(),
-                form.name(),
-                text::count(*bytes as u64, "byte"),
-                text::count(*runs as u64, "run")
-            ),
-            Self::AtZero { path } => write!(
-                f,
-                "{0}: is position-independent, and the input does not say where it was loaded: \
-                 assumed at 0x0; armsnap import --elf {0}@ADDRESS gives the address of its \
-                 lowest page",
-                path.display()
-            ),
-            Self::NoEndRecord { path, form } => write!(
-                f,
-                "{}: {} without an end record: the file may be cut short",
-                path.display(),
-                form.name()
-            ),
-            Self::AfterEndRecord { path, line } => write!(
-                f,
-                "{}: line {line} is the end record: the lines after it are left out",
-                path.display()
-            ),
-            Self::Zephyr(note) => note.fmt(f),
-        }
     }
 }
 
@@ -165,37 +108,47 @@ impl MemoryForm {
 }
 
 /// A note on files that were mapped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageNote {
     /// A file was not found.
+    #[error("missing image: {0}")]
     Missing(Wanted),
     /// More files were not found.
+    #[error("missing images: {count} more")]
     MoreMissing {
         /// Their number.
         count: usize,
     },
     /// The contents of missing files are not known; follows the missing files.
+    #[error(
+        "what missing images hold is not known, and their code is not decoded: --symfs DIR names \
+         a directory that holds them"
+    )]
     Consequence,
     /// The kernel's program that the user names cannot be read.
+    #[error("{reason}")]
     UnreadableKernel {
         /// The file and the reason.
         reason: String,
     },
-    /// The kernel's program that the user names is not the one that ran, and is not used.
+    /// The kernel's program that the user names is not the one that ran.
+    #[error("{path}: is not the kernel that ran, {wanted}: it is not used")]
     OtherKernel {
         /// The program.
         path: PathBuf,
         /// The kernel that ran.
         wanted: Wanted,
     },
-    /// A file that was found is not the one that was mapped, and is not used.
+    /// A file that was found is not the one that was mapped.
+    #[error("{path}: is not the file that was mapped as {wanted}: it is not used")]
     OtherFile {
         /// The file that was found.
         path: PathBuf,
         /// The one that was mapped.
         wanted: Wanted,
     },
-    /// A compressed file that was found cannot be decompressed, and is not used.
+    /// A compressed file that was found cannot be decompressed.
+    #[error("{path}: cannot be unpacked: {reason}: it is not used")]
     Packed {
         /// The file.
         path: PathBuf,
@@ -204,6 +157,7 @@ pub enum ImageNote {
     },
     /// A program that the user named has a name other than that of the file that was mapped at its
     /// addresses.
+    #[error("{path}: used as {wanted}, which was mapped at its addresses")]
     OtherName {
         /// The program.
         path: PathBuf,
@@ -211,49 +165,13 @@ pub enum ImageNote {
         wanted: Wanted,
     },
     /// No mapping belongs to a program that the user named.
+    #[error(
+        "{path}: no mapping of the threads in the snapshot has its name or its build-id, so that \
+         the input does not say where it was loaded; --elf takes a copy or a link with the name of \
+         the file that was mapped"
+    )]
     Unused {
         /// The program.
         path: PathBuf,
     },
-}
-
-impl fmt::Display for ImageNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(wanted) => write!(f, "missing image: {wanted}"),
-            Self::MoreMissing { count } => write!(f, "missing images: {count} more"),
-            Self::Consequence => f.write_str(
-                "what missing images hold is not known, and their code is not decoded: --symfs DIR \
-                 names a directory that holds them",
-            ),
-            Self::UnreadableKernel { reason } => f.write_str(reason),
-            Self::OtherKernel { path, wanted } => write!(
-                f,
-                "{}: is not the kernel that ran, {wanted}: it is not used",
-                path.display()
-            ),
-            Self::OtherFile { path, wanted } => write!(
-                f,
-                "{}: is not the file that was mapped as {wanted}: it is not used",
-                path.display()
-            ),
-            Self::Packed { path, reason } => write!(
-                f,
-                "{}: cannot be unpacked: {reason}: it is not used",
-                path.display()
-            ),
-            Self::OtherName { path, wanted } => write!(
-                f,
-                "{}: used as {wanted}, which was mapped at its addresses",
-                path.display()
-            ),
-            Self::Unused { path } => write!(
-                f,
-                "{}: no mapping of the threads in the snapshot has its name or its build-id, so that \
-                 the input does not say where it was loaded; --elf takes a copy or a link with the \
-                 name of the file that was mapped",
-                path.display()
-            ),
-        }
-    }
 }

@@ -3,36 +3,27 @@
 use armsnap_arch::quantity::TraceId;
 use armsnap_snapshot::text;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::PathBuf;
 
 /// The owner of the trace in a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceOf {
     /// A CPU.
+    #[error("CPU {0}")]
     Cpu(u32),
     /// A thread.
+    #[error("thread {0}")]
     Thread(u32),
     /// A thread before it executed another program.
+    #[error("thread {0}, before it executed another program")]
     ReplacedThread(u32),
 }
 
-impl fmt::Display for TraceOf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu(cpu) => write!(f, "CPU {cpu}"),
-            Self::Thread(tid) => write!(f, "thread {tid}"),
-            Self::ReplacedThread(tid) => {
-                write!(f, "thread {tid}, before it executed another program")
-            }
-        }
-    }
-}
-
 /// A note on `perf.data`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfNote {
     /// A file ends within its records.
+    #[error("{}at byte {at:#x}: {fault}: only what comes before is used", prefix(.file.as_deref()))]
     CutFile {
         /// The name of the file, if there are several.
         file: Option<String>,
@@ -42,31 +33,43 @@ pub enum PerfNote {
         fault: String,
     },
     /// Records were lost during the recording.
+    #[error(
+        "{} lost during the recording: mappings may be missing",
+        text::count(*.count, "record")
+    )]
     LostRecords {
         /// Their number.
         count: u64,
     },
-    /// Records are too short, and left out.
+    /// Records are too short.
+    #[error("{} shorter than the type requires: left out", text::count(*.count, "record"))]
     ShortRecords {
         /// Their number.
         count: u64,
     },
     /// `AUX_OUTPUT_HW_ID` records of an unknown version, left out.
+    #[error(
+        "{} with a major version other than 0: left out",
+        text::count(*.count, "AUX_OUTPUT_HW_ID record")
+    )]
     HardwareIdVersion {
         /// Their number.
         count: u64,
     },
     /// `AUX_OUTPUT_HW_ID` records without a CPU, left out.
+    #[error("{} without a CPU: left out", text::count(*.count, "AUX_OUTPUT_HW_ID record"))]
     HardwareIdWithoutCpu {
         /// Their number.
         count: u64,
     },
-    /// There are too many events; later ones are left out.
+    /// There are too many events.
+    #[error("more than {limit} events: the later ones are left out")]
     ManyEvents {
         /// The maximum number of events.
         limit: usize,
     },
     /// The file ends within the trace of an AUXTRACE record.
+    #[error("AUXTRACE at byte {at:#x} has {bytes} bytes of trace: the file ends within them")]
     CutTrace {
         /// The offset of the record.
         at: usize,
@@ -74,36 +77,52 @@ pub enum PerfNote {
         bytes: usize,
     },
     /// AUX records are truncated.
+    #[error("{} truncated: trace is missing after each", text::count(*.count, "AUX record"))]
     AuxTruncated {
         /// Their number.
         count: u64,
     },
     /// AUX records are partial.
+    #[error("{} partial: trace is missing in each", text::count(*.count, "AUX record"))]
     AuxPartial {
         /// Their number.
         count: u64,
     },
     /// AUX records report a collision.
+    #[error(
+        "{} with a collision: another sample used the trace unit",
+        text::count(*.count, "AUX record")
+    )]
     AuxCollision {
         /// Their number.
         count: u64,
     },
-    /// AUX records have an unknown format; formatter frames are assumed.
+    /// AUX records have an unknown format.
+    #[error(
+        "{} with an unknown format: formatter frames are assumed",
+        text::count(*.count, "AUX record")
+    )]
     AuxFormat {
         /// Their number.
         count: u64,
     },
     /// AUX records without a byte of trace.
+    #[error("{} without a byte of trace", text::count(*.count, "AUX record"))]
     AuxEmpty {
         /// Their number.
         count: u64,
     },
     /// AUX records repeat trace of earlier ones.
+    #[error("{} with trace of an earlier one: it is used once", text::count(*.count, "AUX record"))]
     AuxRepeated {
         /// Their number.
         count: u64,
     },
     /// AUX records describe trace that is not in the file.
+    #[error(
+        "{} with {bytes} bytes of trace that are not in the file (AUXTRACE records were lost)",
+        text::count(*.count, "AUX record")
+    )]
     AuxLost {
         /// Their number.
         count: u64,
@@ -111,11 +130,16 @@ pub enum PerfNote {
         bytes: u64,
     },
     /// Trace was overwritten by newer trace.
+    #[error("{bytes} bytes of trace were overwritten by newer trace (snapshot mode)")]
     Overwritten {
         /// The number of bytes.
         bytes: u64,
     },
-    /// No AUX record describes a buffer; it is assumed to be one piece with formatter frames.
+    /// No AUX record describes a buffer.
+    #[error(
+        "no AUX record describes the {bytes} bytes of trace of {of}: assumed to be one piece with \
+         formatter frames"
+    )]
     UndescribedBuffer {
         /// The owner of the trace.
         of: TraceOf,
@@ -123,18 +147,28 @@ pub enum PerfNote {
         bytes: u64,
     },
     /// Bytes that no AUX record describes, left out.
+    #[error("{bytes} bytes of trace that no AUX record describes are left out")]
     Undescribed {
         /// Their number.
         bytes: u64,
     },
     /// Timestamps of some CPUs may not be those of the virtual counter.
+    #[error(
+        "the recording does not say of all CPUs that their timestamps are those of the virtual \
+         counter: these are not converted to perf's clock"
+    )]
     OtherClocks,
     /// AUXTRACE_INFO has several blocks for one CPU.
+    #[error("AUXTRACE_INFO has several trace units of CPU {}: the first one is used", list(.cpus))]
     RepeatedUnits {
         /// The CPUs.
         cpus: BTreeSet<u32>,
     },
     /// Two CPUs have the same trace ID.
+    #[error(
+        "trace ID {:#x} belongs to CPU {cpu} and to CPU {other}: CPU {cpu} is assumed",
+        .trace_id.0
+    )]
     SharedTraceId {
         /// The trace ID.
         trace_id: TraceId,
@@ -144,47 +178,75 @@ pub enum PerfNote {
         other: u32,
     },
     /// CPUs without a trace ID.
+    #[error(
+        "{} without a trace ID: AUX_OUTPUT_HW_ID records are missing",
+        text::count(*.cpus, "CPU")
+    )]
     CpusWithoutTraceId {
         /// Their number.
         cpus: u64,
     },
     /// The trace does not contain thread numbers.
+    #[error(
+        "the trace does not contain the numbers of threads: the kernel writes them to CONTEXTIDR \
+         if it has CONFIG_PID_IN_CONTEXTIDR, and lets them be traced outside containers only"
+    )]
     NoThreadNumbers,
     /// The trace of CPUs is divided by timestamps and records of switches.
+    #[error(
+        "trace of CPU {} is divided by timestamps and the records of switches: between the \
+         timestamps around a switch it is left out",
+        list(.cpus)
+    )]
     DividedByTime {
         /// The CPUs.
         cpus: BTreeSet<u32>,
     },
     /// The trace of CPUs cannot be divided between threads.
+    #[error(
+        "several threads may have run in the time of an AUX record, and trace of CPU {} has no \
+         context IDs: there its history is that of the CPU",
+        list(.cpus)
+    )]
     NotDivided {
         /// The CPUs.
         cpus: BTreeSet<u32>,
     },
     /// Trace in which nothing is executed is left out.
+    #[error(
+        "{of}: nothing is executed in its trace ({}): left out",
+        text::count(*.buffers as u64, "buffer")
+    )]
     Idle {
         /// The owner of the trace.
         of: TraceOf,
         /// The number of its buffers.
         buffers: usize,
     },
-    /// There are too many mappings; the oldest ones of later cores are left out.
+    /// There are too many mappings.
+    #[error(
+        "the cores have more than {limit} mappings: the oldest ones of later cores are left out"
+    )]
     ManyMappings {
         /// The maximum number of mappings.
         limit: usize,
     },
-    /// A process has too many mappings; the oldest ones are left out.
+    /// A process has too many mappings.
+    #[error("process {pid} has more than {limit} mappings: the oldest ones are left out")]
     ManyMappingsOfProcess {
         /// The process.
         pid: u32,
         /// The maximum number of mappings.
         limit: usize,
     },
-    /// There are too many threads in the trace; some are left out.
+    /// There are too many threads in the trace.
+    #[error("the trace has more than {limit} threads: further ones are left out")]
     ManyThreads {
         /// The maximum number of threads.
         limit: usize,
     },
-    /// There are too many mappings and functions of a jitdump; some are left out.
+    /// There are too many mappings and functions of a jitdump.
+    #[error("{file}: the cores have more than {limit} mappings and functions: some are left out")]
     ManyFunctions {
         /// The jitdump, by its path in the snapshot.
         file: String,
@@ -192,6 +254,10 @@ pub enum PerfNote {
         limit: usize,
     },
     /// Functions of a jitdump were replaced by others.
+    #[error(
+        "{file}: {} replaced by others at the same addresses: only the newest are used",
+        text::count(*.functions as u64, "function")
+    )]
     ReplacedFunctions {
         /// The jitdump, by its path in the snapshot.
         file: String,
@@ -199,13 +265,15 @@ pub enum PerfNote {
         functions: usize,
     },
     /// A jitdump is faulty.
+    #[error("{path}: {fault}")]
     Jitdump {
         /// Its file.
         path: PathBuf,
         /// The fault.
         fault: String,
     },
-    /// The kernel's program lacks the symbol that gives its address, and is not used.
+    /// The kernel's program lacks the symbol that gives its address.
+    #[error("{path}: has no symbol {symbol}, which gives the kernel's load address: not used")]
     NoSymbol {
         /// The program.
         path: PathBuf,
@@ -213,227 +281,53 @@ pub enum PerfNote {
         symbol: String,
     },
     /// The recording has no mapping of the kernel that the user named.
+    #[error(
+        "{path}: the recording does not say where the kernel was: not used; record as root, or \
+         with kernel.kptr_restrict=0"
+    )]
     NoKernelMapping {
         /// The kernel's file.
         path: PathBuf,
     },
     /// The recording does not contain the address of the kernel, whose program is not used.
+    #[error("{path}: the recording does not give the kernel's load address: not used")]
     UnplacedKernel {
         /// The program.
         path: PathBuf,
     },
     /// The code of modules comes from their files.
+    #[error(
+        "the code of {} is from files; instructions that the kernel replaced, or may have, are \
+         not known: perf record --kcore keeps them",
+        text::count(*.count as u64, "module")
+    )]
     Modules {
         /// Their number.
         count: usize,
     },
     /// The function tracer is assumed not to have been in use.
+    #[error("assumed that the kernel's function tracer (ftrace) was not in use in modules")]
     NoTracer,
     /// A file is not a kernel module, or its code cannot be placed.
+    #[error("{path}: is no module whose code can be placed in memory: not used")]
     UnplacedModule {
         /// The file.
         path: PathBuf,
     },
     /// There are more modules than can be linked.
+    #[error(
+        "the files of modules have more than {limit} bytes, or are out of proportion unpacked: \
+         further ones are not used"
+    )]
     ManyModules {
         /// The maximum total size of their files in bytes.
         limit: usize,
     },
 }
 
-impl fmt::Display for PerfNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CutFile { file, at, fault } => {
-                if let Some(file) = file {
-                    write!(f, "{file}: ")?;
-                }
-                write!(
-                    f,
-                    "at byte {at:#x}: {fault}: only what comes before is used"
-                )
-            }
-            Self::LostRecords { count } => write!(
-                f,
-                "{} lost during the recording: mappings may be missing",
-                text::count(*count, "record")
-            ),
-            Self::ShortRecords { count } => write!(
-                f,
-                "{} shorter than the type requires: left out",
-                text::count(*count, "record")
-            ),
-            Self::HardwareIdVersion { count } => write!(
-                f,
-                "{} with a major version other than 0: left out",
-                text::count(*count, "AUX_OUTPUT_HW_ID record")
-            ),
-            Self::HardwareIdWithoutCpu { count } => write!(
-                f,
-                "{} without a CPU: left out",
-                text::count(*count, "AUX_OUTPUT_HW_ID record")
-            ),
-            Self::ManyEvents { limit } => {
-                write!(f, "more than {limit} events: the later ones are left out")
-            }
-            Self::CutTrace { at, bytes } => write!(
-                f,
-                "AUXTRACE at byte {at:#x} has {bytes} bytes of trace: the file ends within them"
-            ),
-            Self::AuxTruncated { count } => write!(
-                f,
-                "{} truncated: trace is missing after each",
-                text::count(*count, "AUX record")
-            ),
-            Self::AuxPartial { count } => write!(
-                f,
-                "{} partial: trace is missing in each",
-                text::count(*count, "AUX record")
-            ),
-            Self::AuxCollision { count } => write!(
-                f,
-                "{} with a collision: another sample used the trace unit",
-                text::count(*count, "AUX record")
-            ),
-            Self::AuxFormat { count } => write!(
-                f,
-                "{} with an unknown format: formatter frames are assumed",
-                text::count(*count, "AUX record")
-            ),
-            Self::AuxEmpty { count } => {
-                write!(
-                    f,
-                    "{} without a byte of trace",
-                    text::count(*count, "AUX record")
-                )
-            }
-            Self::AuxRepeated { count } => write!(
-                f,
-                "{} with trace of an earlier one: it is used once",
-                text::count(*count, "AUX record")
-            ),
-            Self::AuxLost { count, bytes } => write!(
-                f,
-                "{} with {bytes} bytes of trace that are not in the file (AUXTRACE records were lost)",
-                text::count(*count, "AUX record")
-            ),
-            Self::Overwritten { bytes } => write!(
-                f,
-                "{bytes} bytes of trace were overwritten by newer trace (snapshot mode)"
-            ),
-            Self::UndescribedBuffer { of, bytes } => write!(
-                f,
-                "no AUX record describes the {bytes} bytes of trace of {of}: assumed to be one \
-                 piece with formatter frames"
-            ),
-            Self::Undescribed { bytes } => write!(
-                f,
-                "{bytes} bytes of trace that no AUX record describes are left out"
-            ),
-            Self::OtherClocks => f.write_str(
-                "the recording does not say of all CPUs that their timestamps are those of the \
-                 virtual counter: these are not converted to perf's clock",
-            ),
-            Self::RepeatedUnits { cpus } => write!(
-                f,
-                "AUXTRACE_INFO has several trace units of CPU {}: the first one is used",
-                list(cpus)
-            ),
-            Self::SharedTraceId {
-                trace_id,
-                cpu,
-                other,
-            } => write!(
-                f,
-                "trace ID {:#x} belongs to CPU {cpu} and to CPU {other}: CPU {cpu} is assumed",
-                trace_id.0
-            ),
-            Self::CpusWithoutTraceId { cpus } => write!(
-                f,
-                "{} without a trace ID: AUX_OUTPUT_HW_ID records are missing",
-                text::count(*cpus, "CPU")
-            ),
-            Self::NoThreadNumbers => f.write_str(
-                "the trace does not contain the numbers of threads: the kernel writes them to \
-                 CONTEXTIDR if it has CONFIG_PID_IN_CONTEXTIDR, and lets them be traced outside \
-                 containers only",
-            ),
-            Self::DividedByTime { cpus } => write!(
-                f,
-                "trace of CPU {} is divided by timestamps and the records of switches: between the \
-                 timestamps around a switch it is left out",
-                list(cpus)
-            ),
-            Self::NotDivided { cpus } => write!(
-                f,
-                "several threads may have run in the time of an AUX record, and trace of CPU {} \
-                 has no context IDs: there its history is that of the CPU",
-                list(cpus)
-            ),
-            Self::Idle { of, buffers } => write!(
-                f,
-                "{of}: nothing is executed in its trace ({}): left out",
-                text::count(*buffers as u64, "buffer")
-            ),
-            Self::ManyMappings { limit } => write!(
-                f,
-                "the cores have more than {limit} mappings: the oldest ones of later cores are \
-                 left out"
-            ),
-            Self::ManyMappingsOfProcess { pid, limit } => write!(
-                f,
-                "process {pid} has more than {limit} mappings: the oldest ones are left out"
-            ),
-            Self::ManyThreads { limit } => write!(
-                f,
-                "the trace has more than {limit} threads: further ones are left out"
-            ),
-            Self::ManyFunctions { file, limit } => write!(
-                f,
-                "{file}: the cores have more than {limit} mappings and functions: some are left out"
-            ),
-            Self::ReplacedFunctions { file, functions } => write!(
-                f,
-                "{file}: {} replaced by others at the same addresses: only the newest are used",
-                text::count(*functions as u64, "function")
-            ),
-            Self::Jitdump { path, fault } => write!(f, "{}: {fault}", path.display()),
-            Self::NoSymbol { path, symbol } => write!(
-                f,
-                "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
-                path.display()
-            ),
-            Self::NoKernelMapping { path } => write!(
-                f,
-                "{}: the recording does not say where the kernel was: not used; record as root, or \
-                 with kernel.kptr_restrict=0",
-                path.display()
-            ),
-            Self::UnplacedKernel { path } => write!(
-                f,
-                "{}: the recording does not give the kernel's load address: not used",
-                path.display()
-            ),
-            Self::Modules { count } => write!(
-                f,
-                "the code of {} is from files; instructions that the kernel replaced, or may \
-                 have, are not known: perf record --kcore keeps them",
-                text::count(*count as u64, "module")
-            ),
-            Self::NoTracer => f.write_str(
-                "assumed that the kernel's function tracer (ftrace) was not in use in modules",
-            ),
-            Self::UnplacedModule { path } => write!(
-                f,
-                "{}: is no module whose code can be placed in memory: not used",
-                path.display()
-            ),
-            Self::ManyModules { limit } => write!(
-                f,
-                "the files of modules have more than {limit} bytes, or are out of proportion unpacked: further ones are not used"
-            ),
-        }
-    }
+/// The name of a file, if there are several.
+fn prefix(file: Option<&str>) -> String {
+    file.map_or_else(String::new, |file| format!("{file}: "))
 }
 
 fn list(cpus: &BTreeSet<u32>) -> String {

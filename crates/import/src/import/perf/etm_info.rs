@@ -5,7 +5,6 @@
 //! skipped.
 
 use crate::import::fields::Fields;
-use std::fmt;
 
 /// `PERF_AUXTRACE_CS_ETM`.
 const CS_ETM: u32 = 3;
@@ -118,13 +117,19 @@ pub struct EtmInfo {
 }
 
 /// Why the record cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfoError {
     /// The trace is not CoreSight trace.
+    #[error("AUX trace of type {0}{name}: expected 3 (CoreSight)", name = kind_of_trace(*.0))]
     OtherTrace(u32),
     /// The version of the layout is not known.
+    #[error("AUXTRACE_INFO of version {0}: versions 0, 1 and 2 are known")]
     Version(u64),
     /// A block has an unknown magic number.
+    #[error(
+        "AUXTRACE_INFO: block {block} begins with {found:#x}: expected a trace unit (ETMv3/PTM \
+         0x3030303030303030, ETMv4 0x4040404040404040, ETE 0x5050505050505050)"
+    )]
     Magic {
         /// Its index.
         block: u64,
@@ -132,42 +137,22 @@ pub enum InfoError {
         found: u64,
     },
     /// The record ends within a block.
+    #[error("AUXTRACE_INFO ends within the block of trace unit {block}")]
     Short {
         /// Its index.
         block: u64,
     },
 }
 
-impl fmt::Display for InfoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherTrace(kind) => {
-                let name = match kind {
-                    1 => " (Intel PT)",
-                    2 => " (Intel BTS)",
-                    4 => " (Arm SPE)",
-                    5 => " (S/390)",
-                    6 => " (HiSilicon PTT)",
-                    _ => "",
-                };
-                write!(f, "AUX trace of type {kind}{name}: expected 3 (CoreSight)")
-            }
-            Self::Version(version) => write!(
-                f,
-                "AUXTRACE_INFO of version {version}: versions 0, 1 and 2 are known"
-            ),
-            Self::Magic { block, found } => write!(
-                f,
-                "AUXTRACE_INFO: block {block} begins with {found:#x}: expected a trace unit \
-                 (ETMv3/PTM 0x3030303030303030, ETMv4 0x4040404040404040, ETE 0x5050505050505050)"
-            ),
-            Self::Short { block } => {
-                write!(
-                    f,
-                    "AUXTRACE_INFO ends within the block of trace unit {block}"
-                )
-            }
-        }
+/// The name of a type of AUX trace that is not CoreSight's, in parentheses.
+const fn kind_of_trace(kind: u32) -> &'static str {
+    match kind {
+        1 => " (Intel PT)",
+        2 => " (Intel BTS)",
+        4 => " (Arm SPE)",
+        5 => " (S/390)",
+        6 => " (HiSilicon PTT)",
+        _ => "",
     }
 }
 

@@ -83,11 +83,11 @@ impl<'o> Cores<'o> {
     pub fn of(&mut self, unit: &Unit, names: &mut Names, notes: &mut Vec<Note>) -> usize {
         let number = unit.cpu.map_or(self.traced, |cpu| cpu as usize);
         self.traced += 1;
-        let source = &unit.device.name;
+        let name = &unit.device.name;
         if number < self.saved {
             if self.saved > 1 && unit.cpu.is_none() {
                 let note = RawNote::AssumedCore {
-                    source: source.clone(),
+                    unit: name.clone(),
                     core: self.devices[number].name.clone(),
                 };
                 notes.push(note.into());
@@ -96,7 +96,7 @@ impl<'o> Cores<'o> {
         }
         if self.are_saved() {
             let note = RawNote::UnsavedCore {
-                source: source.clone(),
+                unit: name.clone(),
                 core: number,
             };
             notes.push(note.into());
