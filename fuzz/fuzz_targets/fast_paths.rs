@@ -41,7 +41,7 @@ impl<E: ElementDecoder> ElementDecoder for Slowly<E> {
         self.0.packet(at, packet, &mut OneByOne(out));
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.0.lost(at, &mut OneByOne(out));
     }
 
@@ -49,15 +49,15 @@ impl<E: ElementDecoder> ElementDecoder for Slowly<E> {
         false
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.0.end(at, &mut OneByOne(out));
     }
 }
 
 /// Passes atoms on one by one.
-struct OneByOne<'a, S>(&'a mut S);
+struct OneByOne<'a>(&'a mut dyn ElementSink);
 
-impl<S: ElementSink> ElementSink for OneByOne<'_, S> {
+impl ElementSink for OneByOne<'_> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         let single = |atoms: Atoms, index: u8| Atoms {
             bits: u32::from(atoms.is_e(index)),

@@ -418,16 +418,25 @@ impl AtomPacket {
 
 /// Receives elements. `at` is the offset of the packet that caused the element.
 pub trait ElementSink {
+    /// Receives the next element.
+    fn element(&mut self, at: BufferOffset, element: Element);
+
+    /// Receives an element that does not steer the flow.
+    #[inline]
+    fn mark(&mut self, at: BufferOffset, mark: Mark) {
+        self.element(at, Element::Mark(mark));
+    }
+}
+
+/// The sink of a source's elements, which may receive atoms before they are made elements.
+pub trait AtomSink: ElementSink {
     /// Whether the sink uses the offsets of elements: if not, arbitrary offsets are passed, because
     /// locating packets takes time.
     const LOCATES: bool = true;
 
-    /// Receives the next element.
-    fn element(&mut self, at: BufferOffset, element: Element);
-
     /// Receives packets of atoms at the start of `bytes`, one byte each, as long as this is faster
-    /// than [`element`](Self::element), and returns their number. `atoms` decodes a byte; `locate`
-    /// returns its offset, in ascending order.
+    /// than [`element`](ElementSink::element), and returns their number. `atoms` decodes a byte;
+    /// `locate` returns its offset, in ascending order.
     #[inline(always)]
     fn atoms(
         &mut self,
@@ -437,12 +446,6 @@ pub trait ElementSink {
     ) -> usize {
         let _ = (bytes, atoms, locate);
         0
-    }
-
-    /// Receives an element that does not steer the flow.
-    #[inline]
-    fn mark(&mut self, at: BufferOffset, mark: Mark) {
-        self.element(at, Element::Mark(mark));
     }
 }
 

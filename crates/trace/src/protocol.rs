@@ -123,6 +123,9 @@ pub(crate) fn require(condition: bool) -> Written {
 }
 
 /// Turns packets into elements.
+///
+/// [`packet`](Self::packet) is compiled for each sink, and passes the packets that fill most of a
+/// trace on without a call. Everything else is compiled once and calls `dyn ElementSink`.
 pub trait ElementDecoder {
     /// The packet of the matching [`PacketDecoder`].
     type Packet: Copy;
@@ -132,7 +135,7 @@ pub trait ElementDecoder {
 
     /// Reports that bytes were lost before the next packet: nothing is known until the trace
     /// synchronises again.
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         let _ = (at, out);
     }
 
@@ -147,7 +150,7 @@ pub trait ElementDecoder {
     fn passes_atoms(&self) -> bool;
 
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink);
 }
 
 impl<E: ElementDecoder> ElementDecoder for &mut E {
@@ -158,7 +161,7 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
         (**self).packet(at, packet, out);
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         (**self).lost(at, out);
     }
 
@@ -171,7 +174,7 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
         (**self).passes_atoms()
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         (**self).end(at, out);
     }
 }

@@ -8,7 +8,7 @@ use super::stack::Listener;
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_history::decode::{Decoding, Image, Source, SourceSinks};
 use armsnap_snapshot::capture::{CaptureSource, Visitor};
-use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
 use armsnap_trace::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range, Run};
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
 
@@ -150,6 +150,8 @@ impl ElementSink for Sink<'_> {
         self.0.element(at, element);
     }
 }
+
+impl AtomSink for Sink<'_> {}
 
 impl SourceSinks<()> for Sink<'_> {
     fn end(&mut self, _: BufferOffset) {}

@@ -4,7 +4,7 @@
 //! [`Decoding`] is the only dynamic call, one per piece of the buffer.
 
 use armsnap_arch::quantity::BufferOffset;
-use armsnap_trace::element::{AtomPacket, ElementSink};
+use armsnap_trace::element::{AtomPacket, AtomSink};
 use armsnap_trace::flow::{CodeImage, Flow, FlowDriver, FlowSink};
 use armsnap_trace::formatter::Stream;
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
@@ -125,7 +125,7 @@ pub struct ElementStage<E, S> {
     pub sink: S,
 }
 
-impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E, S> {
+impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S> {
     const LOCATES: bool = S::LOCATES;
 
     #[inline(always)]
@@ -151,7 +151,7 @@ impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E
     }
 }
 
-impl<O: ?Sized, E: ElementDecoder, S: ElementSink + SourceSinks<O>> SourceSinks<O>
+impl<O: ?Sized, E: ElementDecoder, S: AtomSink + SourceSinks<O>> SourceSinks<O>
     for ElementStage<E, S>
 {
     fn end(&mut self, at: BufferOffset) {

@@ -5,7 +5,7 @@
 
 use super::source::{Decoding, ElementStage, Source, SourceSinks};
 use armsnap_snapshot::capture::Saved;
-use armsnap_trace::element::ElementSink;
+use armsnap_trace::element::AtomSink;
 use armsnap_trace::flow::{Below, CodeImage, FlowDriver, FlowState};
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 use serde::de::DeserializeOwned;
@@ -175,7 +175,7 @@ where
     }
 }
 
-impl<E: ElementDecoder + Saved, S: ElementSink + Stage> Stage for ElementStage<E, S> {
+impl<E: ElementDecoder + Saved, S: AtomSink + Stage> Stage for ElementStage<E, S> {
     fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
         to.elements = text(&self.elements.state())?;
         self.sink.save(to)

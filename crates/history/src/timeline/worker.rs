@@ -13,7 +13,7 @@ use super::trace::Trace;
 use crate::decode::ElementStage;
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_snapshot::capture::Saved as State;
-use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
 use armsnap_trace::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
 use armsnap_trace::formatter::Demux;
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
@@ -471,6 +471,8 @@ impl<S: FlowSink> ElementSink for Driver<'_, S> {
         self.flow.element(at, element, self.sink);
     }
 }
+
+impl<S: FlowSink> AtomSink for Driver<'_, S> {}
 
 impl<S> Driver<'_, S> {
     fn note(&mut self, element: &Element) {

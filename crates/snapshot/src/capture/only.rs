@@ -125,11 +125,11 @@ impl<E> Only<E> {
 /// Not inlined, because usually all contexts are wanted.
 #[cold]
 #[inline(never)]
-fn sifted<E, S: ElementSink>(
+fn sifted<E>(
     inner: &mut E,
     (only, place): &mut (OnlyContext, ContextMatch),
-    out: &mut S,
-    run: impl FnOnce(&mut E, &mut Sifted<'_, S>),
+    out: &mut dyn ElementSink,
+    run: impl FnOnce(&mut E, &mut Sifted<'_>),
 ) {
     run(inner, &mut Sifted { only, place, out });
 }
@@ -152,7 +152,7 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
         }
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         let Self { inner, only } = self;
         match only {
             None => inner.lost(at, out),
@@ -169,7 +169,7 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
         self.only.is_none() && self.inner.passes_atoms()
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         let Self { inner, only } = self;
         match only {
             None => inner.end(at, out),
@@ -196,13 +196,13 @@ impl<E: Saved> Saved for Only<E> {
 }
 
 /// Passes on the elements that belong to the wanted context.
-struct Sifted<'a, S> {
+struct Sifted<'a> {
     only: &'a OnlyContext,
     place: &'a mut ContextMatch,
-    out: &'a mut S,
+    out: &'a mut dyn ElementSink,
 }
 
-impl<S: ElementSink> ElementSink for Sifted<'_, S> {
+impl ElementSink for Sifted<'_> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         let Element::Mark(mark) = element else {
             if *self.place != ContextMatch::Outside {
@@ -260,7 +260,7 @@ mod tests {
             true
         }
 
-        fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
             out.mark(at, Mark::End);
         }
     }

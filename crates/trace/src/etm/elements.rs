@@ -18,7 +18,7 @@ pub(crate) enum State {
 
 impl State {
     /// Reports missing synchronisation before the first packet.
-    pub fn begin(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    pub fn begin(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if *self == Self::Start {
             out.mark(at, Mark::NoSync(NoSyncReason::Start));
             *self = Self::ASync;

@@ -46,7 +46,7 @@ impl Elements {
     }
 
     /// Emits the exception return that was held back and not cancelled.
-    fn settle(&mut self, out: &mut impl ElementSink) {
+    fn settle(&mut self, out: &mut dyn ElementSink) {
         if let Some(at) = self.returning.take() {
             out.mark(at, Mark::ExceptionReturn);
         }
@@ -58,7 +58,7 @@ impl Elements {
         update(&mut self.context, non_secure, hyp)
     }
 
-    fn i_sync(&mut self, at: BufferOffset, sync: &ISync, first: bool, out: &mut impl ElementSink) {
+    fn i_sync(&mut self, at: BufferOffset, sync: &ISync, first: bool, out: &mut dyn ElementSink) {
         if first || sync.reason.is_some() {
             let reason = sync.reason.unwrap_or(TraceOnReason::BeginOrFilter);
             out.mark(at, Mark::TraceOn(reason));
@@ -85,13 +85,13 @@ impl Elements {
         }
     }
 
-    fn address(&mut self, at: BufferOffset, to: u32, isa: Isa, out: &mut impl ElementSink) {
+    fn address(&mut self, at: BufferOffset, to: u32, isa: Isa, out: &mut dyn ElementSink) {
         self.context.isa = isa;
         let address = Address(to.into());
         out.element(at, Element::Address { address, isa });
     }
 
-    fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut impl ElementSink) {
+    fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut dyn ElementSink) {
         let cancel = branch.information.is_some_and(|info| info.cancel);
         if cancel {
             let returning = self.returning.take().is_some();
@@ -122,7 +122,12 @@ impl Elements {
     }
 
     #[inline(always)]
-    fn atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
+    fn atoms(
+        at: BufferOffset,
+        atoms: Atoms,
+        timing: Timing,
+        out: &mut (impl ElementSink + ?Sized),
+    ) {
         let (first, each) = match timing {
             Timing::None if atoms.count == 0 => return,
             Timing::None => return out.element(at, Element::InstructionAtoms(atoms)),
@@ -137,7 +142,7 @@ impl Elements {
     }
 
     /// Handles atoms before the first I-sync: only their cycles are emitted.
-    fn early_atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
+    fn early_atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut dyn ElementSink) {
         match timing {
             Timing::None => {}
             Timing::Each => out.mark(at, Mark::Cycles(atoms.count.into())),
@@ -149,7 +154,7 @@ impl Elements {
         at: BufferOffset,
         address: Option<Address>,
         value: Option<DataValue>,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) {
         out.mark(
             at,
@@ -163,7 +168,7 @@ impl Elements {
     }
 
     /// Handles a packet before synchronisation.
-    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         self.state.begin(at, out);
         match (self.state, *packet) {
             (_, Packet::ASync) => self.state = State::ISync,
@@ -188,7 +193,7 @@ impl Elements {
 
     /// Handles any packet outside the fast path.
     #[inline(never)]
-    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         if self.state != State::Decoding {
             return self.wait(at, packet, out);
         }
@@ -259,7 +264,7 @@ impl ElementDecoder for Elements {
         }
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if self.state.lose() {
             self.settle(out);
             out.mark(at, Mark::NoSync(NoSyncReason::Discard));
@@ -276,7 +281,7 @@ impl ElementDecoder for Elements {
         self.is_settled()
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.settle(out);
         out.mark(at, Mark::End);
     }

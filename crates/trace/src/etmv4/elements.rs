@@ -103,7 +103,7 @@ impl Elements {
     /// the held elements that can no longer be cancelled.
     #[cold]
     #[inline(never)]
-    fn bad(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn bad(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.emit_certain(out);
         self.lose();
         self.no_sync = self.no_sync.or(Some((NoSyncReason::BadPacket, Some(at))));
@@ -114,7 +114,7 @@ impl Elements {
     }
 
     /// Handles a packet before synchronisation.
-    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         if let Some((reason, place)) = self.no_sync.take() {
             out.mark(place.unwrap_or(at), Mark::NoSync(reason));
         }
@@ -146,7 +146,7 @@ impl Elements {
         self.cycle_threshold = info.cycle_threshold;
     }
 
-    fn hold(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
+    fn hold(&mut self, at: BufferOffset, held: Held, out: &mut dyn ElementSink) {
         if self.queue.len() >= MAX_HELD {
             let oldest = self.queue.oldest_p0();
             let emitted = if oldest == 0 {
@@ -162,12 +162,12 @@ impl Elements {
     }
 
     /// Holds a complete P0 element.
-    fn hold_p0(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
+    fn hold_p0(&mut self, at: BufferOffset, held: Held, out: &mut dyn ElementSink) {
         self.hold(at, held, out);
         self.speculation += i64::from(held.p0());
     }
 
-    fn hold_atoms(&mut self, at: BufferOffset, atoms: Option<Atoms>, out: &mut impl ElementSink) {
+    fn hold_atoms(&mut self, at: BufferOffset, atoms: Option<Atoms>, out: &mut dyn ElementSink) {
         if let Some(atoms) = atoms {
             self.hold_p0(at, Held::Atoms(atoms), out);
         }
@@ -180,7 +180,7 @@ impl Elements {
         at: BufferOffset,
         bits: AddressBits,
         context: Option<ContextInfo>,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) {
         let (address, is) = self.history.resolve(bits, self.sent_64bit);
         self.is = is;
@@ -193,14 +193,14 @@ impl Elements {
         }
     }
 
-    fn hold_context(&mut self, at: BufferOffset, info: ContextInfo, out: &mut impl ElementSink) {
+    fn hold_context(&mut self, at: BufferOffset, info: ContextInfo, out: &mut dyn ElementSink) {
         self.sent_64bit = info.is_64bit();
         self.hold(at, Held::Context { info, is: self.is }, out);
     }
 
     /// Handles any packet outside the fast path.
     #[inline(never)]
-    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         if self.state != State::Decoding {
             return self.wait(at, packet, out);
         }
@@ -336,7 +336,7 @@ impl Elements {
         commit: u32,
         cancel: u32,
         mispredict: bool,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) -> Result<(), Contradiction> {
         if commit > 0 {
             self.commit(commit, out)?;
@@ -354,7 +354,7 @@ impl Elements {
     }
 
     /// Emits the oldest `count` P0 elements and everything before them.
-    fn commit(&mut self, count: u32, out: &mut impl ElementSink) -> Result<(), Contradiction> {
+    fn commit(&mut self, count: u32, out: &mut dyn ElementSink) -> Result<(), Contradiction> {
         if u64::from(count) > self.queue.p0() {
             // It is unknown which P0 elements are missing: only the other entries are emitted.
             while let Some(entry) = self.queue.pop() {
@@ -376,7 +376,7 @@ impl Elements {
     }
 
     /// Emits everything.
-    fn emit_all(&mut self, out: &mut impl ElementSink) -> Result<(), Contradiction> {
+    fn emit_all(&mut self, out: &mut dyn ElementSink) -> Result<(), Contradiction> {
         self.speculation = 0;
         while let Some(entry) = self.queue.pop() {
             self.emit(entry, out)?;
@@ -385,7 +385,7 @@ impl Elements {
     }
 
     /// Handles missing trace: speculative elements will not be resolved.
-    fn discard(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
+    fn discard(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut dyn ElementSink) {
         while let Some(entry) = self.queue.pop() {
             self.emit_mark(entry, out);
         }
@@ -395,7 +395,7 @@ impl Elements {
 
     /// Emits everything that cannot be cancelled: everything before the oldest P0 element, and the
     /// marks after it that are never speculative.
-    fn emit_certain(&mut self, out: &mut impl ElementSink) {
+    fn emit_certain(&mut self, out: &mut dyn ElementSink) {
         let mut speculative = false;
         while let Some(entry) = self.queue.pop() {
             speculative |= entry.held.p0() > 0;
@@ -409,7 +409,7 @@ impl Elements {
     }
 
     /// At the end of the trace, emits what does not depend on speculative elements.
-    fn emit_rest(&mut self, out: &mut impl ElementSink) {
+    fn emit_rest(&mut self, out: &mut dyn ElementSink) {
         let certain = self.config.max_speculation == 0 || self.speculation == 0;
         while let Some(entry) = self.queue.pop() {
             match entry.held {
@@ -459,7 +459,7 @@ impl ElementDecoder for Elements {
         self.other(at, packet, out);
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if self.state != State::Async {
             self.bad(at, out);
         }
@@ -481,7 +481,7 @@ impl ElementDecoder for Elements {
             && !self.needs_context
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.emit_rest(out);
         out.mark(at, Mark::End);
     }

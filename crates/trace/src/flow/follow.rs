@@ -13,7 +13,7 @@ use super::range::Range;
 use super::return_stack::ReturnStack;
 use super::sink::FlowSink;
 use super::walk::Waypoints;
-use crate::element::{AtomPacket, Context, Element, ElementSink, Mark};
+use crate::element::{AtomPacket, AtomSink, Context, Element, ElementSink, Mark};
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 
 /// Properties of the trace source that the flow depends on.
@@ -341,7 +341,9 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         self.flow.element(at, element, &mut self.sink);
     }
+}
 
+impl<C: CodeImage, S: FlowSink> AtomSink for FlowDriver<C, S> {
     #[inline(always)]
     fn atoms(
         &mut self,

@@ -40,7 +40,7 @@ impl Elements {
         }
     }
 
-    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
+    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut dyn ElementSink) {
         self.started = true;
         self.state = State::default();
         out.mark(at, Mark::NoSync(reason));
@@ -55,12 +55,9 @@ impl Elements {
             total: self.state.local,
         }
     }
-}
 
-impl ElementDecoder for Elements {
-    type Packet = Packet;
-
-    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    /// Processes a packet.
+    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         if !self.started {
             self.lose(at, NoSyncReason::Start, out);
         }
@@ -129,8 +126,16 @@ impl ElementDecoder for Elements {
         };
         out.mark(at, Mark::Itm(itm));
     }
+}
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+impl ElementDecoder for Elements {
+    type Packet = Packet;
+
+    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        self.decode(at, packet, out);
+    }
+
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if self.started {
             self.lose(at, NoSyncReason::Discard, out);
         }
@@ -140,7 +145,7 @@ impl ElementDecoder for Elements {
         false
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         out.mark(at, Mark::End);
     }
 }

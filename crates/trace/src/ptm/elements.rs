@@ -40,7 +40,7 @@ impl Elements {
         self.restart = true;
     }
 
-    fn context(&self, at: BufferOffset, isa: Isa, out: &mut impl ElementSink) {
+    fn context(&self, at: BufferOffset, isa: Isa, out: &mut dyn ElementSink) {
         // Not kept: the state would depend on what was emitted long ago.
         let context = Context {
             isa,
@@ -49,7 +49,7 @@ impl Elements {
         out.mark(at, Mark::Context(context));
     }
 
-    fn i_sync(&mut self, at: BufferOffset, sync: &ISync, out: &mut impl ElementSink) {
+    fn i_sync(&mut self, at: BufferOffset, sync: &ISync, out: &mut dyn ElementSink) {
         let first = std::mem::replace(&mut self.restart, false);
         if first || sync.reason.is_some() {
             let reason = sync.reason.unwrap_or(TraceOnReason::BeginOrFilter);
@@ -78,7 +78,7 @@ impl Elements {
         );
     }
 
-    fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut impl ElementSink) {
+    fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut dyn ElementSink) {
         match branch.information {
             Some(information) if information.exception != 0 => {
                 out.element(
@@ -126,7 +126,7 @@ impl Elements {
 
     /// Handles a packet before synchronisation.
     #[inline(never)]
-    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         self.state.begin(at, out);
         match (self.state, packet) {
             (_, Packet::ASync) => self.state = State::ISync,
@@ -143,7 +143,7 @@ impl Elements {
 
     /// Handles a packet while synchronised.
     #[inline(never)]
-    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         match *packet {
             Packet::Atoms(atoms) => out.element(at, Element::WaypointAtoms(atoms)),
             Packet::TimedAtom { taken, cycles } => {
@@ -223,7 +223,7 @@ impl ElementDecoder for Elements {
         }
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if self.state.lose() {
             out.mark(at, Mark::NoSync(NoSyncReason::Discard));
             self.desynchronise();
@@ -239,7 +239,7 @@ impl ElementDecoder for Elements {
         self.state == State::Decoding
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         out.mark(at, Mark::End);
     }
 }

@@ -27,7 +27,7 @@ impl Elements {
     }
 
     #[inline(never)]
-    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
+    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut dyn ElementSink) {
         *self = Self {
             started: true,
             ..Self::default()
@@ -67,7 +67,7 @@ impl Elements {
 
     /// Processes a packet other than data and flags.
     #[inline(never)]
-    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut dyn ElementSink) {
         let element = self.element(packet.kind.timestamp());
         let stm = match packet.kind {
             PacketKind::Null(Some(_)) => element,
@@ -185,7 +185,7 @@ impl ElementDecoder for Elements {
         out.mark(at, Mark::Stm(stm));
     }
 
-    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if self.started {
             self.lose(at, NoSyncReason::Discard, out);
         }
@@ -195,7 +195,7 @@ impl ElementDecoder for Elements {
         false
     }
 
-    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+    fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         out.mark(at, Mark::End);
     }
 }

@@ -9,7 +9,7 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
-use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
 use std::collections::VecDeque;
 
 /// The maximum number of lines waiting for their cycle count. A trace unit sends the count right
@@ -154,6 +154,8 @@ impl<L: Lines> ElementSink for Branches<L> {
         }
     }
 }
+
+impl<L: Lines> AtomSink for Branches<L> {}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_history::decode::{SourceSinks, Stage};
-use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
 use armsnap_trace::flow::{BlockId, Blocks, Executed, FlowSink, Gap, QRange, Range, Run};
 
 /// Lists the elements of one source.
@@ -119,14 +119,16 @@ impl<L: Lines> FlowSink for ElementListing<L> {
 
 /// Sources that do not trace a core have only marks.
 impl<L: Lines> ElementSink for ElementListing<L> {
-    const LOCATES: bool = !L::SILENT;
-
     #[inline]
     fn element(&mut self, at: BufferOffset, element: Element) {
         if let Element::Mark(mark) = element {
             FlowSink::mark(self, at, &mark);
         }
     }
+}
+
+impl<L: Lines> AtomSink for ElementListing<L> {
+    const LOCATES: bool = !L::SILENT;
 }
 
 impl<L: Lines> Listed for ElementListing<L> {

@@ -7,7 +7,7 @@ use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_history::decode::{Source, SourceSinks, decode_buffer};
 use armsnap_snapshot::capture::{CaptureBuffer, Config, OnlyContext, Protocol, Visitor};
 use armsnap_snapshot::snapshot::model::Device;
-use armsnap_trace::element::{Element, ElementSink, Mark};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Mark};
 use armsnap_trace::flow::FlowConfig;
 use armsnap_trace::formatter::FrameKind;
 use armsnap_trace::protocol::{Core, ElementDecoder, PacketDecoder};
@@ -238,6 +238,8 @@ impl ElementSink for Collected {
         }
     }
 }
+
+impl AtomSink for Collected {}
 
 impl SourceSinks<Collected> for Collected {
     fn end(&mut self, _: BufferOffset) {}

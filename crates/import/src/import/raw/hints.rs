@@ -70,8 +70,6 @@ struct Addresses<'a> {
 }
 
 impl ElementSink for Addresses<'_> {
-    const LOCATES: bool = false;
-
     fn element(&mut self, _: BufferOffset, element: Element) {
         if let Element::Address { address, .. } = element {
             self.all += 1;

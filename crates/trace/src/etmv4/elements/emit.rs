@@ -38,7 +38,7 @@ impl Elements {
     pub(super) fn emit(
         &mut self,
         entry: Entry,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) -> Result<(), Contradiction> {
         let at = entry.at;
         match entry.held {
@@ -90,7 +90,7 @@ impl Elements {
     }
 
     /// Emits an entry that cannot be cancelled.
-    pub(super) fn emit_mark(&mut self, entry: Entry, out: &mut impl ElementSink) {
+    pub(super) fn emit_mark(&mut self, entry: Entry, out: &mut dyn ElementSink) {
         let at = entry.at;
         match entry.held {
             Held::Event(events) => out.mark(at, Mark::Event(events)),
@@ -119,7 +119,7 @@ impl Elements {
         at: BufferOffset,
         info: ContextInfo,
         is: InstructionSet,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) {
         self.context = Context {
             isa: Isa::A32,
@@ -136,7 +136,7 @@ impl Elements {
         &mut self,
         at: BufferOffset,
         is: InstructionSet,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) {
         self.context.isa = self.isa(is);
         self.needs_context = false;
@@ -166,7 +166,7 @@ impl Elements {
         at: BufferOffset,
         number: u16,
         target: bool,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) -> Result<(), Contradiction> {
         let (context, address, is) = self.address_of()?;
         match context.map(|entry| entry.held) {
@@ -194,7 +194,7 @@ impl Elements {
         &mut self,
         at: BufferOffset,
         instructions: Option<u32>,
-        out: &mut impl ElementSink,
+        out: &mut dyn ElementSink,
     ) -> Result<(), Contradiction> {
         let (context, address, is) = self.address_of()?;
         out.element(at, Element::Q { instructions });

@@ -1,7 +1,7 @@
 //! Packets of instruction atoms followed at once give the same output as their elements one by one.
 
 use super::*;
-use crate::element::{AtomPacket, ElementSink};
+use crate::element::{AtomPacket, AtomSink, ElementSink};
 use proptest::prelude::*;
 
 /// A loop with a conditional branch, then code that is missing.

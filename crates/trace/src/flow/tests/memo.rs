@@ -1,7 +1,7 @@
 //! Repeated sequences of atoms: recalling them gives the same output as following them.
 
 use super::*;
-use crate::element::{AtomPacket, ElementSink};
+use crate::element::{AtomPacket, AtomSink, ElementSink};
 use proptest::prelude::*;
 
 /// A loop with a call, whose callee has two ways to its return, and a call within it.

@@ -8,7 +8,7 @@ use crate::profile::{CallKind, FunctionId, Functions, Listener, NodeId, Window};
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_history::decode::Image;
 use armsnap_snapshot::program::symbols::Symbols;
-use armsnap_trace::element::{AtomPacket, Atoms, Element, ElementSink};
+use armsnap_trace::element::{AtomPacket, AtomSink, Atoms, Element, ElementSink};
 use armsnap_trace::flow::{Flow, FlowConfig, FlowDriver, FlowSink, Pieces};
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};

@@ -5,7 +5,7 @@ use super::{Left, Recorder, add};
 use crate::profile::FunctionId;
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
-use armsnap_trace::element::{Element, ElementSink, Exception, Mark};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
 use armsnap_trace::flow::{BlockId, Blocks, Executed, FlowSink, Gap, QRange, Range, Run};
 
 impl<const SUMS: bool> FlowSink for Recorder<'_, SUMS> {
@@ -221,6 +221,8 @@ impl<const SUMS: bool> ElementSink for Recorder<'_, SUMS> {
         }
     }
 }
+
+impl<const SUMS: bool> AtomSink for Recorder<'_, SUMS> {}
 
 impl<const SUMS: bool> SourceSinks<Self> for Recorder<'_, SUMS> {
     fn end(&mut self, _: BufferOffset) {}
