@@ -171,12 +171,16 @@ struct Make<'a>(Image<'a>, Path);
 impl<'a> Visitor for Make<'a> {
     type Output = Option<Box<dyn Decoding<Events> + 'a>>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, _: D, _: E) -> Self::Output {
+        None
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        let flow = Flow::new(flow?, self.0);
+        let flow = Flow::new(flow, self.0);
         Some(match self.1 {
             Path::Slow => {
                 let (packets, elements) = (Slowly(packets), Slowly(elements));

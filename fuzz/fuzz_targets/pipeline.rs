@@ -18,19 +18,23 @@ struct Make<'a>(Image<'a>, JsonLines);
 impl<'a> Visitor for Make<'a> {
     type Output = Box<dyn Decoding<dyn Listed + 'a> + 'a>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
         let listing = ElementListing::new(self.1);
-        match flow {
-            Some(flow) => {
-                let flow = Flow::new(flow, self.0);
-                Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            None => Box::new(Source::with_elements(packets, elements, listing)),
-        }
+        Box::new(Source::with_elements(packets, elements, listing))
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let listing = ElementListing::new(self.1);
+        let flow = Flow::new(flow, self.0);
+        Box::new(Source::with_flow(packets, elements, flow, listing))
     }
 }
 

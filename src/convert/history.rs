@@ -76,14 +76,18 @@ struct Make<'a> {
 impl<'a> Visitor for Make<'a> {
     type Output = Option<Box<dyn Decoding<KeptInstructions> + 'a>>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, _: D, _: E) -> Self::Output {
+        None
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
         let config = FlowConfig {
             exceptions_here: true,
-            ..flow?
+            ..flow
         };
         let flow = Flow::new(config, self.image);
         let collector = InstructionCollector::new(self.kind, self.image, self.symbols, self.kept);

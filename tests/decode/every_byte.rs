@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Visitor};
-use armsnap::flow::FlowConfig;
 use armsnap::formatter::{Counts, Deformatter, Demux};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
@@ -31,7 +30,7 @@ struct Account {
 impl Visitor for Bytes<'_> {
     type Output = Account;
 
-    fn visit<D, E>(self, mut packets: D, _: E, _: Option<FlowConfig>) -> Account
+    fn visit<D, E>(self, mut packets: D, _: E) -> Account
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,

@@ -16,12 +16,16 @@ pub struct Following<'a, S> {
 impl<'a, S: FlowSink + SourceSinks<S> + 'a> Visitor for Following<'a, S> {
     type Output = Box<dyn Decoding<S> + 'a>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, _: D, _: E) -> Self::Output {
+        panic!("it follows a core")
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        let flow = Flow::new(flow.expect("it follows a core"), self.image);
+        let flow = Flow::new(flow, self.image);
         Box::new(Source::with_flow(packets, elements, flow, self.sink))
     }
 }

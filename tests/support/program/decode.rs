@@ -64,12 +64,16 @@ struct Make<'a, 'b> {
 impl<'a> Visitor for Make<'a, '_> {
     type Output = Box<dyn Decoding<Beside> + 'a>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, _: D, _: E) -> Self::Output {
+        panic!("it follows a core")
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        let flow = Flow::new(flow.expect("it follows a core"), self.image);
+        let flow = Flow::new(flow, self.image);
         let take = self.take;
         let each = Each::new(self.code, move |address, isa| {
             take(address, isa);

@@ -30,18 +30,21 @@ struct Make<'c> {
 impl<'c> Visitor for Make<'c> {
     type Output = Box<dyn Decoding<()> + 'c>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        match flow {
-            Some(flow) => {
-                let flow = Flow::new(flow, self.image);
-                Box::new(Source::with_flow(packets, elements, flow, self.sink))
-            }
-            None => Box::new(Source::with_elements(packets, elements, self.sink)),
-        }
+        Box::new(Source::with_elements(packets, elements, self.sink))
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let flow = Flow::new(flow, self.image);
+        Box::new(Source::with_flow(packets, elements, flow, self.sink))
     }
 }
 

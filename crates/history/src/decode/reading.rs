@@ -2,7 +2,6 @@
 
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_snapshot::capture::{Config, Visitor};
-use armsnap_trace::flow::FlowConfig;
 use armsnap_trace::formatter::Stream;
 use armsnap_trace::itm;
 use armsnap_trace::protocol::{Describe, ElementDecoder, PacketDecoder};
@@ -147,7 +146,7 @@ struct Read<'a>(&'a mut Stream);
 impl Visitor for Read<'_> {
     type Output = Reading;
 
-    fn visit<D, E>(self, mut packets: D, _: E, _: Option<FlowConfig>) -> Reading
+    fn visit<D, E>(self, mut packets: D, _: E) -> Reading
     where
         D: PacketDecoder + Clone + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,

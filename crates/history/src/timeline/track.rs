@@ -144,14 +144,18 @@ const MAX_BLOCKS: usize = 1 << 18;
 impl Visitor for OpenTrack {
     type Output = Option<Box<dyn Track>>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, _: D, _: E) -> Self::Output {
+        None
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
     where
         D: PacketDecoder + Clone + State + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync + 'static,
     {
         let config = FlowConfig {
             most_blocks: MAX_BLOCKS,
-            ..flow?
+            ..flow
         };
         let trace = Arc::new(self.trace);
         let worker = Worker::new(Arc::clone(&trace), packets, elements, config, self.code);

@@ -32,11 +32,23 @@ pub trait Visitor {
     /// Its result.
     type Output;
 
-    /// Receives the decoders; `flow` is `Some` if the source follows a core.
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    /// Receives the decoders of a source whose elements no flow follows.
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
     where
         D: PacketDecoder + Clone + Saved + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Saved + Send + Sync + 'static;
+
+    /// Receives the decoders of a source that follows a core, and the settings of the flow. By
+    /// default the same as [`visit`](Self::visit), for functions that need no flow.
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
+    where
+        Self: Sized,
+        D: PacketDecoder + Clone + Saved + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Saved + Send + Sync + 'static,
+    {
+        let _ = flow;
+        self.visit(packets, elements)
+    }
 }
 
 fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Note {
@@ -203,27 +215,30 @@ impl Config {
     /// Creates the decoders and passes them to `visitor`.
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         match self {
-            Self::Etmv3(config) => visitor.visit(
+            Self::Etmv3(config) => visitor.visit_flow(
                 etmv3::Decoder::new(config),
                 etmv3::Elements::new(config),
-                Some(FlowConfig::default()),
+                FlowConfig::default(),
             ),
-            Self::Ptm(config) => visitor.visit(
+            Self::Ptm(config) => visitor.visit_flow(
                 ptm::Decoder::new(config),
                 ptm::Elements::new(config),
-                Some(FlowConfig {
+                FlowConfig {
                     waypoints: Waypoints {
                         barriers: config.barriers_are_waypoints,
                         ..Waypoints::default()
                     },
                     return_stack: config.return_stack,
                     ..FlowConfig::default()
-                }),
+                },
             ),
-            Self::Etmv4(config) => visitor.visit(
-                etmv4::Decoder::new(config),
-                etmv4::Elements::new(config),
-                (!config.accesses_are_p0).then(|| FlowConfig {
+            Self::Etmv4(config) => {
+                let packets = etmv4::Decoder::new(config);
+                let elements = etmv4::Elements::new(config);
+                if config.accesses_are_p0 {
+                    return visitor.visit(packets, elements);
+                }
+                let flow = FlowConfig {
                     waypoints: Waypoints {
                         waits: config.wfx_waypoints,
                         ..Waypoints::default()
@@ -231,13 +246,14 @@ impl Config {
                     return_stack: config.return_stack,
                     exception_returns: config.is_ete(),
                     ..FlowConfig::default()
-                }),
-            ),
+                };
+                visitor.visit_flow(packets, elements, flow)
+            }
             Self::Itm(config) => {
-                visitor.visit(itm::Decoder::new(config), itm::Elements::new(config), None)
+                visitor.visit(itm::Decoder::new(config), itm::Elements::new(config))
             }
             Self::Stm(config) => {
-                visitor.visit(stm::Decoder::new(config), stm::Elements::new(config), None)
+                visitor.visit(stm::Decoder::new(config), stm::Elements::new(config))
             }
         }
     }

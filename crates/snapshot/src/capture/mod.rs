@@ -94,13 +94,22 @@ struct InContext<V> {
 impl<V: Visitor> Visitor for InContext<V> {
     type Output = V::Output;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> V::Output
+    fn visit<D, E>(self, packets: D, elements: E) -> V::Output
     where
         D: PacketDecoder + Clone + Saved + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Saved + Send + Sync + 'static,
     {
         let elements = Only::new(elements, self.only);
-        self.visitor.visit(packets, elements, flow)
+        self.visitor.visit(packets, elements)
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> V::Output
+    where
+        D: PacketDecoder + Clone + Saved + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Saved + Send + Sync + 'static,
+    {
+        let elements = Only::new(elements, self.only);
+        self.visitor.visit_flow(packets, elements, flow)
     }
 }
 

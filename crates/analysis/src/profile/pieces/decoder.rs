@@ -26,17 +26,20 @@ struct Make<'a, C, const SUMS: bool> {
 impl<'a, C: CodeImage + 'a, const SUMS: bool> Visitor for Make<'a, C, SUMS> {
     type Output = Box<Recording<'a, SUMS>>;
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
     where
         D: PacketDecoder + Saved + 'static,
         E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
     {
-        match flow {
-            Some(flow) => {
-                let flow = Flow::new(flow, self.image);
-                Box::new(Source::with_flow(packets, elements, flow, self.recorder))
-            }
-            None => Box::new(Source::with_elements(packets, elements, self.recorder)),
-        }
+        Box::new(Source::with_elements(packets, elements, self.recorder))
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
+    where
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
+    {
+        let flow = Flow::new(flow, self.image);
+        Box::new(Source::with_flow(packets, elements, flow, self.recorder))
     }
 }

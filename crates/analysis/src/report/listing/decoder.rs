@@ -111,36 +111,59 @@ impl<'a, L> Make<'a, L> {
     }
 }
 
-impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
-    type Output = Result<ListingDecoder<'a>, String>;
+impl<'a, L: Lines + 'a> Make<'a, L> {
+    fn packets<D: PacketDecoder + Saved + 'static>(self, packets: D) -> ListingDecoder<'a> {
+        Box::new(Source::new(packets, PacketListing::new(self.lines)))
+    }
 
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    fn branches<D, E>(self, packets: D, elements: E) -> ListingDecoder<'a>
     where
         D: PacketDecoder + Saved + 'static,
         E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
     {
-        Ok(match (self.level, flow) {
-            (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
-            (Level::Branches, _) => {
-                let branches = Branches::new(self.lines, self.counts_cycles);
-                Box::new(Source::with_elements(packets, elements, branches))
+        let branches = Branches::new(self.lines, self.counts_cycles);
+        Box::new(Source::with_elements(packets, elements, branches))
+    }
+}
+
+impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
+    type Output = Result<ListingDecoder<'a>, String>;
+
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
+    where
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
+    {
+        Ok(match self.level {
+            Level::Packets => self.packets(packets),
+            Level::Branches => self.branches(packets, elements),
+            Level::Elements | Level::Instructions => {
+                let listing = ElementListing::new(self.lines);
+                Box::new(Source::with_elements(packets, elements, listing))
             }
-            (Level::Elements, Some(flow)) => {
+        })
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, flow: FlowConfig) -> Self::Output
+    where
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
+    {
+        Ok(match self.level {
+            Level::Packets => self.packets(packets),
+            Level::Branches => self.branches(packets, elements),
+            Level::Elements => {
                 let flow = Flow::new(flow, self.image);
                 let listing = ElementListing::new(self.lines);
                 Box::new(Source::with_flow(packets, elements, flow, listing))
             }
-            (Level::Instructions, Some(flow)) => {
+            Level::Instructions => {
                 let flow = Flow::new(flow, self.image);
                 let disassembler = Disassembler::new(self.m_profile);
                 let disassembler = disassembler.map_err(|error| error.to_string())?;
                 let listing =
                     InstructionListing::new(self.lines, self.image, self.symbols, disassembler);
                 Box::new(Source::with_flow(packets, elements, flow, listing))
-            }
-            (Level::Elements | Level::Instructions, None) => {
-                let listing = ElementListing::new(self.lines);
-                Box::new(Source::with_elements(packets, elements, listing))
             }
         })
     }

@@ -8,7 +8,6 @@ use armsnap_history::decode::{Source, SourceSinks, decode_buffer};
 use armsnap_snapshot::capture::{CaptureBuffer, Config, OnlyContext, Protocol, Visitor};
 use armsnap_snapshot::snapshot::model::Device;
 use armsnap_trace::element::{AtomSink, Element, ElementSink, Mark};
-use armsnap_trace::flow::FlowConfig;
 use armsnap_trace::formatter::FrameKind;
 use armsnap_trace::protocol::{Core, ElementDecoder, PacketDecoder};
 use std::collections::BTreeSet;
@@ -165,7 +164,7 @@ struct Collect<'a> {
 impl Visitor for Collect<'_> {
     type Output = Contents;
 
-    fn visit<D, E>(self, packets: D, elements: E, _: Option<FlowConfig>) -> Self::Output
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
     where
         D: PacketDecoder + Clone + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,

@@ -4,7 +4,6 @@
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_snapshot::capture::{Config, Protocol, Visitor};
 use armsnap_trace::element::{Element, ElementSink};
-use armsnap_trace::flow::FlowConfig;
 use armsnap_trace::formatter::Stream;
 use armsnap_trace::protocol::{Core, ElementDecoder, PacketDecoder, Profile};
 use std::ops::Range;
@@ -85,7 +84,7 @@ struct Follow<'a, 'b>(&'a mut Stream, &'a mut Addresses<'b>);
 impl Visitor for Follow<'_, '_> {
     type Output = ();
 
-    fn visit<D, E>(self, mut packets: D, mut elements: E, _: Option<FlowConfig>)
+    fn visit<D, E>(self, mut packets: D, mut elements: E)
     where
         D: PacketDecoder + Clone + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
