@@ -20,4 +20,4 @@ pub use reading::{Reading, read};
 pub use silence::{Totals, first_look, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};
 pub(crate) use state::bounded_json;
-pub use state::{Resumable, Stage, StageStates, Unsaved};
+pub use state::{Resumable, SinkState, Stage, StageStates, Unsaved};

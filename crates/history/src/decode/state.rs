@@ -1,14 +1,13 @@
 //! The state of a source's decoders between two pieces of its stream: saved, compared, restored.
 //!
-//! Equal states decode the same bytes to the same output. A state is text, so that it can be
-//! compared without knowing the protocol, and be restored in another thread or on another machine.
+//! Equal states decode the same bytes to the same output. A state knows nothing of the decoders that
+//! it was saved by, so it can be restored in another thread or, serialised, on another machine.
 
 use super::source::{Decoding, ElementStage, Source, SourceSinks};
-use armsnap_snapshot::capture::Saved;
-use armsnap_trace::element::AtomSink;
-use armsnap_trace::flow::{Below, CodeImage, FlowDriver, FlowState};
+use armsnap_snapshot::capture::{OtherDecoder, Saved, SavedState};
+use armsnap_trace::element::{AtomSink, Context};
+use armsnap_trace::flow::{Below, CodeImage, FlowDriver, FlowState, View};
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
@@ -20,17 +19,67 @@ const MOST: usize = 64 << 10;
 #[error("the state of a decoder cannot be saved or restored")]
 pub struct Unsaved;
 
+impl From<OtherDecoder> for Unsaved {
+    fn from(_: OtherDecoder) -> Self {
+        Self
+    }
+}
+
 /// The state of all stages of a source. It is valid for decoders with the same configuration, code
 /// and form of output.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageStates {
-    packets: String,
-    elements: String,
+    packets: SavedState,
+    /// `None` if the packets are not decoded further.
+    elements: Option<SavedState>,
+    /// `None` if no code is followed.
     flow: Option<FlowState>,
-    sink: String,
+    /// The state of the last stage.
+    pub sink: SinkState,
+}
+
+/// The state of the last stage of a source.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub enum SinkState {
+    /// Its output depends on nothing before.
+    #[default]
+    None,
+    /// It has seen this context.
+    Context(Option<Context>),
+    /// It reads memory through this view.
+    View(View),
 }
 
 impl StageStates {
+    /// Returns the state of decoders whose elements a flow follows, and whose last stage has none.
+    pub(crate) fn of(packets: &impl Saved, elements: &impl Saved, flow: FlowState) -> Self {
+        Self {
+            packets: packets.state(),
+            elements: Some(elements.state()),
+            flow: Some(flow),
+            sink: SinkState::None,
+        }
+    }
+
+    /// Restores the state of the decoders of packets and elements.
+    ///
+    /// # Errors
+    ///
+    /// If it was saved by others.
+    pub(crate) fn restore_elements(
+        &self,
+        packets: &mut impl Saved,
+        elements: &mut impl Saved,
+    ) -> Result<(), OtherDecoder> {
+        packets.restore(&self.packets)?;
+        elements.restore(self.elements.as_ref().ok_or(OtherDecoder)?)
+    }
+
+    /// Returns the state of the flow.
+    pub(crate) fn flow(&self) -> Option<&FlowState> {
+        self.flow.as_ref()
+    }
+
     /// Returns the same state for the middle of a trace, where callers from before are unknown.
     #[must_use]
     pub fn with_unknown_callers(self) -> Self {
@@ -72,26 +121,8 @@ impl StageStates {
 
     /// Returns the approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.packets.len() + self.elements.len() + self.sink.len() + size_of::<Self>()
-    }
-
-    /// Saves the state of the last stage.
-    ///
-    /// # Errors
-    ///
-    /// If it is too long.
-    pub fn save_sink(&mut self, state: &impl Serialize) -> Result<(), Unsaved> {
-        self.sink = text(state)?;
-        Ok(())
-    }
-
-    /// Returns the saved state of the last stage.
-    ///
-    /// # Errors
-    ///
-    /// If the state was saved by another kind of stage.
-    pub fn sink<T: DeserializeOwned>(&self) -> Result<T, Unsaved> {
-        read(&self.sink)
+        let elements = self.elements.as_ref().map_or(0, SavedState::bytes);
+        self.packets.bytes() + elements + size_of::<Self>()
     }
 }
 
@@ -158,15 +189,17 @@ where
 
     fn state(&self) -> Result<StageStates, Unsaved> {
         let mut states = StageStates {
-            packets: text(&self.decoder.state())?,
-            ..StageStates::default()
+            packets: self.decoder.state(),
+            elements: None,
+            flow: None,
+            sink: SinkState::None,
         };
         self.stage.sink.save(&mut states)?;
         Ok(states)
     }
 
     fn resume(&mut self, state: &StageStates) -> Result<(), Unsaved> {
-        self.decoder.restore(read(&state.packets)?);
+        self.decoder.restore(&state.packets)?;
         self.stage.sink.restore(state)
     }
 
@@ -177,12 +210,17 @@ where
 
 impl<E: ElementDecoder + Saved, S: AtomSink + Stage> Stage for ElementStage<E, S> {
     fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
-        to.elements = text(&self.elements.state())?;
+        let state = self.elements.state();
+        if state.bytes() > MOST {
+            return Err(Unsaved);
+        }
+        to.elements = Some(state);
         self.sink.save(to)
     }
 
     fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
-        self.elements.restore(read(&from.elements)?);
+        let state = from.elements.as_ref().ok_or(Unsaved)?;
+        self.elements.restore(state)?;
         self.sink.restore(from)
     }
 
@@ -233,13 +271,4 @@ pub(crate) fn bounded_json(value: &impl Serialize, most: usize) -> Option<Vec<u8
     let mut out = Bounded { bytes, most };
     serde_json::to_writer(&mut out, value).ok()?;
     Some(out.bytes)
-}
-
-fn text(state: &impl Serialize) -> Result<String, Unsaved> {
-    let bytes = bounded_json(state, MOST).ok_or(Unsaved)?;
-    String::from_utf8(bytes).map_err(|_| Unsaved)
-}
-
-fn read<T: DeserializeOwned>(text: &str) -> Result<T, Unsaved> {
-    serde_json::from_str(text).map_err(|_| Unsaved)
 }

@@ -6,10 +6,10 @@
 
 use super::code::Code;
 use super::part::TraceState;
-use super::saved::Stored;
+use super::saved::Saved;
 use super::segments::Cut;
+use super::stretch::TraceEnd;
 use super::trace::Chunks;
-use super::worker::TraceEnd;
 use crate::decode::bounded_json;
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::cache::{Cache, Fields, Name};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The version of the contents of an index.
-const FORMAT: &str = "history 1";
+const FORMAT: &str = "history 2";
 /// Bytes after a block, whose absence may have ended it.
 const AFTER: u64 = 4;
 /// Maximum number of bytes of code in an index.
@@ -66,20 +66,20 @@ impl Store {
 
 /// The contents of an index.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Index<P, E> {
+pub(super) struct Index {
     pub executed: Executed,
-    pub segments: Vec<LongSegment<P, E>>,
+    pub segments: Vec<LongSegment>,
 }
 
 /// A segment with its layout.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct LongSegment<P, E> {
+pub(super) struct LongSegment {
     pub chunk: u64,
     /// Its start; `None` at the start of the buffer.
     pub cut: Option<Cut>,
     /// The start of the next segment.
     pub next: Option<Cut>,
-    pub parts: Vec<IndexedPart<P, E>>,
+    pub parts: Vec<IndexedPart>,
     pub places: u64,
     pub ended: TraceEnd,
     pub after: TraceState,
@@ -87,13 +87,13 @@ pub(super) struct LongSegment<P, E> {
 
 /// The start of a part other than the first.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct IndexedPart<P, E> {
+pub(super) struct IndexedPart {
     /// Number of places of the segment before it.
     pub first: u64,
-    pub state: Stored<P, E>,
+    pub state: Saved,
 }
 
-impl<P, E> LongSegment<P, E> {
+impl LongSegment {
     /// Returns whether it may be a segment of a trace.
     pub fn is_sound(&self, trace: &Chunks) -> bool {
         let end = self.next.map_or(trace.count(), |next| next.at.chunk);
@@ -106,8 +106,8 @@ impl<P, E> LongSegment<P, E> {
         };
         let cuts = || self.cut.iter().chain(&self.next).all(in_chunk);
         let mut before = (trace.start(self.chunk), 0);
-        let mut ascending = |part: &IndexedPart<P, E>| {
-            let here = (part.state.raw, part.first);
+        let mut ascending = |part: &IndexedPart| {
+            let here = (part.state.feed.raw, part.first);
             let follows = here.0 > before.0 && here.1 >= before.1;
             before = here;
             follows
@@ -195,10 +195,7 @@ fn hash(ranges: &[(u32, u64, u64)], code: &Code) -> Option<String> {
 }
 
 /// Writes an index, unless it has more than `most` bytes.
-pub(super) fn written<P: Serialize, E: Serialize>(
-    index: &Index<P, E>,
-    most: u64,
-) -> Option<Vec<u8>> {
+pub(super) fn written(index: &Index, most: u64) -> Option<Vec<u8>> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     bounded_json(index, most)
 }

@@ -41,6 +41,7 @@ mod scan;
 mod search;
 mod segments;
 mod signal_return;
+mod stretch;
 mod trace;
 mod track;
 mod worker;

@@ -3,7 +3,7 @@
 //! An entry takes 16 bytes; a straight line is stored once, however often it ran.
 
 use super::entry::{Entry, Gap};
-use super::worker::HistorySink;
+use super::stretch::HistorySink;
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_trace::element::{Context, Exception, Mark, TraceOnReason};
 use armsnap_trace::flow::{

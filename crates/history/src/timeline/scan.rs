@@ -5,7 +5,7 @@ use super::code::Code;
 use super::entry::{AddressSet, Gap, Gaps};
 use super::part::TraceState;
 use super::position::Direction;
-use super::worker::HistorySink;
+use super::stretch::HistorySink;
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_trace::element::{Exception, Mark};
 use armsnap_trace::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, QRange, Range};

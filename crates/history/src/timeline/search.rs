@@ -6,9 +6,7 @@ use super::scan::{Hit, Query};
 use super::segments::{SearchUnit, Segments};
 use super::track::{Cancelled, Start};
 use super::worker::{Contradiction, Worker};
-use armsnap_snapshot::capture::Saved as State;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
 
 /// Maximum number of units searched before their results are examined, for each thread.
 const MAX_AHEAD: usize = 32;
@@ -33,11 +31,7 @@ impl From<Contradiction> for Ended {
     }
 }
 
-impl<D, E> Segments<D, E>
-where
-    D: PacketDecoder + Clone + State + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
-{
+impl Segments {
     /// Finds the first hit in the direction of the query.
     pub(super) fn search_units(
         &mut self,
@@ -83,21 +77,17 @@ where
             ahead = (2 * ahead).min(most);
             let jobs = self.jobs(&units);
             let mut workers = self.workers(if jobs.len() < FEW { 1 } else { jobs.len() });
-            let scanned = each(
-                &mut workers,
-                jobs.len(),
-                |worker: &mut &mut Worker<_, _>, at| {
-                    if cancel.is_requested() {
-                        return (Err(Ended::Cancelled), Then::Stop);
-                    }
-                    match worker.scan(&jobs[at], query, 0..u64::MAX) {
-                        Ok(None) => (Ok(None), Then::Continue),
-                        // Later hits are irrelevant.
-                        Ok(hit) => (Ok(hit), Then::Stop),
-                        Err(why) => (Err(why.into()), Then::Stop),
-                    }
-                },
-            );
+            let scanned = each(&mut workers, jobs.len(), |worker: &mut &mut Worker, at| {
+                if cancel.is_requested() {
+                    return (Err(Ended::Cancelled), Then::Stop);
+                }
+                match worker.scan(&jobs[at], query, 0..u64::MAX) {
+                    Ok(None) => (Ok(None), Then::Continue),
+                    // Later hits are irrelevant.
+                    Ok(hit) => (Ok(hit), Then::Stop),
+                    Err(why) => (Err(why.into()), Then::Stop),
+                }
+            });
             for (unit, hit) in units.iter().zip(scanned) {
                 if let Some(hit) = hit.transpose()?.flatten() {
                     return Ok(Some((self.segment(unit.chunk), hit)));

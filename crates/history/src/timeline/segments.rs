@@ -16,15 +16,12 @@ use super::part::{Recorder, SegmentPart, TraceState};
 use super::position::Direction;
 use super::saved::Saved;
 use super::scan::{Query, Scan, VisitCache};
+use super::stretch::{Between, Decoders, HistorySink, Run, StartPoint, SyncPoint, TraceEnd};
 use super::trace::Trace;
 use super::track::{Cancelled, Limits, PartKey, Placed, Start};
-use super::worker::{
-    Between, Contradiction, HistorySink, Job, StartPoint, SyncPoint, TraceEnd, Worker,
-};
+use super::worker::{Contradiction, Job, Worker};
 use armsnap_arch::quantity::BufferOffset;
-use armsnap_snapshot::capture::Saved as State;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
 use indexed::Indexed;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -51,17 +48,17 @@ pub(super) struct Cut {
 
 /// The start of a part of a segment.
 #[derive(Debug)]
-struct PartStart<D, E> {
+struct PartStart {
     /// Number of places of the segment before it.
     first: u64,
     /// The decoder state that it starts from; `None` for the first part.
-    saved: Option<Arc<Saved<D, E>>>,
+    saved: Option<Arc<Saved>>,
 }
 
 /// The layout of a segment that was decoded once.
 #[derive(Debug)]
-struct Layout<D, E> {
-    parts: Vec<PartStart<D, E>>,
+struct Layout {
+    parts: Vec<PartStart>,
     places: u64,
     ended: TraceEnd,
     /// The state at its end.
@@ -69,11 +66,11 @@ struct Layout<D, E> {
 }
 
 /// A track cut into segments.
-pub(super) struct Segments<D, E> {
+pub(super) struct Segments {
     pub(super) trace: Arc<Trace>,
-    pub(super) worker: Worker<D, E>,
+    pub(super) worker: Worker,
     /// Workers of further threads, while a search is running.
-    pub(super) helpers: Vec<Worker<D, E>>,
+    pub(super) helpers: Vec<Worker>,
     /// Where layouts are kept.
     index: Option<Indexed>,
     /// Whether this is the first buffer of the core.
@@ -87,9 +84,9 @@ pub(super) struct Segments<D, E> {
     after: BTreeMap<u64, Option<u64>>,
     last: Option<u64>,
     /// By chunk.
-    layouts: BTreeMap<u64, Layout<D, E>>,
+    layouts: BTreeMap<u64, Layout>,
     /// By chunk: the parts of a segment whose decoding was cancelled.
-    begun: BTreeMap<u64, Vec<PartStart<D, E>>>,
+    begun: BTreeMap<u64, Vec<PartStart>>,
     kept: Kept,
     /// By chunk: cycles of the segments counted so far.
     cycles: BTreeMap<u64, u64>,
@@ -103,14 +100,10 @@ pub(super) struct SearchUnit {
     pub part: Option<usize>,
 }
 
-impl<D, E> Segments<D, E>
-where
-    D: PacketDecoder + Clone + State + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
-{
+impl Segments {
     pub fn new(
         trace: Arc<Trace>,
-        worker: Worker<D, E>,
+        worker: Worker,
         is_first: bool,
         counts_cycles: bool,
         alone: bool,
@@ -142,7 +135,7 @@ where
     }
 
     /// Returns workers for at most `most` threads, at least one.
-    pub fn workers(&mut self, most: usize) -> Vec<&mut Worker<D, E>> {
+    pub fn workers(&mut self, most: usize) -> Vec<&mut Worker> {
         let helpers = most.min(self.threads()).saturating_sub(1);
         while self.helpers.len() < helpers {
             self.helpers.push(self.worker.another());
@@ -163,7 +156,7 @@ where
         chunk == 0 && !self.is_first
     }
 
-    fn from(&mut self, chunk: u64) -> StartPoint<D, E> {
+    fn from(&mut self, chunk: u64) -> StartPoint {
         match self.cuts.get(&chunk) {
             Some(Some(cut)) => StartPoint::Sync {
                 at: cut.at,
@@ -184,7 +177,7 @@ where
     }
 
     /// Returns the layout of a segment; decodes the segment the first time.
-    fn layout(&mut self, chunk: u64) -> &Layout<D, E> {
+    fn layout(&mut self, chunk: u64) -> &Layout {
         while !self.lays_out(chunk, &Cancel::default()) {}
         &self.layouts[&chunk]
     }
@@ -215,7 +208,7 @@ where
     }
 
     /// Decodes a segment once. The parts of a short one are cached.
-    fn lay_out(&mut self, chunk: u64, cancel: &Cancel) -> Option<Layout<D, E>> {
+    fn lay_out(&mut self, chunk: u64, cancel: &Cancel) -> Option<Layout> {
         let known = self.state_at_start(chunk);
         if self.is_long(chunk) {
             let parts = self.begun.remove(&chunk).unwrap_or_default();
@@ -257,11 +250,14 @@ where
     fn pass<S: HistorySink>(
         &mut self,
         chunk: u64,
-        mut parts: Vec<PartStart<D, E>>,
+        mut parts: Vec<PartStart>,
         sink: &mut S,
         cancel: &Cancel,
         mut ended: impl FnMut(&mut S, &mut Kept, usize),
-    ) -> Option<Layout<D, E>> {
+    ) -> Option<Layout>
+    where
+        dyn Decoders: Run<S>,
+    {
         let (mut from, end) = (self.from(chunk), self.end_of(chunk));
         let mut begin = self.segment(chunk);
         match parts.last().and_then(|part| part.saved.as_ref()) {
@@ -335,7 +331,7 @@ where
     }
 
     /// Returns the job that decodes a unit.
-    fn job(&mut self, unit: SearchUnit) -> Job<D, E> {
+    fn job(&mut self, unit: SearchUnit) -> Job {
         let chunk = unit.chunk;
         let (from, end) = (self.from(chunk), self.end_of(chunk));
         let whole = Job {
@@ -398,7 +394,7 @@ where
         Placed { key, first, part }
     }
 
-    fn record(&mut self, job: &Job<D, E>) -> Result<SegmentPart, Contradiction> {
+    fn record(&mut self, job: &Job) -> Result<SegmentPart, Contradiction> {
         let mut recorder = Recorder::new(job.known, job.first);
         if job.starts_buffer {
             recorder.start_buffer(BufferOffset(0));
@@ -475,7 +471,7 @@ where
         Some(self.unit(chunk, direction))
     }
 
-    pub fn jobs(&mut self, units: &[SearchUnit]) -> Vec<Job<D, E>> {
+    pub fn jobs(&mut self, units: &[SearchUnit]) -> Vec<Job> {
         units.iter().map(|&unit| self.job(unit)).collect()
     }
 

@@ -5,12 +5,14 @@
 //! byte string.
 
 use super::parallel::{Then, each};
+use crate::decode::parts::frames_alike;
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_snapshot::cache::{Fields, Name};
 use armsnap_snapshot::capture::CaptureBuffer;
 use armsnap_snapshot::mapped::{self, Mapped};
 use armsnap_snapshot::stop;
 use armsnap_trace::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,11 +53,18 @@ pub(super) struct Trace {
 }
 
 /// A read position in the trace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Feed {
     /// Offset of the next byte in the buffer.
     pub raw: u64,
     pub deformatter: Option<Deformatter>,
+}
+
+impl Feed {
+    /// Returns whether both are at the same offset and continue their frames in the same way.
+    pub fn continues_like(&self, other: &Self) -> bool {
+        self.raw == other.raw && frames_alike(self.deformatter.as_ref(), other.deformatter.as_ref())
+    }
 }
 
 impl Chunks {

@@ -6,8 +6,9 @@ use super::index::Store;
 use super::part::{SegmentPart, TraceState};
 use super::scan::{Hit, Query};
 use super::segments::Segments;
+use super::stretch::{SourceDecoders, TraceEnd};
 use super::trace::Trace;
-use super::worker::{TraceEnd, Worker};
+use super::worker::Worker;
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::capture::{Saved as State, Visitor};
 use armsnap_snapshot::stop::Cancel;
@@ -158,7 +159,9 @@ impl Visitor for OpenTrack {
             ..flow
         };
         let trace = Arc::new(self.trace);
-        let worker = Worker::new(Arc::clone(&trace), packets, elements, config, self.code);
+        let code = self.code.clone();
+        let decoders = SourceDecoders::new(Arc::clone(&trace), packets, elements, config, code);
+        let worker = Worker::new(Box::new(decoders), self.code);
         Some(Box::new(Segments::new(
             trace,
             worker,

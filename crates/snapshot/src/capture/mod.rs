@@ -24,9 +24,9 @@ pub use config::{Config, Visitor};
 pub use core::traced_core;
 pub use left_out::{LeftOut, Reason};
 pub use memory::{core_memory, traces_host_ids};
-pub use only::{Only, OnlyContext};
+pub use only::{ContextMatch, Only, OnlyContext};
 pub use protocol::Protocol;
-pub use saved::Saved;
+pub use saved::{OtherDecoder, Saved, SavedState};
 
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::model::{BufferFormat, FileLine, Note, Severity, Snapshot, Trace};

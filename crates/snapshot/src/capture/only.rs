@@ -3,7 +3,7 @@
 //! Context packets show which context runs, or timestamps show when the wanted one ran. Trace of
 //! other contexts is left out, as if the trace unit had been off meanwhile.
 
-use super::Saved;
+use super::saved::{OtherDecoder, Saved, SavedState};
 use crate::snapshot::model::Device;
 use crate::snapshot::registers::parse_u64;
 use armsnap_arch::quantity::BufferOffset;
@@ -180,17 +180,23 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
 
 /// The wanted context is part of the configuration, not of the state.
 impl<E: Saved> Saved for Only<E> {
-    type State = (E::State, Option<ContextMatch>);
-
-    fn state(&self) -> impl Serialize {
-        let place = self.only.as_ref().map(|(_, place)| *place);
-        (self.inner.state(), place)
+    fn state(&self) -> SavedState {
+        let inner = self.inner.state();
+        match &self.only {
+            None => inner,
+            Some((_, place)) => SavedState::InContext(Box::new(inner), *place),
+        }
     }
 
-    fn restore(&mut self, (inner, place): Self::State) {
-        self.inner.restore(inner);
-        if let (Some((_, own)), Some(place)) = (&mut self.only, place) {
-            *own = place;
+    fn restore(&mut self, state: &SavedState) -> Result<(), OtherDecoder> {
+        match (&mut self.only, state) {
+            (Some((_, own)), SavedState::InContext(inner, place)) => {
+                self.inner.restore(inner)?;
+                *own = *place;
+                Ok(())
+            }
+            (None, state) => self.inner.restore(state),
+            (Some(_), _) => Err(OtherDecoder),
         }
     }
 }

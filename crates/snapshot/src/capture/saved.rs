@@ -1,44 +1,80 @@
 //! The state of decoders, saved and restored.
 
+use super::only::ContextMatch;
 use armsnap_trace::etmv3;
 use armsnap_trace::etmv4;
 use armsnap_trace::itm;
 use armsnap_trace::ptm;
 use armsnap_trace::stm;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A state was saved by another kind of decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherDecoder;
 
 /// A decoder whose state can be saved and then restored in a decoder with the same settings.
 pub trait Saved {
-    /// The state.
-    type State: DeserializeOwned;
-
-    /// Returns the state for serialisation. It is read back as [`State`](Self::State).
-    fn state(&self) -> impl Serialize;
+    /// Returns the state.
+    fn state(&self) -> SavedState;
 
     /// Continues from a state.
-    fn restore(&mut self, state: Self::State);
+    ///
+    /// # Errors
+    ///
+    /// If the state was saved by another kind of decoder.
+    fn restore(&mut self, state: &SavedState) -> Result<(), OtherDecoder>;
 }
 
-/// Implements [`Saved`] for decoders that are saved as a whole, including their settings.
+/// Declares [`SavedState`], with decoders that are saved as a whole, including their settings.
 macro_rules! saved {
-    ($($decoder:ty),*) => {$(
-        impl Saved for $decoder {
-            type State = Self;
-
-            fn state(&self) -> impl Serialize {
-                self
-            }
-
-            fn restore(&mut self, state: Self) {
-                *self = state;
-            }
+    ($($variant:ident($decoder:ty),)*) => {
+        /// The state of a decoder of packets or elements. Decoders with equal states continue in the
+        /// same way.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[expect(missing_docs, reason = "each variant is the decoder that it names")]
+        pub enum SavedState {
+            $($variant(Box<$decoder>),)*
+            /// A decoder of elements that is limited to a context.
+            InContext(Box<SavedState>, ContextMatch),
         }
-    )*};
+
+        $(impl Saved for $decoder {
+            fn state(&self) -> SavedState {
+                SavedState::$variant(Box::new(self.clone()))
+            }
+
+            fn restore(&mut self, state: &SavedState) -> Result<(), OtherDecoder> {
+                let SavedState::$variant(state) = state else {
+                    return Err(OtherDecoder);
+                };
+                self.clone_from(state);
+                Ok(())
+            }
+        })*
+    };
 }
 
-saved!(etmv3::Decoder, etmv3::Elements);
-saved!(ptm::Decoder, ptm::Elements);
-saved!(etmv4::Decoder, etmv4::Elements);
-saved!(itm::Decoder, itm::Elements);
-saved!(stm::Decoder, stm::Elements);
+saved! {
+    Etmv3Packets(etmv3::Decoder),
+    Etmv3Elements(etmv3::Elements),
+    PtmPackets(ptm::Decoder),
+    PtmElements(ptm::Elements),
+    Etmv4Packets(etmv4::Decoder),
+    Etmv4Elements(etmv4::Elements),
+    ItmPackets(itm::Decoder),
+    ItmElements(itm::Elements),
+    StmPackets(stm::Decoder),
+    StmElements(stm::Elements),
+}
+
+impl SavedState {
+    /// Returns the approximate size in bytes.
+    pub fn bytes(&self) -> usize {
+        let held = match self {
+            Self::Etmv4Elements(elements) => elements.held_bytes(),
+            Self::InContext(inner, _) => inner.bytes(),
+            _ => 0,
+        };
+        size_of::<Self>() + 512 + held
+    }
+}

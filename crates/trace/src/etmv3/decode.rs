@@ -16,7 +16,7 @@ use crate::protocol::PacketDecoder;
 use armsnap_arch::quantity::Isa;
 
 /// Splits the bytes of one ETMv3 into packets.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Decoder {
     config: Config,
     sync: Synchronisation,

@@ -12,7 +12,7 @@ use crate::protocol::ElementDecoder;
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 
 /// Turns the packets of one ETMv3 into elements.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     config: Config,
     state: State,

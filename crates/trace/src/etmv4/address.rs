@@ -7,7 +7,7 @@ use super::packet::{AddressBits, InstructionSet};
 pub(super) type Traced = (u64, InstructionSet);
 
 /// The last three traced addresses.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct AddressHistory {
     /// Newest first.
     last: [Traced; 3],

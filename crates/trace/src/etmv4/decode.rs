@@ -67,7 +67,7 @@ enum Sync {
 ///
 /// The bytes after a packet that no trace unit writes are still split, because they are most likely
 /// packets. Their meaning is unknown until the next alignment synchronisation.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Decoder {
     config: Config,
     sync: Sync,

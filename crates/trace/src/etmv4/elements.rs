@@ -8,7 +8,7 @@ use super::config::Config;
 use super::packet::{
     AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
 };
-use super::speculation::{Held, Queue};
+use super::speculation::{Entry, Held, Queue};
 use crate::element::{Atoms, Context, Element, ElementSink, Mark, NoSyncReason, Transaction};
 use crate::protocol::ElementDecoder;
 use armsnap_arch::quantity::BufferOffset;
@@ -36,7 +36,7 @@ enum State {
 /// Elements are emitted when they are committed. Elements other than P0 elements wait for the next
 /// P0 element. Elements still held at a discontinuity or at the end are dropped, except events,
 /// timestamps and others that are never speculative.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     config: Config,
     state: State,
@@ -88,6 +88,11 @@ impl Elements {
             needs_context: true,
             context: Context::default(),
         }
+    }
+
+    /// Returns the size of the elements held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.queue.len() * size_of::<Entry>()
     }
 
     /// Forgets everything until the next synchronisation.

@@ -25,7 +25,7 @@ enum Sync {
 }
 
 /// Splits the bytes of an ITM into packets.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Decoder {
     sync: Sync,
 }

@@ -11,7 +11,7 @@ const LOW_TIME_BITS: u32 = 26;
 
 /// Turns the packets of one ITM into elements. It keeps what packets omit: the page of stimulus
 /// ports and the running times.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     prescaler: u32,
     started: bool,
@@ -19,7 +19,7 @@ pub struct Elements {
 }
 
 /// The state that a loss of packets resets.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct State {
     synced: bool,
     page: u8,

@@ -14,7 +14,7 @@ use crate::etm::decode::{
 use crate::protocol::{PacketDecoder, RangeSink};
 
 /// Splits the bytes of one PTM into packets.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Decoder {
     config: Config,
     sync: Synchronisation,

@@ -14,7 +14,7 @@ use crate::protocol::ElementDecoder;
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 
 /// Turns the packets of one PTM into elements.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     state: State,
     /// Whether no I-sync was seen since synchronisation was lost.

@@ -19,7 +19,7 @@ const ASYNC_NIBBLES: usize = 21;
 const MAX_ONES: usize = 1 << 16;
 
 /// Splits the bytes of an STM into packets.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Decoder {
     /// Whether the decoder is synchronised; otherwise it searches for the next ASYNC.
     synced: bool,

@@ -9,7 +9,7 @@ use armsnap_arch::quantity::BufferOffset;
 
 /// Turns the packets of one STM into elements. It keeps what packets omit: master, channel, the
 /// upper part of timestamps.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Elements {
     started: bool,
     synced: bool,

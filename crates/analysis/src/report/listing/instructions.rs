@@ -4,7 +4,7 @@ use super::rendered::Rendered;
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
-use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
+use armsnap_history::decode::{SinkState, SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_snapshot::program::disassembly::Disassembler;
 use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
 use armsnap_trace::element::{Exception, Mark};
@@ -180,11 +180,15 @@ impl<L: Lines, C> Listed for InstructionListing<'_, L, C> {
 
 impl<L, C> Stage for InstructionListing<'_, L, C> {
     fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
-        to.save_sink(&self.view)
+        to.sink = SinkState::View(self.view);
+        Ok(())
     }
 
     fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
-        self.view = from.sink()?;
+        let SinkState::View(view) = from.sink else {
+            return Err(Unsaved);
+        };
+        self.view = view;
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ pub use decoder::PartDecoder;
 pub use joiner::Joiner;
 pub use runner::Decoders;
 pub use state::{Page, Part, PartError, PartState};
+pub(crate) use state::{SourceState, frames_alike};
 
 use super::silence::Totals;
 use super::state::Unsaved;

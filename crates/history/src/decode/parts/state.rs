@@ -41,17 +41,22 @@ pub struct PartState {
 impl PartState {
     /// Whether both continue their frames in the same way.
     pub(super) fn frames_like(&self, other: Option<&Deformatter>) -> bool {
-        match (&self.frames, other) {
-            (None, None) => true,
-            (Some(frames), Some(other)) => frames.continues_like(other),
-            _ => false,
-        }
+        frames_alike(self.frames.as_ref(), other)
+    }
+}
+
+/// Whether both continue their frames in the same way.
+pub(crate) fn frames_alike(a: Option<&Deformatter>, b: Option<&Deformatter>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a.continues_like(b),
+        _ => false,
     }
 }
 
 /// The state of the decoders of one source, and its bytes that are not decoded yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct SourceState {
+pub(crate) struct SourceState {
     pub stream: Stream,
     pub stages: StageStates,
 }
@@ -62,6 +67,11 @@ impl SourceState {
     pub fn below(&self, part: &Self) -> Option<Option<Below>> {
         let below = self.stages.below(&part.stages)?;
         self.stream.continues_like(&part.stream).then_some(below)
+    }
+
+    /// Returns whether both continue identically.
+    pub fn continues_like(&self, other: &Self) -> bool {
+        self.stages == other.stages && self.stream.continues_like(&other.stream)
     }
 
     fn bytes(&self) -> usize {

@@ -4,17 +4,11 @@ use super::{LONG, PartStart, SearchUnit, Segments};
 use crate::timeline::part::TraceState;
 use crate::timeline::position::Direction;
 use crate::timeline::scan::{Hit, Query};
+use crate::timeline::stretch::TraceEnd;
 use crate::timeline::track::{Cancelled, PartKey, Placed, Start, Track};
-use crate::timeline::worker::TraceEnd;
-use armsnap_snapshot::capture::Saved as State;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
 
-impl<D, E> Segments<D, E>
-where
-    D: PacketDecoder + Clone + State + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
-{
+impl Segments {
     /// Returns the cycles counted in a segment.
     fn cycles_of(&mut self, chunk: u64, cancel: &Cancel) -> Result<u64, Cancelled> {
         if !self.cycles.contains_key(&chunk) {
@@ -36,17 +30,13 @@ where
     /// Returns the first place of the last part that starts before `was` becomes true.
     fn part_before(&mut self, chunk: u64, was: impl Fn(&TraceState) -> bool) -> u64 {
         let parts = &self.layout(chunk).parts;
-        let was = |part: &PartStart<D, E>| part.saved.as_ref().is_some_and(|s| was(&s.known));
+        let was = |part: &PartStart| part.saved.as_ref().is_some_and(|s| was(&s.known));
         let first = parts.iter().position(was).unwrap_or(parts.len());
         parts[first.saturating_sub(1)].first
     }
 }
 
-impl<D, E> Track for Segments<D, E>
-where
-    D: PacketDecoder + Clone + State + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
-{
+impl Track for Segments {
     fn first(&mut self) -> Placed {
         self.placed(0, 0)
     }

@@ -3,10 +3,9 @@
 use super::{Cut, LONG, Segments, TRIES};
 use crate::timeline::parallel::{Then, each};
 use crate::timeline::position::Direction;
+use crate::timeline::stretch::SyncPoint;
 use crate::timeline::trace::Trace;
-use crate::timeline::worker::{SyncPoint, Worker};
-use armsnap_snapshot::capture::Saved as State;
-use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
+use crate::timeline::worker::Worker;
 use std::ops::Range;
 
 /// Maximum number of chunks examined at once.
@@ -14,11 +13,7 @@ const MAX_AT_ONCE: u64 = 1024;
 /// Fewer chunks are examined on this thread.
 const FEW: usize = 4;
 
-impl<D, E> Segments<D, E>
-where
-    D: PacketDecoder + Clone + State + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
-{
+impl Segments {
     /// Returns the cut in a chunk other than the first.
     pub(super) fn cut(&mut self, chunk: u64) -> Option<Cut> {
         if let Some(&known) = self.cuts.get(&chunk) {
@@ -123,11 +118,7 @@ where
 }
 
 /// Finds the cut in a chunk.
-fn find<D, E>(worker: &mut Worker<D, E>, trace: &Trace, chunk: u64) -> Option<Cut>
-where
-    D: PacketDecoder + Clone + State,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State,
-{
+fn find(worker: &mut Worker, trace: &Trace, chunk: u64) -> Option<Cut> {
     let tried = trace.synchronisations(chunk);
     let cut = tried.into_iter().take(TRIES).find_map(|skip| {
         let at = SyncPoint { chunk, skip };

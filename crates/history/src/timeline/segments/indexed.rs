@@ -5,8 +5,6 @@ use crate::timeline::index::{Executed, Index, IndexedPart, LongSegment, Store, w
 use crate::timeline::saved::Saved;
 use crate::timeline::worker::Seam;
 use armsnap_snapshot::cache::Name;
-use armsnap_snapshot::capture::Saved as State;
-use armsnap_trace::protocol::{ElementDecoder, PacketDecoder};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -33,11 +31,7 @@ impl Indexed {
     }
 }
 
-impl<D, E> Segments<D, E>
-where
-    D: PacketDecoder + Clone + State + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
-{
+impl Segments {
     /// Reads the index, unless this was done before.
     pub(super) fn read_index(&mut self) {
         let threads = self.threads();
@@ -49,7 +43,7 @@ where
         let Some(bytes) = indexed.store.cache.get(name) else {
             return;
         };
-        let read: Option<Index<D::State, E::State>> = serde_json::from_slice(&bytes).ok();
+        let read: Option<Index> = serde_json::from_slice(&bytes).ok();
         let Some(index) = read.filter(|index| index.executed.is_in(self.worker.code())) else {
             return;
         };
@@ -62,7 +56,7 @@ where
     }
 
     /// Inserts the layout of a segment, if it fits the trace.
-    fn insert(&mut self, segment: LongSegment<D::State, E::State>) {
+    fn insert(&mut self, segment: LongSegment) {
         let chunk = segment.chunk;
         let end = segment.next.map(|next| next.at.chunk);
         let passed = chunk + 1..end.unwrap_or(self.trace.count());
@@ -72,18 +66,21 @@ where
             && passed
                 .clone()
                 .all(|at| !matches!(self.cuts.get(&at), Some(Some(_))))
-            && !self.layouts.contains_key(&chunk);
+            && !self.layouts.contains_key(&chunk)
+            && segment
+                .parts
+                .iter()
+                .all(|part| self.worker.decoders().check(&part.state).is_ok());
         if !fits {
             return;
         }
-        let decoders = self.worker.decoders();
         let mut parts = vec![PartStart {
             first: 0,
             saved: None,
         }];
         parts.extend(segment.parts.into_iter().map(|part| PartStart {
             first: part.first,
-            saved: Some(Arc::new(Saved::restored(part.state, decoders.clone()))),
+            saved: Some(Arc::new(part.state)),
         }));
         self.cuts.extend(passed.map(|at| (at, None)));
         self.after.insert(chunk, end);
@@ -105,7 +102,7 @@ where
 
     /// Keeps the layouts of all long segments so far, because that of `chunk` is new.
     pub(super) fn keep_index(&mut self, chunk: u64) {
-        let parts = |layout: &Layout<D, E>| layout.parts.len();
+        let parts = |layout: &Layout| layout.parts.len();
         let least = self.index.as_ref().map(|indexed| indexed.store.least_parts);
         if least.is_none_or(|least| self.layouts.get(&chunk).map_or(0, parts) < least) {
             return;
@@ -115,14 +112,14 @@ where
         let Some(indexed) = self
             .index
             .as_ref()
-            .filter(|_| self.worker.flow().emptied() == 0)
+            .filter(|_| self.worker.decoders().emptied() == 0)
         else {
             return;
         };
         let (store, Some(name)) = (indexed.store.clone(), indexed.name) else {
             return;
         };
-        let blocks = self.worker.flow().blocks();
+        let blocks = self.worker.decoders().blocks();
         let Some(executed) = Executed::of(blocks, &indexed.executed, self.worker.code()) else {
             return;
         };
@@ -163,7 +160,7 @@ where
     }
 
     /// Returns what the index records of the end of a part.
-    pub(super) fn seam(&self, chunk: u64, number: usize) -> Option<Seam<D, E>> {
+    pub(super) fn seam(&self, chunk: u64, number: usize) -> Option<Seam> {
         let indexed = self.index.as_ref()?;
         let layout = self
             .layouts
@@ -194,17 +191,14 @@ where
 }
 
 /// Every `every`th part but the first, unless its state cannot be stored.
-fn stored<D: State, E: State>(
-    parts: &[PartStart<D, E>],
-    every: usize,
-) -> Vec<IndexedPart<impl serde::Serialize, impl serde::Serialize>> {
+fn stored(parts: &[PartStart], every: usize) -> Vec<IndexedPart> {
     let parts = parts.iter().step_by(every);
     parts
         .filter_map(|part| {
             let saved = part.saved.as_ref()?;
             saved.known.exception.is_none().then(|| IndexedPart {
                 first: part.first,
-                state: saved.stored(),
+                state: Saved::clone(saved),
             })
         })
         .collect()

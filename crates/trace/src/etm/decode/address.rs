@@ -68,7 +68,7 @@ impl AddressBytes {
 }
 
 /// The address and instruction set of the last packet.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Addresses {
     pub address: u32,
     pub isa: Isa,

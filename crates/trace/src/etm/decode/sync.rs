@@ -42,7 +42,7 @@ fn zeros(bytes: &[u8]) -> Option<Zeros> {
 }
 
 /// Whether a decoder is synchronised with the start of packets.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Synchronisation {
     reached: bool,
 }

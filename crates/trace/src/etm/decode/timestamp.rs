@@ -6,7 +6,7 @@ use crate::etm::config::TimestampEncoding;
 use crate::protocol::number::from_gray;
 
 /// Completes timestamps: a packet contains only the bits up to the highest one that changed.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Timestamps {
     /// As traced, before Gray decoding.
     traced: u64,

@@ -4,7 +4,7 @@ use super::super::piece::{Straight, What};
 use super::{Left, Recorder, add};
 use crate::profile::FunctionId;
 use armsnap_arch::quantity::BufferOffset;
-use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
+use armsnap_history::decode::{SinkState, SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
 use armsnap_trace::flow::{BlockId, Blocks, Executed, FlowSink, Gap, QRange, Range, Run};
 
@@ -234,11 +234,15 @@ impl<const SUMS: bool> SourceSinks<Self> for Recorder<'_, SUMS> {
 
 impl<const SUMS: bool> Stage for Recorder<'_, SUMS> {
     fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
-        to.save_sink(&self.context)
+        to.sink = SinkState::Context(self.context);
+        Ok(())
     }
 
     fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
-        self.context = from.sink()?;
+        let SinkState::Context(context) = from.sink else {
+            return Err(Unsaved);
+        };
+        self.context = context;
         Ok(())
     }
 }
