@@ -50,12 +50,11 @@ pub(super) fn run(target: &mut SnapshotTarget, count: &str) -> String {
     }
     let whole = first <= history.begin();
     let mut calls = Calls::new(listed);
-    let symbol = |address: Address| symbols.extent(address.0);
     for event in history.entries(first, Direction::Forward) {
         if event.position > here {
             break;
         }
-        calls.event(&event, symbol);
+        calls.event(&event, &*symbols);
     }
     let place = history.place(here);
     let pc = target.positions.past(thread).and_then(|past| past.pc);

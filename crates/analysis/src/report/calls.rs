@@ -3,10 +3,9 @@
 //! [`armsnap_history::calls`] decides which calls open and end; here each becomes a line.
 
 use armsnap_arch::quantity::Address;
-use armsnap_history::calls::{CallStack, Decision, How, Transition};
+use armsnap_history::calls::{CallStack, Code, Decision, How, Transition};
 use armsnap_history::timeline::{Event, Gap, Position};
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,11 +88,10 @@ impl Calls {
         }
     }
 
-    /// Processes the next event, in the order of history. `symbol` returns the extent of the symbol
-    /// that contains an address.
-    pub fn event(&mut self, event: &Event, symbol: impl Fn(Address) -> Option<Range<u64>>) {
+    /// Processes the next event, in the order of history.
+    pub fn event(&mut self, event: &Event, code: &impl Code) {
         let depth = self.depth();
-        let Some((transition, decision)) = self.stack.event(event, symbol) else {
+        let Some((transition, decision)) = self.stack.event(event, code) else {
             return;
         };
         let Transition { position, to, how } = transition;
@@ -156,8 +154,8 @@ impl Calls {
     /// Adds the line of the call that just began.
     fn enter(&mut self, line: Line) {
         self.push(line);
-        if let Some(call) = self.stack.innermost_mut() {
-            call.value = Some(line);
+        if let Some(value) = self.stack.innermost_value() {
+            *value = Some(line);
         }
     }
 
@@ -188,7 +186,8 @@ mod tests {
     use armsnap_arch::quantity::{BufferOffset, ExceptionLevel, Isa};
     use armsnap_history::timeline::Entry;
     use armsnap_trace::element::{Context, Exception, Mark, TraceOnReason};
-    use armsnap_trace::flow::{self, LastInstruction, Range};
+    use armsnap_trace::flow::{self, LastInstruction};
+    use std::ops::Range;
 
     const CALL: LastInstruction = LastInstruction::CALL;
     const RETURN: LastInstruction = LastInstruction::RETURN;
@@ -196,7 +195,7 @@ mod tests {
 
     fn run(start: u64, end: u64, last: LastInstruction) -> Entry {
         Entry::Run {
-            range: Range::a64(start, end, last),
+            range: flow::Range::a64(start, end, last),
             cycles: None,
         }
     }
@@ -210,6 +209,15 @@ mod tests {
     }
 
     /// Functions start at multiples of 0x1000.
+    struct Pages;
+
+    impl Code for Pages {
+        fn symbol(&self, address: Address) -> Option<Range<u64>> {
+            let start = address.0 & !0xfff;
+            Some(start..start + 0x1000)
+        }
+    }
+
     fn calls(most: usize, entries: &[Entry]) -> Calls {
         let mut calls = Calls::new(most);
         for (index, entry) in entries.iter().enumerate() {
@@ -218,10 +226,7 @@ mod tests {
                 offset: BufferOffset(0),
                 entry: *entry,
             };
-            calls.event(&event, |address| {
-                let start = address.0 & !0xfff;
-                Some(start..start + 0x1000)
-            });
+            calls.event(&event, &Pages);
         }
         calls
     }

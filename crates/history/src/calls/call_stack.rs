@@ -1,10 +1,11 @@
 //! The open calls at a point of an execution, followed event by event.
 
-use super::rules::{self, Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, SEARCHED, Signal};
+use super::code::Code;
+use super::rules::{self, Decision, Frame, MAX_SUSPENDED, Place, SEARCHED, Signal};
 use super::transitions::{How, Transition, Transitions};
-use crate::timeline::{Entry, Event};
+use crate::timeline::{Entry, Event, Position};
 use armsnap_arch::quantity::Address;
-use armsnap_trace::element::Mark;
+use armsnap_trace::element::{Context, Mark};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
@@ -25,6 +26,7 @@ pub struct Open<T> {
     /// The function; for an exception, its handler.
     function: Function,
     returns_to: Option<Address>,
+    lands_at: Option<Address>,
     exception: bool,
     context_id: Option<u32>,
     signal: Option<Signal>,
@@ -33,12 +35,18 @@ pub struct Open<T> {
 impl<T> Frame for Open<T> {
     type Function = Function;
 
+    const SEARCHED: usize = 1 << 14;
+
     fn function(&self) -> Function {
         self.function
     }
 
     fn returns_to(&self) -> Option<Address> {
         self.returns_to
+    }
+
+    fn lands_at(&self) -> Option<Address> {
+        self.lands_at
     }
 
     fn is_exception(&self) -> bool {
@@ -90,23 +98,54 @@ impl<T> Default for CallStack<T> {
 }
 
 impl<T: Default> CallStack<T> {
+    /// Starts at a place with this state of the core.
+    pub fn in_context(context: Option<&Context>) -> Self {
+        Self {
+            transitions: Transitions::in_context(context),
+            context_id: context.and_then(|context| context.context_id),
+            ..Self::default()
+        }
+    }
+
     /// The open calls, outermost first.
     pub fn open(&self) -> &[Open<T>] {
         &self.open
     }
 
-    /// The innermost open call.
-    pub fn innermost_mut(&mut self) -> Option<&mut Open<T>> {
-        self.open.last_mut()
+    /// What the user keeps for the outermost call.
+    pub fn outermost_value(&mut self) -> Option<&mut T> {
+        Some(&mut self.open.first_mut()?.value)
     }
 
-    /// Processes the next event, in the order of execution. `symbol` returns the extent of the
-    /// symbol that contains an address. Returns what was reached, and what that meant for the open
-    /// calls.
+    /// What the user keeps for the innermost call.
+    pub fn innermost_value(&mut self) -> Option<&mut T> {
+        Some(&mut self.open.last_mut()?.value)
+    }
+
+    /// Forgets the callers of the function that is executed.
+    pub fn forget_callers(&mut self) {
+        let function = self.open.last().map(|last| last.function);
+        self.forget();
+        self.begin(function);
+    }
+
+    /// Ends the history at a position; execution continues at this address.
+    pub fn ends(
+        &mut self,
+        position: Position,
+        to: Address,
+        code: &(impl Code + ?Sized),
+    ) -> Option<(Transition, Decision)> {
+        let transition = self.transitions.ends(position, to)?;
+        self.reach(transition, code)
+    }
+
+    /// Processes the next event, in the order of execution. Returns what was reached, and what that
+    /// meant for the open calls.
     pub fn event(
         &mut self,
         event: &Event,
-        symbol: impl Fn(Address) -> Option<Range<u64>>,
+        code: &(impl Code + ?Sized),
     ) -> Option<(Transition, Decision)> {
         if let Entry::Mark(Mark::Context(context)) = &event.entry {
             self.context_id = context.context_id;
@@ -125,33 +164,45 @@ impl<T: Default> CallStack<T> {
             },
             _ => return None,
         };
+        self.reach(reached, code)
+    }
+
+    fn reach(
+        &mut self,
+        reached: Transition,
+        code: &(impl Code + ?Sized),
+    ) -> Option<(Transition, Decision)> {
         let Transition { to, how, .. } = reached;
-        if matches!(how, How::Jumped { indirect, .. } if !indirect) && !self.open.is_empty() {
-            // Within a function, or in code without a symbol.
-            if self.symbol.contains(&to.0) || symbol(to).is_none() {
-                return None;
+        let direct = matches!(
+            how,
+            How::Jumped {
+                indirect: false,
+                ..
             }
+        );
+        // Within a function, or in code without a symbol.
+        if direct && (self.symbol.contains(&to.0) || code.symbol(to).is_none()) {
+            if self.open.is_empty() {
+                let function = self.function_at(to, code);
+                self.begin(function);
+            }
+            return None;
         }
         if self.open.is_empty() {
             let first = match how {
-                How::Took((_, Some(returns_to))) => self.function_at(returns_to, &symbol),
+                How::Took((_, Some(returns_to))) => self.function_at(returns_to, code),
                 How::Took((_, None)) => None,
-                _ => self.function_at(to, &symbol),
+                _ => self.function_at(to, code),
             };
             self.begin(first);
-            transition?;
         }
-        let decision = self.follow(to, &how, &symbol);
+        let decision = self.follow(to, &how, code);
         Some((reached, decision))
     }
 
     /// Returns the function that contains an address.
-    fn function_at(
-        &mut self,
-        address: Address,
-        symbol: impl Fn(Address) -> Option<Range<u64>>,
-    ) -> Option<Function> {
-        if let Some(extent) = symbol(address) {
+    fn function_at(&mut self, address: Address, code: &(impl Code + ?Sized)) -> Option<Function> {
+        if let Some(extent) = code.symbol(address) {
             self.symbol = extent;
             return Some(Function::At(Address(self.symbol.start)));
         }
@@ -161,13 +212,8 @@ impl<T: Default> CallStack<T> {
     }
 
     /// Updates the open calls.
-    fn follow(
-        &mut self,
-        to: Address,
-        how: &How,
-        symbol: impl Fn(Address) -> Option<Range<u64>>,
-    ) -> Decision {
-        let function = self.function_at(to, symbol);
+    fn follow(&mut self, to: Address, how: &How, code: &(impl Code + ?Sized)) -> Decision {
+        let function = self.function_at(to, code);
         // Code without a symbol belongs to the function that made a call returning there.
         let caller = match function {
             None => self.callers.get(&to).copied(),
@@ -178,12 +224,18 @@ impl<T: Default> CallStack<T> {
             function,
             caller,
             begins: function == Some(Function::At(to)),
+            lands: matches!(how, How::Jumped { indirect: true, .. }) && code.lands(to),
             context_id: self.context_id,
         };
         let decision = rules::decide(&self.open, how, &place);
         match decision {
             Decision::Stay => {}
-            Decision::Enter { returns_to } => self.enter(&place, Some(returns_to)),
+            Decision::Enter { returns_to } => {
+                self.enter(&place, Some(returns_to));
+                if let Some(last) = self.open.last_mut() {
+                    last.lands_at = code.landing_pad(returns_to);
+                }
+            }
             Decision::Take((_, returns_to)) => {
                 self.enter(&place, returns_to);
                 if let Some(last) = self.open.last_mut() {
@@ -230,6 +282,7 @@ impl<T: Default> CallStack<T> {
             value: T::default(),
             function: function.unwrap_or(Function::Unknown),
             returns_to: None,
+            lands_at: None,
             exception: false,
             context_id: None,
             signal: None,
@@ -237,10 +290,6 @@ impl<T: Default> CallStack<T> {
     }
 
     fn enter(&mut self, place: &Place<Function>, returns_to: Option<Address>) {
-        if self.open.len() >= MAX_OPEN {
-            self.forget();
-            self.begin(None);
-        }
         let caller = self.open.last().map(|caller| caller.function);
         if let Some(to) = returns_to {
             self.callers.insert(to, caller.unwrap_or(Function::Unknown));

@@ -5,15 +5,15 @@
 //! them forward; [`OpenCalls`] has the open calls at any position of a history.
 
 mod call_stack;
+mod code;
 mod open_calls;
 mod rules;
-mod signal_returns;
 mod transitions;
 
 pub use call_stack::{CallStack, Function, Open};
-pub use open_calls::{LandingPads, OpenCall, OpenCalls, Outside};
+pub use code::{Code, ProgramCode};
+pub use open_calls::{OpenCall, OpenCalls, Outside};
 pub use rules::{
     Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, SEARCHED, Signal, decide, returning,
 };
-pub use signal_returns::{Resumption, SignalReturns};
 pub use transitions::{How, Taken, Transition, Transitions};

@@ -27,10 +27,17 @@ pub trait Frame {
     /// What identifies a function.
     type Function: Copy + Eq;
 
+    /// The number of open calls searched for the one that an address belongs to.
+    const SEARCHED: usize = SEARCHED;
+
     /// The function.
     fn function(&self) -> Self::Function;
     /// Where it returns to; unknown for functions entered unseen and for some exceptions.
     fn returns_to(&self) -> Option<Address>;
+    /// Where its caller continues if it throws, if known.
+    fn lands_at(&self) -> Option<Address> {
+        None
+    }
     /// Whether it is an exception that was taken, not a call.
     fn is_exception(&self) -> bool;
     /// Whether it ends together with the enclosing call: a handler with its exception.
@@ -53,6 +60,8 @@ pub struct Place<F> {
     pub caller: Option<F>,
     /// Whether it is the first instruction of a function.
     pub begins: bool,
+    /// Whether it is the landing pad of a thrown exception.
+    pub lands: bool,
     /// The current context ID.
     pub context_id: Option<u32>,
 }
@@ -99,15 +108,16 @@ pub enum Decision {
     Forget,
 }
 
-/// Returns the depth of the innermost call that returns to an address.
+/// Returns the depth of the innermost call that returns to an address, or lands there.
 pub fn returning<F: Frame>(open: &[F], place: &Place<F::Function>) -> Option<usize> {
-    let first = open.len().saturating_sub(SEARCHED);
+    let first = open.len().saturating_sub(F::SEARCHED);
     let matches = |frame: &F| {
         let same = match (frame.context_id(), place.context_id) {
             (Some(before), Some(now)) => before == now,
             _ => true,
         };
-        frame.returns_to() == Some(place.to) && same
+        let to = Some(place.to);
+        (frame.returns_to() == to || frame.lands_at() == to) && same
     };
     let found = open[first..].iter().rposition(matches)?;
     Some(outermost(open, first + found))
@@ -125,7 +135,7 @@ fn outermost<F: Frame>(open: &[F], depth: usize) -> usize {
 /// Returns the depth of the innermost call of a function.
 fn open_function<F: Frame>(open: &[F], function: Option<F::Function>) -> Option<usize> {
     let function = function?;
-    let first = open.len().saturating_sub(SEARCHED);
+    let first = open.len().saturating_sub(F::SEARCHED);
     let found = open[first..]
         .iter()
         .rposition(|frame| frame.function() == function);
@@ -157,7 +167,7 @@ fn returned<F: Frame>(open: &[F], place: &Place<F::Function>) -> Decision {
     };
     // An exception whose return address is not traced.
     let unknown = |frame: &F| frame.is_exception() && frame.returns_to().is_none();
-    if let Some(depth) = open.iter().rev().take(SEARCHED).position(unknown) {
+    if let Some(depth) = open.iter().rev().take(F::SEARCHED).position(unknown) {
         return Decision::Return(open.len() - 1 - depth);
     }
     if last.signal().is_some() {
@@ -206,6 +216,10 @@ fn jumped<F: Frame>(open: &[F], indirect: bool, place: &Place<F::Function>) -> D
     }
     if indirect && let Some(depth) = returning(open, place) {
         return Decision::Return(depth);
+    }
+    // The call that throws began where calls are unknown.
+    if indirect && place.lands {
+        return Decision::Forget;
     }
     // `longjmp` in a program without symbols.
     if indirect

@@ -54,6 +54,7 @@ impl<L: Listener> Course<'_, L> {
             function,
             caller,
             begins: start == Some(to),
+            lands: false,
             context_id: self.context.and_then(|context| context.context_id),
         };
         let decision = calls::decide(&self.open, &how, &place);
