@@ -48,8 +48,8 @@ To record a program of your own: armsnap record -- PROGRAM
 
 
 def position():
-    """Returns the lines of `monitor where` that name the position in history."""
-    return monitor("where")[:1]
+    """Returns the position in history."""
+    return gdb.execute("monitor where", to_string=True).split("\n")[0]
 
 
 class Demo(gdb.Command):
@@ -57,7 +57,7 @@ class Demo(gdb.Command):
 Usage: armsnap demo [STEP]"""
 
     # The step shown last, and the position where it ended.
-    done, at = 0, None
+    done, at = 0, ""
 
     def __init__(self):
         super().__init__("armsnap demo", gdb.COMMAND_SUPPORT)
@@ -68,7 +68,7 @@ Usage: armsnap demo [STEP]"""
         if wanted not in map(str, range(1, len(STEPS) + 1)):
             gdb.write(LAST)
             return
-        goes_on = int(wanted) == Demo.done + 1 and Demo.at in (None, position())
+        goes_on = int(wanted) == Demo.done + 1 and Demo.at in ("", position())
         Demo.done = int(wanted)
         text, before, commands = STEPS[Demo.done - 1]
         for command in () if goes_on else before:
