@@ -183,10 +183,7 @@ impl<C: CodeImage> Flow<C> {
                     self.other(at, Element::Address { address, isa }, sink);
                 }
             }
-            Element::Mark(mark @ Mark::Cycles(_)) => {
-                self.release(sink);
-                sink.mark(at, &mark);
-            }
+            Element::Mark(mark) => self.mark(at, &mark, sink),
             _ => self.other(at, element, sink),
         }
     }
@@ -202,14 +199,11 @@ impl<C: CodeImage> Flow<C> {
     /// The slow path: processes any element.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
-        if !matches!(
-            element,
-            Element::CancelInstruction | Element::Mark(Mark::ExceptionReturn)
-        ) {
+        if !matches!(element, Element::CancelInstruction) {
             self.release(sink);
             self.bound(sink);
         }
-        if !matches!(element, Element::Mark(_) | Element::Address { .. }) {
+        if !matches!(element, Element::Address { .. }) {
             self.q = None;
         }
         match element {
@@ -261,7 +255,23 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    #[inline(always)]
     fn mark(&mut self, at: BufferOffset, mark: &Mark, sink: &mut impl FlowSink) {
+        if let Mark::Cycles(_) = mark {
+            self.release(sink);
+            sink.mark(at, mark);
+        } else {
+            self.other_mark(at, mark, sink);
+        }
+    }
+
+    /// The slow path: processes any mark.
+    #[inline(never)]
+    fn other_mark(&mut self, at: BufferOffset, mark: &Mark, sink: &mut impl FlowSink) {
+        if !matches!(mark, Mark::ExceptionReturn) {
+            self.release(sink);
+            self.bound(sink);
+        }
         match mark {
             Mark::Context(context) => self.context(context),
             Mark::TraceOn(_) | Mark::NoSync(_) | Mark::End => {
@@ -340,6 +350,11 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
     #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         self.flow.element(at, element, &mut self.sink);
+    }
+
+    #[inline]
+    fn mark(&mut self, at: BufferOffset, mark: Mark) {
+        self.flow.mark(at, &mark, &mut self.sink);
     }
 }
 
