@@ -14,11 +14,11 @@ encodings! {
         TestBit { high: 1, "011011", nonzero: 1, low: 5, imm: 14, rt: 5 }
         /// B.cond; BC.cond (FEAT_HBC).
         Conditional { "01010100", imm: 19, "x", cond: 4 }
-        /// CB<cc> (register) (FEAT_CMPBR).
+        /// `CB<cc>` (register) (FEAT_CMPBR).
         CompareRegister { "x1110100", cc: 3, rm: 5, "00", imm: 9, rt: 5 }
-        /// CBB<cc>, CBH<cc> (FEAT_CMPBR).
+        /// `CBB<cc>`, `CBH<cc>` (FEAT_CMPBR).
         ComparePart { "01110100", cc: 3, rm: 5, "1", half: 1, imm: 9, rt: 5 }
-        /// CB<cc> (immediate) (FEAT_CMPBR).
+        /// `CB<cc>` (immediate) (FEAT_CMPBR).
         CompareImmediate { "x1110101", cc: 3, value: 6, "0", imm: 9, rt: 5 }
         /// RETAASPPC, RETABSPPC with a label (FEAT_PAuth_LR).
         ReturnByLabel { "0101010100x", imm: 16, "11111" }
