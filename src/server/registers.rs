@@ -17,8 +17,11 @@ use armsnap_snapshot::stop::Cancel;
 /// GDB shows the text after `E.`.
 const READ_ONLY: &[u8] = b"E.a snapshot is read-only: its registers cannot be changed";
 
-/// Encodes the runs in a reply of digits.
-pub(super) fn run_lengths(_: &SnapshotTarget, reply: Vec<u8>) -> Vec<u8> {
+/// Encodes the runs in a reply to `g`. LLDB receives an error if a byte is unknown, as with `p`.
+pub(super) fn run_lengths(target: &SnapshotTarget, reply: Vec<u8>) -> Vec<u8> {
+    if target.takes_unknown_for_value && reply.contains(&b'x') {
+        return NO_MEMORY.to_vec();
+    }
     let mut out = Vec::with_capacity(reply.len());
     write_runs(&reply, &mut out);
     out
@@ -39,7 +42,8 @@ pub(super) fn general(target: &mut SnapshotTarget, thread: Tid) -> Option<Bytes>
 }
 
 /// `p`: a register, with `xx` for each unknown byte, because an error breaks a backtrace of GDB. LLDB
-/// receives the error: it would show bytes of 0xcc in place of `xx`.
+/// receives the error: it would show bytes of 0xcc in place of `xx`. Its first request is an exception:
+/// LLDB only wants to know whether `p` is supported, and drops the value.
 pub(super) fn single(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     if let Some(reply) = tracepoints::frame_register(target, number) {
         return reply;
@@ -62,7 +66,8 @@ pub(super) fn single(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u
     let register = endpoint.description.register(number)?;
     let cancel = Cancel::after(PATIENCE);
     let bytes = endpoint.in_order(target.register(thread, register, &cancel)?);
-    if target.takes_unknown_for_value && bytes.contains(&None) {
+    let is_first = !std::mem::replace(&mut target.has_read_register, true);
+    if target.takes_unknown_for_value && !is_first && bytes.contains(&None) {
         return Some(NO_MEMORY.to_vec());
     }
     Some(known_or_not(&bytes))

@@ -80,6 +80,8 @@ pub struct SnapshotTarget {
     pub(super) alive: Option<Alive>,
     /// Whether the client shows `xx` as a value, as LLDB does.
     pub(super) takes_unknown_for_value: bool,
+    /// Whether the client has asked for a register with `p`.
+    pub(super) has_read_register: bool,
     /// Whether the client is GDB.
     pub(super) is_gdb: bool,
     /// Whether the client is GDB before version 11.
@@ -115,6 +117,7 @@ impl SnapshotTarget {
             callers: Callers::default(),
             alive: None,
             takes_unknown_for_value: false,
+            has_read_register: false,
             is_gdb: false,
             is_old_gdb: false,
         }

@@ -120,17 +120,21 @@ impl Transcript {
     }
 }
 
-fn transcript(name: &str, greeting: &str, history: HistoryMode) -> String {
+fn connected(name: &str, history: HistoryMode) -> Transcript {
     let loaded = Snapshot::open(&testdata(name), &OpenOptions::default()).unwrap();
     let options = Options {
         history,
         ..Options::default()
     };
     let endpoint = endpoints(&loaded, &options).unwrap().remove(0);
-    let mut transcript = Transcript {
+    Transcript {
         session: Session::new(Arc::new(endpoint)),
         text: String::new(),
-    };
+    }
+}
+
+fn transcript(name: &str, greeting: &str, history: HistoryMode) -> String {
+    let mut transcript = connected(name, history);
     transcript.ask(greeting);
     transcript.ask("QStartNoAckMode");
     if greeting == LLDB {
@@ -184,4 +188,29 @@ fn packets_to_several_cores_are_answered_as_recorded() {
 fn packets_without_reverse_execution_are_answered_as_recorded() {
     let found = transcript("recorded/etmv3", GDB, HistoryMode::Btrace);
     is_as_recorded("packets-btrace.txt", &found);
+}
+
+/// LLDB shows bytes of 0xcc in place of `xx`, and reads no register with `p` if the first request fails.
+#[test]
+fn lldb_receives_no_unknown_registers() {
+    for is_lldb in [false, true] {
+        let mut client = connected("demo", HistoryMode::Replay);
+        client.ask(if is_lldb { LLDB } else { GDB });
+        client.ask("QStartNoAckMode");
+        if is_lldb {
+            client.ask("QThreadSuffixSupported");
+        }
+        for command in ["recover off", "goto begin"] {
+            client.ask(&format!("qRcmd,{}", hex::encode(command)));
+        }
+        let replies = ["p0", "p0", "p1", "g"].map(|packet| client.ask(packet).contains('x'));
+        assert_eq!(
+            replies,
+            [true, !is_lldb, !is_lldb, !is_lldb],
+            "{}",
+            client.text
+        );
+        // The pc is known.
+        assert!(!client.ask("p20").contains('E'), "{}", client.text);
+    }
 }
