@@ -11,7 +11,7 @@ use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
-/// The most bytes saved per stage. Only hostile traces hold back so much.
+/// The most bytes saved of elements that are held back. Only hostile traces hold back so much.
 const MOST: usize = 64 << 10;
 
 /// A decoder state cannot be saved, or belongs to other decoders.

@@ -182,22 +182,19 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
 impl<E: Saved> Saved for Only<E> {
     fn state(&self) -> SavedState {
         let inner = self.inner.state();
-        match &self.only {
+        match self.only {
             None => inner,
-            Some((_, place)) => SavedState::InContext(Box::new(inner), *place),
+            Some((_, place)) => inner.in_context(place),
         }
     }
 
     fn restore(&mut self, state: &SavedState) -> Result<(), OtherDecoder> {
-        match (&mut self.only, state) {
-            (Some((_, own)), SavedState::InContext(inner, place)) => {
-                self.inner.restore(inner)?;
-                *own = *place;
-                Ok(())
-            }
-            (None, state) => self.inner.restore(state),
-            (Some(_), _) => Err(OtherDecoder),
+        match (&mut self.only, state.context()) {
+            (Some((_, own)), Some(place)) => *own = place,
+            (None, None) => {}
+            _ => return Err(OtherDecoder),
         }
+        self.inner.restore(state)
     }
 }
 

@@ -25,26 +25,33 @@ pub trait Saved {
     fn restore(&mut self, state: &SavedState) -> Result<(), OtherDecoder>;
 }
 
-/// Declares [`SavedState`], with decoders that are saved as a whole, including their settings.
+/// The state of a decoder of packets or elements. Decoders with equal states continue in the same
+/// way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedState {
+    decoder: Decoder,
+    /// Of a decoder of elements that is limited to a context.
+    context: Option<ContextMatch>,
+}
+
+/// Declares [`Decoder`]: decoders are saved as a whole, including their settings.
 macro_rules! saved {
     ($($variant:ident($decoder:ty),)*) => {
-        /// The state of a decoder of packets or elements. Decoders with equal states continue in the
-        /// same way.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-        #[expect(missing_docs, reason = "each variant is the decoder that it names")]
-        pub enum SavedState {
+        enum Decoder {
             $($variant(Box<$decoder>),)*
-            /// A decoder of elements that is limited to a context.
-            InContext(Box<SavedState>, ContextMatch),
         }
 
         $(impl Saved for $decoder {
             fn state(&self) -> SavedState {
-                SavedState::$variant(Box::new(self.clone()))
+                SavedState {
+                    decoder: Decoder::$variant(Box::new(self.clone())),
+                    context: None,
+                }
             }
 
             fn restore(&mut self, state: &SavedState) -> Result<(), OtherDecoder> {
-                let SavedState::$variant(state) = state else {
+                let Decoder::$variant(state) = &state.decoder else {
                     return Err(OtherDecoder);
                 };
                 self.clone_from(state);
@@ -68,11 +75,23 @@ saved! {
 }
 
 impl SavedState {
+    /// Returns the same state, of a decoder that is limited to a context.
+    pub(super) fn in_context(self, place: ContextMatch) -> Self {
+        Self {
+            context: Some(place),
+            ..self
+        }
+    }
+
+    /// Returns where a decoder that is limited to a context was; `None` for others.
+    pub(super) const fn context(&self) -> Option<ContextMatch> {
+        self.context
+    }
+
     /// Returns the approximate size in bytes.
     pub fn bytes(&self) -> usize {
-        let held = match self {
-            Self::Etmv4Elements(elements) => elements.held_bytes(),
-            Self::InContext(inner, _) => inner.bytes(),
+        let held = match &self.decoder {
+            Decoder::Etmv4Elements(elements) => elements.held_bytes(),
             _ => 0,
         };
         size_of::<Self>() + 512 + held

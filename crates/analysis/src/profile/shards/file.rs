@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
 /// The first bytes of a shard file.
-const MAGIC: &[u8; 16] = b"armsnap shard 1\n";
+const MAGIC: &[u8; 16] = b"armsnap shard 2\n";
 /// The maximum size of a record in bytes.
 const MOST: u64 = 1 << 28;
 
