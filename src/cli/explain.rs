@@ -18,7 +18,7 @@ const WIDTH: usize = 80;
 /// The arguments of `explain`.
 #[derive(Args)]
 pub struct Arguments {
-    /// A message as it was printed, some of its words, or its name
+    /// A message as it was printed, some of its words, or its name. Options come before it
     #[arg(allow_hyphen_values = true)]
     text: Vec<OsString>,
     /// List all messages with their names, as without TEXT
@@ -28,9 +28,21 @@ pub struct Arguments {
     output: OutputArguments,
 }
 
+/// Options that are probably not meant as words of a message.
+const OPTIONS: [&str; 5] = ["--help", "--json", "--list", "--color", "--no-pager"];
+
 /// Prints the explanations of the messages that a text is or contains, or lists all messages. Fails
 /// with the most similar messages if the text contains none.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let after = arguments.text.iter().skip(1);
+    if let Some(option) = OPTIONS
+        .iter()
+        .find(|option| after.clone().any(|word| word == **option))
+    {
+        return Err(Failure::Usage(format!(
+            "{option} after the message: options come before it"
+        )));
+    }
     let all = pages::explanations();
     let words = arguments.text.iter().map(|word| word.to_string_lossy());
     let text = words.collect::<Vec<_>>().join(" ");

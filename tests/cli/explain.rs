@@ -132,3 +132,20 @@ fn texts_that_are_not_unicode_are_searched() {
         text(&output)
     );
 }
+
+#[test]
+fn options_come_before_the_message() {
+    for option in ["--json", "--list", "--help"] {
+        let output = explain(&["trace", "damaged", option]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let wanted = format!("{option} after the message: options come before it");
+        assert!(text(&output).contains(&wanted), "{}", text(&output));
+    }
+}
+
+#[test]
+fn long_texts_are_searched_fast() {
+    let unknown = "zq ".repeat(40_000);
+    let output = explain(&[&unknown]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+}

@@ -2,7 +2,7 @@
 
 use super::pages::Explanation;
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 /// Stands for what varies in a message.
@@ -120,7 +120,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// or in its name. Those with most of them in the message come first, then those with the fewest
 /// other words.
 fn with_words<'a>(all: &'a [Explanation], text: &str) -> Vec<Message<'a>> {
-    let wanted: Vec<&str> = words(text).collect();
+    let wanted: BTreeSet<&str> = words(text).collect();
     let mut found: Vec<((usize, usize), Message<'a>)> = messages(all)
         .filter_map(|(explanation, message)| {
             let lower = message.to_lowercase();
@@ -128,10 +128,16 @@ fn with_words<'a>(all: &'a [Explanation], text: &str) -> Vec<Message<'a>> {
             let named: Vec<&str> = words(explanation.name).collect();
             let has =
                 |words: &[&str], word: &str| words.iter().any(|longer| longer.starts_with(word));
-            let missing = wanted.iter().filter(|word| !has(&there, word));
-            let missing: Vec<&&str> = missing.collect();
-            let all_are = !wanted.is_empty() && missing.iter().all(|word| has(&named, word));
-            all_are.then_some(((missing.len(), there.len()), (explanation, message)))
+            let mut missing = 0;
+            for word in &wanted {
+                if !has(&there, word) {
+                    missing += 1;
+                    if !has(&named, word) {
+                        return None;
+                    }
+                }
+            }
+            (!wanted.is_empty()).then_some(((missing, there.len()), (explanation, message)))
         })
         .collect();
     found.sort_by_key(|(rank, _)| *rank);

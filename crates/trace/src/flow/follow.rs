@@ -196,7 +196,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// The slow path: processes any element.
+    /// The slow path: processes any element but marks.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
         if !matches!(element, Element::CancelInstruction) {
@@ -251,7 +251,8 @@ impl<C: CodeImage> Flow<C> {
                     self.linking = None;
                 }
             }
-            Element::Mark(mark) => self.mark(at, &mark, sink),
+            // `element` passes marks on itself.
+            Element::Mark(_) => {}
         }
     }
 

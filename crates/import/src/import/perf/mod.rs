@@ -1,7 +1,7 @@
 //! `perf.data` of perf and simpleperf, with CoreSight or TRBE trace.
 //!
-//! `file` splits the file into records, `recording` collects their contents, `pieces` finds the
-//! trace between each start and stop of a trace unit, and `snapshot` makes a snapshot of it.
+//! `file` splits the file into records, `recording` collects their contents, `aux_traces` finds
+//! the trace between each start and stop of a trace unit, and `snapshot` makes a snapshot of it.
 
 mod aux_traces;
 mod bytes;
