@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | [`profile`] | how often code was executed, and the sequence of calls |
 //! | [`export`] | coverage, profiles and time lines in the formats of other tools |
-//! | [`report`] | listings and exports |
+//! | [`report`] | listings, `info`, and calls |
 //! | [`page`] | a report as one HTML page |
 
 pub mod export;

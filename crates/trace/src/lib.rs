@@ -2,7 +2,7 @@
 //!
 //! # Modules
 //!
-//! | module | purpose |
+//! | module | what it is for |
 //! | --- | --- |
 //! | [`element`] | the meaning of packets: the elements that all protocols share |
 //! | [`protocol`] | the interface of every trace protocol |

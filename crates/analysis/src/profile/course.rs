@@ -5,7 +5,6 @@
 //! ([`again`]). New runs take the slow path: whole blocks are counted in a table by [`BlockId`],
 //! and those that call, return, or belong to another function than the block before may change the
 //! open calls.
-//! call, return, or belong to another function than the one before may change the open calls.
 
 mod again;
 mod calls;

@@ -1,4 +1,4 @@
-//! Listings for people and exports for programs.
+//! Listings of trace, `info`, calls and histories: as text for people, as JSON for programs.
 
 pub mod calls;
 mod fields;

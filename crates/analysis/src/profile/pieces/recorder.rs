@@ -45,7 +45,6 @@ struct Left {
 /// after a block that execution reaches from the block before it: it is that block's function. So a
 /// step is recorded for each block up to such a block, and again from the next call, return,
 /// exception, gap or other function on. More steps than a course needs do no harm.
-/// a course needs change nothing.
 pub(in super::super) struct Recorder<'a, const SUMS: bool> {
     image: Image<'a>,
     symbols: Option<&'a Symbols>,
