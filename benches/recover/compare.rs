@@ -30,11 +30,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The positions that are looked at for each distance.
+/// How many positions are examined for each distance.
 const SAMPLES: usize = 400;
-/// The bytes of the stack that are looked at.
+/// How many bytes of the stack are examined.
 const STACK: u64 = 128;
-/// The most frames of a back trace.
+/// The maximum number of frames of a back trace.
 const FRAMES: usize = 64;
 
 /// Recorded addresses, if they are used.
@@ -71,8 +71,8 @@ struct Recorded {
     /// What the run of the true states left in registers, and the recorded run: the kernel gives each
     /// run random bytes of its own.
     random: Vec<(u64, u64)>,
-    /// The number of the first thread in the run of the true states, and, once it was met, what is there
-    /// in the recorded run: the kernel gives each run numbers of its own.
+    /// The number of the first thread in the run of the true states, and the one in the recorded
+    /// run, once it was seen: the kernel gives each run numbers of its own.
     thread: (u64, Cell<Option<u64>>),
     decoded: RefCell<HashMap<(u64, u64), Rc<Semantics>>>,
 }
@@ -200,7 +200,8 @@ fn aligned(history: &mut History, states: &mut Vec<State>) -> Vec<Position> {
             // The log has instructions that were begun, the history those that were executed.
             faulted.push(at);
             if faulted.len() > MAX_FAULTS {
-                // From here back the two runs took other ways: threads met at another time.
+                // Before this, the two runs took different paths, because their threads met at
+                // different times.
                 eprintln!(
                     "compared to {} back: before, the second run differs",
                     positions.len() - 1
@@ -516,7 +517,7 @@ impl Recorded {
             }
             let (Some(next), Some(link)) = (true_word(true_frame), true_word(true_frame + 8))
             else {
-                // The truth does not know: nothing is compared.
+                // The true value is not known either, so nothing is compared.
                 return;
             };
             let Some(at) = own else {

@@ -1,5 +1,5 @@
-//! What is not known of a program's past, by the instructions that were asked about and by what stood in
-//! the way: for those who look for the next rule.
+//! What is not known of a program's past, by the instructions that were asked about and by what
+//! prevents an answer: a guide to which rule to add next.
 
 use armsnap::quantity::Address;
 use armsnap::recover::{End, Recovery, What};
@@ -9,17 +9,17 @@ use armsnap::timeline::{History, Position};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Links of the way of a value that are followed.
+/// How many links back from a value are followed.
 const FOLLOWED: usize = 64;
-/// The most frequent holes that are shown.
+/// How many holes are shown, the most frequent first.
 const SHOWN: usize = 12;
 
 /// Registers that were asked for and not known.
 #[derive(Default)]
 pub struct Holes {
-    /// By the instruction and the number of its register: how often, and the first one's end.
+    /// How often, by the instruction, the number of its register, and what ended the search.
     all: HashMap<(u64, usize, String), u64>,
-    /// Positions at which the stack pointer, known right behind them, is not known.
+    /// Positions at which the stack pointer is not known, although it is known right after them.
     stack: Vec<u64>,
 }
 

@@ -72,7 +72,7 @@ impl Memory {
 
     /// Executes the instruction of a state, which made these accesses.
     pub fn execute(&mut self, state: &State, semantics: &Semantics, accesses: &[Accessed]) {
-        // First unknown, then known as far as the instruction has a model.
+        // Unknown at first; then what the model of the instruction gives is known.
         for accessed in accesses.iter().filter(|accessed| accessed.access.store) {
             for index in 0..u64::from(accessed.access.bytes) {
                 self.bytes

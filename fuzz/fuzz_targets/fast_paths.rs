@@ -1,4 +1,5 @@
-//! The fast paths for what makes up nearly all of a trace against one packet and one atom after another.
+//! The fast paths, which decode nearly all of a trace, compared with decoding one packet and one
+//! atom after another.
 #![no_main]
 
 use armsnap::capture::{Capture, Visitor};

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 const FIRST: u64 = 0xffff_8000_7a00_0000;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The list of symbols stands behind the file, with its length at the end.
+    // The list of symbols follows the file; its length is at the end.
     let Some((rest, [low, high])) = bytes.split_last_chunk() else {
         return;
     };

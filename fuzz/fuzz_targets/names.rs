@@ -1,4 +1,4 @@
-//! Names of functions: whatever a symbol is called, it is shown soon.
+//! Names of functions: whatever a symbol is called, showing it takes little time.
 #![no_main]
 
 use armsnap::program::symbols::shown;

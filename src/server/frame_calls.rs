@@ -20,7 +20,7 @@ const PROLOGUE: u64 = 32;
 /// The owner of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The frame, as far as is known.
+    /// What is known of the frame.
     Frame,
     /// A frame on another stack, or none. The start of this frame is known.
     Other,

@@ -38,7 +38,7 @@ fn commands() -> Vec<Written> {
             };
             let typed = code.starts_with("$ ");
             let mut command = code.trim_start_matches("$ ").trim().to_owned();
-            // A command goes on in the next line after `&&` and `\`.
+            // After `&&` and `\`, a command continues on the next line.
             while command.ends_with("&&") || command.ends_with('\\') {
                 let more = lines.next().unwrap().trim();
                 command = format!("{} {more}", command.trim_end_matches('\\').trim_end());
@@ -56,7 +56,7 @@ fn commands() -> Vec<Written> {
     found
 }
 
-/// A command without the remark behind it, for a shell that knows the program by a variable.
+/// A command without the remark after it, for a shell in which a variable names the program.
 fn in_shell(command: &str) -> String {
     let command = command.split("  #").next().unwrap();
     command.replace("armsnap ", "\"$ARMSNAP\" ")
@@ -353,7 +353,7 @@ fn blocks_are_run_or_not_for_a_reason() {
     assert!(unused.is_empty(), "no such blocks: {unused:#?}");
 }
 
-/// What the commands of the pages on exports begin, other programs read.
+/// Other programs read what the commands of the pages on exports write.
 #[test]
 fn transcripts_of_exports_run() {
     // Not in Debian, or without the program's own build: what armsnap writes for them is tested in
@@ -379,7 +379,7 @@ fn transcripts_of_exports_run() {
         typed,
     } in commands()
     {
-        // Those of tasks.md are run with what is before them: tests/gdb/readme.rs.
+        // Those of tasks.md are run together with the commands before them, in tests/gdb/readme.rs.
         if !typed || page == "tasks.md" || !command.starts_with("armsnap export ") {
             continue;
         }

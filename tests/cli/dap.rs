@@ -296,7 +296,8 @@ fn several_threads_and_a_disconnection_in_the_middle() {
     }
 }
 
-/// GDB's thread that reads would end, and GDB wait for ever, even after the editor has gone.
+/// The thread of GDB that reads would end, and GDB would wait for ever, even after the editor has
+/// gone.
 #[test]
 fn what_is_no_request_ends_the_session_with_a_message() {
     let framed = |text: &str| format!("Content-Length: {}\r\n\r\n{text}", text.len());
@@ -308,7 +309,8 @@ fn what_is_no_request_ends_the_session_with_a_message() {
         ] {
             let mut editor = Client::new(&testdata("demo"), &gdb);
             editor.send_text(&text);
-            // The console has other lines before it. Without it, this waits in vain.
+            // The console has other lines before this one. If it does not come, the test runs into
+            // its timeout.
             let mut refused = false;
             while !refused {
                 let said = editor.event("output");

@@ -202,7 +202,7 @@ impl Client {
             .clone()
     }
 
-    /// Ends without a word, and waits until the adapter has ended.
+    /// Ends without a request, and waits until the adapter has ended.
     pub fn vanishes(mut self) {
         self.input = None;
         self.ends();

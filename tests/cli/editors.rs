@@ -116,8 +116,8 @@ fn configurations_in_the_documentation_are_json() {
     assert_eq!(types, ["armsnap", "gdb", "cppdbg"]);
 }
 
-/// The arguments that the extension passes are those of the program: in Node.js, as far as types go
-/// away by themselves.
+/// The arguments that the extension passes are those of the program. The test removes the types of
+/// the extension's code, and runs it in Node.js.
 #[test]
 fn the_extension_passes_arguments_that_the_program_takes() {
     let directory = tempfile::tempdir().unwrap();

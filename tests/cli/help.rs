@@ -25,7 +25,7 @@ pub fn commands() -> Vec<String> {
     commands
 }
 
-/// The commands below `Examples:`, without the remarks behind them.
+/// The commands below `Examples:`, without the remarks after them.
 fn examples(help: &str) -> Vec<&str> {
     let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1);
     let lines = lines.map(|line| line.strip_prefix("  ").unwrap_or_default());

@@ -105,7 +105,7 @@ fn listings_go_through_the_pager() {
             );
         }
     }
-    // Errors behind the listing are seen, and the status is the command's.
+    // Errors after the listing are shown, and the exit status is the command's.
     let shown = on_a_terminal("\"$ARMSNAP\" decode nowhere; echo $?", mark);
     assert!(
         shown.contains("nowhere") && shown.ends_with("1\n"),

@@ -650,7 +650,8 @@ fn an_elf_file_named_as_a_dump_is_read_as_the_program() {
     }
 }
 
-/// With TRCCONFIGR.INSTP0, loads and stores have atoms: a flow of branches would take them for its own.
+/// With TRCCONFIGR.INSTP0, loads and stores have atoms: a flow that expects only branches would
+/// read these atoms as those of branches.
 #[test]
 fn without_a_flow_where_loads_have_atoms() {
     let trace = [

@@ -361,7 +361,7 @@ fn exceptions_have_a_latency(python: &Path, snapshot: &Path, directory: &Path) -
     found.len()
 }
 
-/// A call as far as the query needs it: begin, depth, end, function.
+/// The parts of a call that the query needs: begin, depth, end, function.
 type Call = (u64, i64, u64, String);
 
 /// Returns the number of calls found.

@@ -73,7 +73,7 @@ fn unknown_values_stop_with_a_note() {
     let Some(guest) = recorded(PROGRAM, "-O2") else {
         return;
     };
-    // The flags are not recovered, the others not then.
+    // The flags are never recovered; the other registers are unknown while `recover` is off.
     for (commands, condition) in [
         (&["armsnap recover off"][..], "limit == 3"),
         (&["armsnap recover off"], "$x1 == 3"),

@@ -63,7 +63,7 @@ fn frames_of_coroutines_are_on_their_own_stacks() {
             .lines()
             .filter(|line| line.contains("Breakpoint 1, "))
             .collect();
-        // Of A32 not every value is known, but none is another coroutine's.
+        // In A32 some values are unknown, but none is that of another coroutine.
         let unknown = |stop: &str| architecture == "arm" && stop.contains("id=<unavailable>, ");
         for (stop, id, seed) in [
             (stops[0], "id=2, ", "seed=9)"),
@@ -93,7 +93,8 @@ fn moves_come_back_from_other_stacks() {
     assert!(!text.contains("No more reverse-execution"), "{text}");
     let last = text.lines().rfind(|line| line.starts_with("#0 "));
     assert!(last.is_some_and(|line| line.contains("run (")), "{text}");
-    // Whose frame it is cannot be known there, which is said, and no values of another are shown.
+    // Which coroutine the frame belongs to cannot be known there: a message says so, and no values
+    // of the other coroutine are shown.
     assert_eq!(text.matches("stacks were switched").count(), 1, "{text}");
     assert!(!last.is_some_and(|line| line.contains("id=1") || line.contains("id=2")));
 }
@@ -101,7 +102,8 @@ fn moves_come_back_from_other_stacks() {
 /// Generators whose stacks the program itself switches, without call frame information.
 const SWITCHES: &str = include_str!("../long/past_programs/coroutines.c");
 
-/// A switch of which neither the stack pointers nor the calls are known ends no move at the end of history.
+/// A switch between stacks whose pointers and calls are unknown does not make a move run to the end
+/// of history.
 #[test]
 fn moves_come_back_from_switches_without_frame_information() {
     for (architecture, options) in [

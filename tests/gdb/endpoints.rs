@@ -259,7 +259,7 @@ fn further_programs_are_loaded_without_a_note_on_them() {
     assert!(text.contains("add symbol table from file"), "{text}");
     assert!(text.contains("second.elf"), "{text}");
     assert!(!text.contains("only one program"), "{text}");
-    // Of a client that was not started by armsnap, nothing is known.
+    // Nothing is known about a client that was not started by armsnap.
     let server = Server::start(snapshot.path(), &options, 1);
     let text = attach(&server.addresses[0], &["monitor info"]);
     assert!(text.contains("only one program is reported"), "{text}");

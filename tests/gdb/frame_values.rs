@@ -113,7 +113,7 @@ fn the_user_chooses_which_values_frames_have() {
             "are not recovered",
             "$2 = <unavailable>",
             "$3 = (void *) 0x",
-            // Not in the stack: frames do not hold it.
+            // This is not in the stack, so frames do not hold it.
             "$4 = <unavailable>",
         ],
     );

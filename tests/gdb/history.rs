@@ -138,7 +138,7 @@ fn other_spaces_are_not_shown_at_past_positions() {
     let Some(snapshot) = shared(TC2) else { return };
     let pc = Client::new(&snapshot, &Options::default()).go("bs").pc;
     let pc = pc.unwrap();
-    // Other bytes there in another space than that of the core.
+    // Other bytes at that address, in a space that is not the core's.
     let copy = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(&snapshot).unwrap() {
         let entry = entry.unwrap();

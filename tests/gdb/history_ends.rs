@@ -44,7 +44,8 @@ fn breakpoints_at_the_ends_do_not_hang_later_moves() {
             ];
             let more = ["print $_exitcode", "reverse-stepi"];
             let text = session(&snapshot, &[], &[set, &moves[..], &more[..]].concat());
-            // Of each move but the forward one; the first step back goes where it is.
+            // One for each move backward, except the first step back, which reaches the start of
+            // history.
             assert_eq!(ends_of_history(&text), 3, "{text}");
             assert!(text.contains("$1 = void"), "{text}");
         }

@@ -119,7 +119,7 @@ fn libraries_stay_loaded_at_past_positions() {
     assert!(list.contains("libc.so.6"), "{shown}");
     assert!(list.contains("ld-linux-aarch64.so.1"), "{shown}");
     assert_eq!(between(&shown, "<3>\n", "<4>"), list, "{shown}");
-    // Of the linker's data, only the pointer to the list is shown whether it is known or not.
+    // Only the pointer to the list is shown even if it is unknown; other data of the linker is not.
     let pointer = between(&shown, "<debug>\n", "\n");
     let words = between(&shown, "<past>\n", "<3>");
     let mut lines = words.lines();
@@ -304,7 +304,7 @@ const CALLBACK: &str = r#"
     }
 "#;
 
-/// GDB itself goes on to where the library returns, which is not executed backward.
+/// GDB alone would run to the address that the library returns to, which is not executed backward.
 #[test]
 fn moves_back_to_a_caller_without_symbols_stop_at_its_call() {
     let Some(guest) = recorded("aarch64", CALLBACK, &["-O0", "-static"]) else {

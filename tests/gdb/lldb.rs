@@ -131,7 +131,8 @@ fn real_captures() {
     }
 }
 
-/// LLDB 21 and later continue back; values are those of then, and unknown ones are not shown.
+/// LLDB 21 and later continue back; the values are those of that position, and unknown ones are not
+/// shown.
 #[test]
 fn it_walks_back_to_a_call() {
     let Some(version) = version() else {

@@ -1,4 +1,5 @@
-//! What armsnap's commands in GDB write: never over input, nor over anything of others.
+//! What armsnap's commands in GDB write: they never overwrite input, or files that armsnap did not
+//! write.
 
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
 use std::collections::BTreeMap;
@@ -110,8 +111,8 @@ fn a_core_file_replaces_a_core_file_only() {
     assert!(names.len() <= 3, "{names:?}");
 }
 
-/// In a GDB that armsnap did not start, the rule is asked of the program that is set; without one,
-/// nothing is replaced.
+/// In a GDB that armsnap did not start, the program that is set decides by the same rule; without
+/// one, nothing is replaced.
 #[test]
 fn without_armsnap_nothing_is_replaced() {
     need_gdb();

@@ -1,6 +1,6 @@
-//! What is said of values at past positions, where none are known, or where the data addresses recorded
-//! beside the trace cannot be used; and conditional returns and flags of the floating-point unit in
-//! AArch32.
+//! What the commands report on values at past positions where none are known, or where the data
+//! addresses recorded beside the trace cannot be used; and conditional returns and flags of the
+//! floating-point unit in AArch32.
 
 use super::past_values::{
     FIRST_STOP, MARKS, PROGRAM, SETS, in_order, past, recorded, recorded_for, recorded_with,
@@ -98,7 +98,7 @@ fn damaged_data_addresses_are_named() {
         &["$1 = (void *) 0x", "data addresses: at 0x", "are not used"],
     );
 
-    // Of further entries of the same core nothing is said: the first one counts.
+    // Further entries of the same core are not reported: the first one counts.
     let ini = directory.join("snapshot.ini");
     let described = std::fs::read_to_string(&ini).unwrap();
     let entry = format!("={name}\n");
@@ -111,7 +111,7 @@ fn damaged_data_addresses_are_named() {
     assert_eq!(text.matches("no index").count(), 1, "{text}");
     std::fs::write(&ini, described).unwrap();
 
-    // Damaged within: found when they are read.
+    // Damage within the file is found when the addresses are read.
     let first = "armsnap data addresses 1\n".len();
     let mut damaged = whole.clone();
     damaged[first..first + 10].fill(0xff);
@@ -120,7 +120,7 @@ fn damaged_data_addresses_are_named() {
     let wanted = "recorded data addresses are not used: data addresses: at 0x22: a number of more than 64 bits";
     in_order(&text, &[wanted, "$1 = (void *) 0x"]);
 
-    // Those of another execution.
+    // The addresses of another execution.
     let other = PROGRAM.replace("i < 40", "i < 39");
     let (_other, others) = with_addresses(&other).unwrap();
     std::fs::copy(others, &file).unwrap();
@@ -131,7 +131,7 @@ fn damaged_data_addresses_are_named() {
     );
 }
 
-/// A loop that a conditional return ends, on values that are not known any more.
+/// A loop that a conditional return ends, depending on values that are no longer known.
 const RETURNS: &str = r#"
 __attribute__((naked, noinline)) static void shuffle(int *values, int count)
 {

@@ -84,7 +84,7 @@ fn handlers_have_callers() {
         let outer: Vec<_> = outer.copied().collect();
         assert_eq!(functions(&before), outer);
         if handler == "on_fault" {
-            // It changes where the program goes on: behind the instruction, in the same function.
+            // The handler makes the program continue after the instruction, in the same function.
             let line = SIGNALS.lines().position(|line| line.contains("return out"));
             let behind = format!("tbreak program.c:{}", line.unwrap() + 1);
             let after = stopped(&[&behind, "continue", "bt"]);
@@ -175,7 +175,7 @@ fn a_handler_has_a_stack_of_its_own() {
         assert_eq!(printed(&truth).len(), values.len(), "{truth}");
         let (shown, truth) = (printed(&shown), printed(&truth));
         let [known, right] = [&shown, &truth].map(|lines| match function {
-            // Its own registers are those that it was called with.
+            // The registers of its frame are those that it was called with.
             "inner" => [&lines[..2], &lines[4..5]].concat(),
             _ => lines.clone(),
         });
@@ -223,7 +223,7 @@ int main(void)
 }
 "#;
 
-/// What does not depend on a signal is as well known before it as if there were none.
+/// Values that do not depend on a signal are known before it as if there were no signal.
 #[test]
 fn what_is_before_signals_stays_proved() {
     for (options, compiler) in [

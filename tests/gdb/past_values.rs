@@ -1,5 +1,5 @@
-//! Values at past positions in GDB: arguments, locals, registers and memory as far as they are
-//! recovered; watchpoints; and a comparison with the emulator stopped at the same places.
+//! Values at past positions in GDB: arguments, locals, the registers and memory that are recovered;
+//! watchpoints; and a comparison with the emulator stopped at the same places.
 
 use crate::support::gdb::{armsnap, run, session, shared, text};
 use crate::support::record::{Guest, build, live, record};
@@ -197,7 +197,7 @@ fn stops_at_the_store(guest: &Guest, store: &str) {
 pub(super) const FIRST_STOP: &str =
     "values shown at past positions include inferred ones: `monitor recover proved`";
 
-/// Stores through pointers that nothing says at the end.
+/// Stores through pointers that nothing reveals at the end.
 pub(super) const MARKS: &str = r#"
 static long a, b, c, d;
 static long *table[4] = { &a, &b, &c, &d };
@@ -328,7 +328,7 @@ impl Dice {
     }
 }
 
-/// What is looked at at each position.
+/// The commands that are run at each position.
 fn looks(architecture: &str) -> Vec<String> {
     let (prefix, count, word) = match architecture {
         "aarch64" => ('x', 31, 'g'),
@@ -574,7 +574,7 @@ fn what_is_shown_of_aarch32_is_what_the_emulator_shows() {
     agrees_with_the_emulator(SETS[2], "-O0", &[6]);
 }
 
-/// Where no accesses are known at all, a move says that it passes them.
+/// Where no accesses are known at all, a move says that it passes accesses.
 #[test]
 fn a_watchpoint_that_cannot_be_hit_says_why() {
     let Some(snapshot) = shared("recorded/etmv3") else {
@@ -599,7 +599,7 @@ fn a_watchpoint_that_cannot_be_hit_says_why() {
     }
 }
 
-/// The value of x20 follows from where it was set, further back than is looked at first.
+/// The value of x20 follows from where it was set, further back than the first search goes.
 const FAR: &str = r#"
 long cell;
 void _start(void)

@@ -1,9 +1,9 @@
-//! What is printed of values that are not known, or that nobody asked for, is short.
+//! What is printed about values that are not known, or that nobody asked for, is short.
 
 use crate::support::gdb::session;
 use crate::support::record::{build, record};
 
-/// A tree, whose functions the compiler passes values to in registers that callers do not save.
+/// A tree: the compiler passes values to its functions in registers that callers do not save.
 const PROGRAM: &str = r"
 struct node { struct node *left, *right; int key; };
 static struct node pool[64];
@@ -61,7 +61,7 @@ fn values_at_entries_are_printed_where_they_are_known() {
         let text = session(&recorded, &[], &[&start[..], &shown[..]].concat());
         assert!(text.contains("find (at="), "{text}");
         assert!(!text.contains("@entry=<error"), "{text}");
-        // What the user chose is left alone.
+        // What the user chose is not changed.
         let chosen = ["set print entry-values both"];
         let text = session(
             &recorded,

@@ -1,5 +1,5 @@
-//! GDB's own commands and displays with a recording: locations as in `break`,
-//! traces saved in CTF, core files, and the position in the TUI.
+//! GDB's own commands and displays with a recording: locations as in `break`, traces saved in CTF,
+//! core files, and the position in the TUI.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -5,7 +5,7 @@ use crate::support::gdb::{need_gdb, run, session_output, testdata, text};
 use std::path::Path;
 use std::process::Command;
 
-/// The session must go on after the commands.
+/// The session must continue after the commands.
 fn goes_on(commands: &[&str], last: &[&str]) {
     let mut all = commands.to_vec();
     all.extend(["echo and\\n", "backtrace 1", "echo done\\n"]);

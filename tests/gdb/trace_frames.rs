@@ -271,7 +271,7 @@ fn trace_frames_do_not_change_the_session() {
         let shown = |text: &String| text.split("---").nth(1).unwrap().to_owned();
         let first = shown(&answers[0]);
         assert!(first.contains("#0") && first.contains("pc  "), "{first}");
-        // A core without state is at the end of its trace, of which frame 0 knows nothing.
+        // A core without a halted state is at the end of its trace; frame 0 contains nothing of it.
         let state = if name == ACK {
             &answers[2..]
         } else {

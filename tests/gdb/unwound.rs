@@ -1,4 +1,4 @@
-//! Values of the past behind the unwinding of an exception.
+//! Past values after the unwinding of an exception.
 
 use crate::support::gdb::session;
 use crate::support::record::{build, record};

@@ -28,7 +28,7 @@ int main(void)
 }
 ";
 
-/// Stores of values that nothing says at the end.
+/// Stores of values that nothing reveals at the end.
 const UNKNOWN: &str = r"
 #include <stdio.h>
 int kept, table[8];

@@ -55,7 +55,7 @@ fn trace(file: &object::File<'_>, linked: &Linked) -> (TraceUnitOptions, Vec<u8>
             linked.file[part.file.clone()].to_vec(),
         );
     }
-    // What is not known of the others is not branches.
+    // Other instructions that are not known are no branches.
     for range in &linked.straight {
         let nops = (range.end - range.start) / 4;
         let bytes = 0xd503_201f_u32.to_le_bytes().repeat(nops as usize);

@@ -128,7 +128,7 @@ fn executed() -> Option<Executed> {
     })
 }
 
-/// Imports a ring of 2 to the `mask + 4` bytes; returns what was said.
+/// Imports a ring of 2 to the power of `mask + 4` bytes; returns the messages.
 fn import(
     of: &Executed,
     packets: &[([u32; 2], usize)],

@@ -39,7 +39,7 @@ fn metadata(region: &[u8], full: bool, offset: u64, length: u64) -> Vec<u8> {
     whole
 }
 
-/// Imports a buffer with its metadata; the status, and what was said.
+/// Imports a buffer with its metadata; returns the status and the messages.
 fn import(buffer: &[u8], metadata: &[u8], into: &Path) -> (Option<i32>, String) {
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
@@ -98,7 +98,7 @@ fn panic_buffers_are_put_in_order_and_checked() {
         assert!(said.contains(says), "{said}");
         assert!(packets(&into) == wanted, "{says}");
     }
-    // A ring that is not full: what is behind the trace is older than it.
+    // A ring that is not full: what follows the trace is older than it.
     let region = [&trace[..], &[0x5A; 256]].concat();
     let partial = metadata(&region, false, 0, length as u64);
     for (bytes, says) in [

@@ -229,8 +229,8 @@ fn packets_of_a_raw_trbe_buffer_equal_those_of_perf() {
 }
 
 /// The file with an index of its AUXTRACE records in perf's own form (feature 18: count, then
-/// offset and size of each), without which perf takes raw trace as formatted: that of simpleperf
-/// is another one.
+/// offset and size of each), without which perf treats raw trace as formatted. simpleperf writes
+/// another form.
 fn with_index(mut file: Vec<u8>) -> Vec<u8> {
     let word =
         |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;

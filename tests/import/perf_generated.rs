@@ -59,8 +59,8 @@ pub fn expected(name: &str, id: u8) -> Vec<Value> {
     found
 }
 
-/// Writes a file and decodes it: what was executed by the core whose source satisfies `core`, and
-/// what was said.
+/// Writes a file and decodes it: returns what was executed by the core whose source satisfies
+/// `core`, and the messages.
 pub fn executed(bytes: &[u8], core: &str, options: &[&str]) -> (Vec<Value>, String) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("perf.data");
@@ -160,7 +160,7 @@ fn compressed_records_are_read() {
         let (found, _) = executed(&file.file(), "prog-100", &[]);
         assert_eq!(found, expected, "type {kind}");
     }
-    // What is damaged, or stands for far more than perf writes, is refused.
+    // Damaged records are refused, and those that expand to far more than perf writes.
     let bomb: Vec<u8> = [0x28, 0xB5, 0x2F, 0xFD, 0, 0x88]
         .into_iter()
         .chain(std::iter::repeat_n([0x02, 0, 0x10, 0], 1000).flatten())
@@ -235,7 +235,7 @@ fn buffers_of_threads_and_raw_trace() {
     let trace = frames(&[(0x12, &a)]);
     file.trace(0, u32::MAX, 100, &trace);
     file.aux(0, trace.len() as u64, 0, at(100, 5, 1));
-    // The format is that of each record; what is filled up is no trace.
+    // Each record has its own format; the bytes that fill it up are no trace.
     file.trace(0, u32::MAX, 101, &b);
     file.aux(0, b.len() as u64, 0x100, at(101, 6, 0));
     let file = file.file();
@@ -247,7 +247,7 @@ fn buffers_of_threads_and_raw_trace() {
 fn buffers_say_whose_records_without_identifiers_are() {
     let (first, second) = (expected("etmv4", 0x10), expected("etmv4", 0x11));
     let traces = [0x10, 0x11].map(|id| frames(&[(id, &recorded("etmv4", id))]));
-    // Of one thread, and of two; perf saves a buffer behind its records.
+    // Records of one thread, and of two; perf saves a buffer after its records.
     for threads in [1, 2] {
         let anonymous = PerfData {
             anonymous: true,

@@ -141,7 +141,7 @@ fn an_archive_of_perf_is_a_directory() {
     for archive in ["plain.tar", "perf.data.tar.bz2"] {
         assert!(list(&tree.join(archive)) == wanted, "{archive}");
     }
-    // Links that lead out, or in a circle, lead nowhere.
+    // Links that lead out of the archive, or in a circle, are not followed.
     fs::remove_file(link.join(&id[2..])).unwrap();
     for to in ["../../../../../../etc/passwd", "../../.build-id/xx", "."] {
         let _ = fs::remove_file(link.join(&id[2..]));

@@ -234,7 +234,7 @@ fn timestamps_divide_a_record_at_the_switches() {
         trace.extend(run_of(address, None));
     }
     trace.extend(time(50));
-    // After the last timestamp anybody may run.
+    // After the last timestamp any thread may run.
     trace.extend(run_of(0x4010_0700, None));
     let trace = frames(&[(0x10, &trace)]);
     let recording = |clock: u64| {
@@ -260,7 +260,7 @@ fn timestamps_divide_a_record_at_the_switches() {
         said.contains("trace of CPU 0 is divided by timestamps"),
         "{said}"
     );
-    // Timestamps of another clock say nothing of switches.
+    // Timestamps of another clock cannot be compared with those of switches.
     let (found, said) = starts(&recording(0), "cpu0");
     assert_eq!(found.len(), 5);
     assert!(
@@ -320,7 +320,7 @@ fn numbers_that_are_not_in_the_trace_do_not_hide_it() {
 fn programs_of_32_bits_have_cores_of_32_bits() {
     let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
     let (address, length, offset) = PROGRAM;
-    // An ETMv4 traces both states; a process has code of one.
+    // An ETMv4 traces both execution states; a process has code of only one.
     for (directory, name, wanted) in [
         ("recorded/ptm", "cores-a15-bare-a15.elf", "ARM-AA32"),
         ("recorded/etmv4", "program.elf", "ARMv8-A"),

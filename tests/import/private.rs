@@ -1,4 +1,4 @@
-//! What is made of private files is private.
+//! What is made from private files is private.
 #![cfg(unix)]
 
 use crate::support::gdb::{armsnap, run, testdata, text};

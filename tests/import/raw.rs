@@ -1,4 +1,4 @@
-//! Raw buffers: how they are formatted is found out, and what is known of the trace units is used.
+//! Raw buffers: their format is found out, and what is known about the trace units is used.
 
 use crate::capture;
 use crate::perf_generated::{frames, listed as decode, recorded};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Imports raw buffers, and returns what was said.
+/// Imports raw buffers, and returns the messages.
 fn import(arguments: &[&str], output: &Path) -> String {
     let mut command = armsnap();
     command.arg("import").args(arguments).arg(output);
@@ -127,7 +127,7 @@ fn a_sysfs_tree_gives_the_listing_of_its_snapshot() {
             let device = tree.join(format!("etm{unit}"));
             sysfs(&snapshot.join(format!("trace_{unit}.ini")), &device, unit);
         }
-        // What is no trace unit is passed over.
+        // Directories that are not of a trace unit are skipped.
         let tmc = tree.join("tmc_etr0/mgmt");
         fs::create_dir_all(&tmc).unwrap();
         fs::write(tmc.join("ffcr"), "0x133\n").unwrap();
@@ -178,8 +178,8 @@ fn the_form_and_the_kind_of_trace_are_found_out() {
         let mut deformatter = Deformatter::new(FrameKind::Memory);
         deformatter.feed(BufferOffset(0), &frames, true, &mut demux);
         let plain = demux.stream(TraceId(0x10)).payload().to_vec();
-        // As on the pins of a trace port: what comes before the first FSYNC is cut off, and HSYNC
-        // stands within frames.
+        // As on the pins of a trace port: what comes before the first FSYNC is cut off, and frames
+        // contain HSYNCs.
         let mut port = vec![0x55; 6];
         for frame in frames.chunks(16) {
             port.extend(FSYNC);
@@ -501,7 +501,7 @@ fn dumps_of_memory_become_the_memory_of_a_core() {
     }
     for (memory, status, says) in [
         (file("ram2.bin", &[1]), 2, "expected their address after @"),
-        // What is beyond the last address is not left out silently.
+        // Memory beyond the last address is not left out silently.
         (
             file("high.bin", &[1; 32]) + "@0xfffffffffffffff0",
             2,

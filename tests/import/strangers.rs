@@ -1,4 +1,5 @@
-//! Directories that came from a stranger: what is in them is a file, or is refused.
+//! Directories from an untrusted source: only regular files in them are read; anything else is
+//! refused.
 #![cfg(unix)]
 
 use crate::perf_builder::PerfData;
@@ -39,7 +40,7 @@ fn appended(file: &tempfile::NamedTempFile) -> fs::File {
     fs::File::options().append(true).open(file).unwrap()
 }
 
-/// Runs armsnap; returns whether it succeeded, and what it said.
+/// Runs armsnap; returns whether it succeeded, and its messages.
 fn said(arguments: &[&str]) -> (bool, String) {
     let said = tempfile::NamedTempFile::new().unwrap();
     let mut child = armsnap()

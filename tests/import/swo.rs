@@ -1,5 +1,5 @@
-//! Trace that probes and logic analysers captured: an ITM without synchronisation packets, lost bytes, formatter
-//! frames that begin anywhere, and protocols that both fit.
+//! Trace that probes and logic analysers captured: an ITM without synchronisation packets, lost
+//! bytes, formatter frames that begin anywhere, and trace that fits two protocols.
 
 use crate::capture;
 use crate::perf_generated::{frames, listed};
@@ -25,7 +25,7 @@ fn import(bytes: &[u8], options: &[&str], place: &Path) -> Option<String> {
     Some(said)
 }
 
-/// What is said of a buffer, and its elements or packets.
+/// The messages about a buffer, and its elements or packets.
 fn imported(bytes: &[u8], options: &[&str], level: &str) -> (String, Vec<Value>) {
     let place = tempfile::tempdir().unwrap();
     let said = import(bytes, options, place.path());

@@ -20,7 +20,7 @@ fn a_core_file_and_a_buffer_make_one_snapshot() {
     let core = core_file(scratch.path());
     let recorded = testdata("recorded/etmv4");
     let written = scratch.path().join("snapshot");
-    // The registers of both units but for the trace ID are the same.
+    // The registers of both units are the same, except for the trace ID.
     let devices = scratch.path().join("devices");
     for unit in 0..2 {
         let device = devices.join(format!("etm{unit}"));
@@ -46,7 +46,8 @@ fn a_core_file_and_a_buffer_make_one_snapshot() {
         "{said}"
     );
 
-    // What is traced, and what GDB shows, is as in the recorded snapshot, whose state it is.
+    // The trace, and what GDB shows, are those of the recorded snapshot, from which the state
+    // comes.
     let flow = |snapshot: &std::path::Path| decoded(snapshot).into_values().collect::<Vec<_>>();
     assert!(flow(&written) == flow(&recorded));
     let commands = [

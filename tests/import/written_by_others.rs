@@ -14,7 +14,7 @@ fn frames(text: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Imports an input, and returns what was said.
+/// Imports an input, and returns the messages.
 fn import(input: &Path, options: &[&str], into: &Path) -> String {
     let mut command = armsnap();
     command

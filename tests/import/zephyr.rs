@@ -32,7 +32,7 @@ fn build(directory: &Path) {
     assert!(output.status.success(), "{}", text(&output));
 }
 
-/// What GDB shows of the state, without what a stop prints.
+/// What GDB shows of the state, without the lines that it prints at a stop.
 fn shown(said: &str) -> Vec<String> {
     let lines = said.lines().map(str::trim_end);
     let lines = lines.skip_while(|line| *line != "shown from here");

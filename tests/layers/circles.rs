@@ -1,11 +1,12 @@
-//! Files of a room do not import each other in circles, other than a file and the module that it is
-//! part of, and a few files that are the parts of one thing.
+//! Files of a room do not import each other in circles, except a file and its parent module, and a
+//! few files that are parts of one thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{code, source_files};
 
-/// The most files that may import each other as parts of one thing, outside [`NONE`].
+/// The maximum number of files that may import each other as parts of one thing, except in rooms in
+/// [`NONE`].
 const PARTS: usize = 5;
 
 /// Rooms without any circle.
@@ -18,7 +19,7 @@ pub struct Files(BTreeMap<String, Named>);
 #[derive(Default)]
 struct Named {
     paths: Vec<String>,
-    /// What others find here although it is elsewhere, by name.
+    /// What other files find here although it is defined elsewhere, by name.
     reexports: BTreeMap<String, String>,
 }
 

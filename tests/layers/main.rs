@@ -101,7 +101,7 @@ fn source_files() -> Vec<(String, String)> {
     roots().into_iter().flat_map(of).collect()
 }
 
-/// Returns a file's code without comments and tests, which may look anywhere.
+/// Returns a file's code without comments and tests, which may name anything.
 fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
     let lines = code.lines().map(|line| line.split("//").next().unwrap());

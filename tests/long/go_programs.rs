@@ -6,7 +6,7 @@ use crate::support::record::installed;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How often each is recorded.
+/// How often each program is recorded.
 fn times() -> usize {
     let times = std::env::var("ARMSNAP_TIMES");
     times.map_or(1, |times| times.parse().expect("a number in ARMSNAP_TIMES"))

@@ -24,7 +24,7 @@ fn gdb(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
     text(&run_within(&mut command, Duration::from_secs(300)))
 }
 
-/// The functions in the back trace that the kernel printed, from `panic` on. A return address behind
+/// The functions in the back trace that the kernel printed, from `panic` on. A return address after
 /// a call that does not return is printed as the next function.
 fn printed(console: &str) -> Vec<Option<String>> {
     let (_, trace) = console.rsplit_once("Call trace:").expect("a back trace");
@@ -95,7 +95,7 @@ fn same(frames: &[String], printed: &[Option<String>]) -> bool {
     frames.len() >= printed.len() && pairs.all(equal)
 }
 
-/// Boots to the panic for want of a root file system.
+/// Boots until the kernel panics because there is no root file system.
 fn panics(cores: usize) {
     let Some(kernel) = debian_kernel() else {
         return;
@@ -286,7 +286,7 @@ fn a_program_crashes_the_kernel() {
         .lines()
         .position(|line| line.contains("/* the crash */"));
     let line = format!("init.c:{}", line.unwrap() + 1);
-    // The process continues behind its system call.
+    // The process continues after its system call.
     assert_eq!(
         frames[frames.len() - 2],
         "<signal handler called>",
@@ -323,7 +323,8 @@ fn panicked_in_qemu(kernel: &Path, cpu: &str, console: &Path) -> (Emulator, Stri
         Command::new("qemu-system-aarch64")
             .args(["-M", "virt", "-cpu", cpu, "-smp", "2", "-m", "256"])
             .args(["-serial", &format!("file:{}", console.display())])
-            // Its time passes with instructions, so that interrupts do not pile up on a busy machine.
+            // Its time advances with the instructions, so that interrupts do not pile up on a busy
+            // machine.
             .args(["-icount", "shift=4,sleep=off"])
             .args(["-append", "console=ttyAMA0", "-kernel"])
             .arg(kernel),

@@ -55,7 +55,7 @@ static void print(const char *path, const char *what)
 /// The modules: one whose thread sleeps, and one whose initialisation takes a second.
 const MODULES: [&str; 2] = ["pktgen", "raid6_pq"];
 
-/// Prints what the kernel says of its module and of its tasks, and inserts the other one.
+/// Prints what the kernel reports on its module and its tasks, and inserts the other module.
 const PRINTS: &str = r#"
 void _start(void)
 {
@@ -140,7 +140,7 @@ fn core_files_of_later_kernels_name_the_functions_of_modules() {
     }
 }
 
-/// Compares the modules of a running kernel with what it says of them, and with their files.
+/// Compares the modules of a running kernel with what it reports on them, and with their files.
 fn names_and_code(kernel: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);

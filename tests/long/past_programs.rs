@@ -1,7 +1,7 @@
-//! Registers, arguments, locals and memory that GDB shows at random places of the past of many programs,
-//! against GDB on the emulator stopped at the same places. None may be wrong.
+//! Registers, arguments, locals and memory that GDB shows at random places of the past of many
+//! programs, compared with GDB on the emulator stopped at the same places. None may be wrong.
 //!
-//! The programs are in `past_programs/`. `ARMSNAP_PLACES=SEED,COUNT` looks at other places, or more.
+//! The programs are in `past_programs/`. `ARMSNAP_PLACES=SEED,COUNT` selects other places, or more.
 
 mod compare;
 mod places;
@@ -264,7 +264,7 @@ fn record(what: &Program, program: &Path, snapshot: &Path, witness: &Path) {
         .arg("--")
         .arg(program);
     alike(&mut record);
-    // Where output goes decides what libc does, too.
+    // What libc does depends on where output goes, too.
     record
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -338,14 +338,14 @@ fn nothing_is_wrong(programs: &[Program]) {
             eprintln!("  {line}");
             wrong.push(format!("{}: {line}", what.name()));
         }
-        // Otherwise nothing could be wrong.
+        // If little is known, little can be wrong.
         let (chosen, looked, past) = score.places;
         let is_enough = chosen * 2 >= count
             && looked * 4 >= chosen * 3
             && past == looked
             && score.known("frames") >= past
             && score.known("registers") >= 3 * past
-            // Other threads may write all memory of Go's.
+            // Other threads may write all memory of a Go program.
             && (what.compiler == "go" || score.known("memory") >= past);
         if !is_enough {
             wrong.push(format!(
@@ -523,7 +523,7 @@ fn go() {
     ]);
 }
 
-/// A value that differs is wrong, one that is not known is not.
+/// A value that differs is wrong; an unknown one is not.
 #[test]
 fn a_wrong_value_is_found() {
     let place = |x0: Value, local: Value, word: &str| {
@@ -537,7 +537,7 @@ fn a_wrong_value_is_found() {
     assert_eq!(compare(&unknown, &truth).known("registers"), 1);
     let wrong = place(json!("0x2"), json!("6"), "0102030405060709");
     assert_eq!(compare(&wrong, &truth).wrong.len(), 3);
-    // Two runs of the emulator that differ say nothing.
+    // Where two runs of the emulator differ, nothing can be said.
     assert_eq!(
         compare(&wrong, &agreed_places(&truth, &unknown))
             .wrong

@@ -1,5 +1,5 @@
-//! Debian's programs, every instruction of which does what its model says: some hundred thousand
-//! each, in the emulator's own log of states.
+//! Programs of Debian, some hundred thousand instructions of each: in the emulator's own log of
+//! states, every instruction does what its model says.
 //!
 //! Takes its time in a debug build: scripts/test --long runs this one optimised.
 
@@ -41,7 +41,7 @@ fn holds(package: &str, program: &[&str]) {
         }
         assert!(tally.wrong.is_empty(), "{package}: {:#?}", tally.wrong);
         assert!(steps > 50_000, "{package}: {steps}");
-        // Of AArch32, vectors are modelled in part.
+        // In AArch32, vectors are only partly modelled.
         let least = if architecture == "arm64" { 999 } else { 970 };
         assert!(
             1000 * known >= least * steps,

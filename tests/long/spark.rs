@@ -46,8 +46,8 @@ fn recording(directory: &Path) -> Option<Recording> {
     Some(Recording::of(&program, &["--timestamps", "--cycles"]))
 }
 
-/// In place of armsnap: the first time that it decodes the second shard it kills the executor that runs
-/// it. It goes on, as a process whose machine is only cut off would.
+/// In place of armsnap: the first time that it decodes the second shard it kills the executor that
+/// runs it. It continues, like a process on a machine that was only cut off from the network.
 const WRAPPER: &str = r#"#!/bin/bash
 case "$*" in
 *"--shard 2/"*)
@@ -185,7 +185,7 @@ fn a_killed_executor_changes_nothing() {
     assert_eq!(answers[0]["rows"][0]["instructions"], stats["instructions"]);
     assert_eq!(answers[1]["rows"].as_array().unwrap().len(), 10);
 
-    // Once more: everything is there.
+    // Run once more: everything exists already.
     let again = job(&python, &wrapper, &data_set, &snapshots);
     assert!(again.status.success());
     let text = String::from_utf8(again.stdout).unwrap();

@@ -7,7 +7,7 @@ use armsnap::recover::{FinalState, Options, Recovery};
 use armsnap::semantics::Location;
 use armsnap::stop::Cancel;
 
-/// `run` executes long, and takes back what it may have allocated.
+/// `run` executes many instructions, and releases what it may have allocated.
 const PROGRAM: &str = r#"
 typedef unsigned long word;
 static word table[64];

@@ -1,4 +1,4 @@
-//! `armsnap record` writes what was traced, whatever happens after the program ran.
+//! `armsnap record` writes what was traced, whatever happens after the program has run.
 
 use crate::support::record::{Guest, build, decoded, installed, record};
 use std::path::Path;
@@ -159,7 +159,7 @@ fn an_empty_directory_is_filled() {
     assert!(hidden.is_empty(), "{hidden:?}");
 }
 
-/// The program itself makes the output a file.
+/// The program itself creates a file with the name of the output.
 #[test]
 fn an_output_that_appears_meanwhile() {
     const SOURCE: &str = r#"
@@ -237,14 +237,14 @@ fn a_full_temporary_directory() {
     };
     let said = report(&run);
     assert_eq!(run.status.code(), Some(125), "{said}");
-    // The file that found no room, and what to do.
+    // The file for which there was no space, and what to do.
     let wanted = ".bin: No space left on device";
     assert!(said.contains(wanted), "{said}");
     assert!(said.contains("TMPDIR names another"), "{said}");
     assert!(said.contains("what was traced until then"), "{said}");
     let traced: usize = decoded(&here.join("plain")).values().map(Vec::len).sum();
     assert!(traced > 50_000, "{traced}");
-    // No room at the start.
+    // There is no space at the start.
     let rest = ["-o", "none", "--", "./program"];
     if let Some(run) = with_little_room(here, 4096, &rest) {
         let said = report(&run);
@@ -254,8 +254,8 @@ fn a_full_temporary_directory() {
     }
 }
 
-/// Wherever the room ends, the trace is kept: in the addresses, or in the memory of the stopped program, which has
-/// holes.
+/// Wherever the space runs out, the trace is kept: in the addresses, or in the memory of the
+/// stopped program, which has holes.
 #[test]
 fn a_full_temporary_directory_with_data_addresses() {
     const SOURCE: &str = r"

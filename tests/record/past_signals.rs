@@ -1,4 +1,4 @@
-//! Values of the past across signals, against what the emulator had at the same place.
+//! Past values across signals, compared with those in the emulator at the same place.
 
 use crate::past_values::{Recorded, compare};
 

@@ -1,4 +1,4 @@
-//! Values of the past of programs whose other threads have ended.
+//! Past values of programs whose other threads have ended.
 
 use crate::support::record::{build, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
@@ -125,7 +125,7 @@ fn memory_is_followed_from_where_all_other_threads_had_ended() {
     let written: Vec<_> = written.map(|byte| Some((byte, Status::Inferred))).collect();
     assert_eq!(alone, written);
 
-    // Without the times of the ends nothing says that they had ended there.
+    // Without the times of the ends, it is not known that the other threads had ended there.
     let ini = directory.join("snapshot.ini");
     let text = std::fs::read_to_string(&ini).unwrap();
     let without: Vec<&str> = text

@@ -1,4 +1,4 @@
-//! Values of the past against what the emulator had at the same place.
+//! Past values, compared with those in the emulator at the same place.
 
 use crate::random_program;
 use crate::support::record::{Guest, build, record};
@@ -107,7 +107,7 @@ pub(super) struct Recorded {
     memory: Arc<CoreMemory>,
     timeline: Timeline,
     states: Vec<Witnessed>,
-    /// Positions that are looked at, beside those near the end.
+    /// The number of positions that are compared, in addition to those near the end.
     samples: usize,
 }
 
@@ -252,10 +252,10 @@ impl Recorded {
     }
 }
 
-/// The kernel's frame of a signal: the stack pointer is this much lower behind it.
+/// The size of the kernel's frame of a signal: after it, the stack pointer is this much lower.
 const SIGNAL_FRAME: u64 = 0x1260;
 
-/// What was found and was right, proved and at all, of all that was asked.
+/// How many values were asked for, how many of them were right, and how many of these proved.
 #[derive(Debug, Default)]
 pub(super) struct Score {
     pub asked: u64,
@@ -527,11 +527,11 @@ fn the_store_that_broke_a_pointer_is_found() {
         )
         .unwrap();
     let hit = found.hit.unwrap_or_else(|| panic!("{found:?}"));
-    // The state behind the store has its number: the store is one before.
+    // The number is that of the state after the store: the store is one before.
     assert_eq!(positions[last - (stores[0] - 1)], hit.position);
     let pc = history.place(hit.position).unwrap().pc().unwrap().0;
     assert!((clobber..clobber + 64).contains(&pc), "{pc:#x}");
-    // Forward from the store on, it is found again; behind it there is none that is known.
+    // A forward search from the store finds it again; after it, no store is known.
     let again = recovery
         .accesses(
             history,

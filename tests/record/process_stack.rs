@@ -54,7 +54,7 @@ fn record(image: &Path, machine: &str, until: Option<&str>) -> PathBuf {
     output
 }
 
-/// What GDB says.
+/// What GDB prints.
 fn told(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
     let run = Command::new(crate::support::armsnap())
         .arg("gdb")
@@ -202,7 +202,7 @@ fn stack_pointers_of_the_snapshot_and_of_other_cores() {
     let told = self::told(&snapshot, &["--history", "none"], &["bt"]);
     assert!(told.contains("msp is sp: "), "{told}");
     assert!(frames(&told).ends_with(&TASK), "{told}");
-    // Beside a core of which only SP is known.
+    // Together with a core of which only SP is known.
     std::fs::write(file("cpu_0.ini"), &core).unwrap();
     let other = "[device]\nname=other\nclass=core\ntype=Cortex-M4\n\n\
                  [regs]\nPC=0x100\nSP=0x20000800\nxPSR=0x01000000\n";

@@ -556,7 +556,7 @@ fn ticks(directory: &Path) -> Option<PathBuf> {
     Some(file("ticks.elf"))
 }
 
-/// Interrupts take no time of the recorder's that is out of proportion.
+/// The recorder's time for interrupts is in proportion to their number.
 #[test]
 fn many_interrupts() {
     let directory = tempfile::tempdir().unwrap();

@@ -118,7 +118,8 @@ fn calls_between_the_security_states_of_a_cortex_m33() {
             }
         }
         assert_eq!(state, "non-secure");
-        // Two calls with their returns, one of them with a call and return in turn, in each round.
+        // In each round there are two calls with their returns, and within one of these another
+        // call and return.
         assert!(changes >= 40 * 6, "{protocol}: {changes}");
     }
 }
@@ -131,7 +132,7 @@ fn callers_and_moves_go_through_entries_of_secure_code() {
     let directory = tempfile::tempdir().unwrap();
     let image = build_trustzone(directory.path());
     let output = directory.path().join("out");
-    // The handler of an interrupt of non-secure code: nothing of it ran.
+    // The handler of an interrupt of non-secure code: none of it has run.
     for (until, state) in [
         ("triple", "secure"),
         ("twice", "non-secure"),

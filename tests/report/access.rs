@@ -4,7 +4,7 @@ use crate::support::browser::{self, Browser};
 use crate::{Report, TESTDATA, recorded};
 use serde_json::{Value, json};
 
-/// Pairs of colours of a text and what is behind it with less contrast than WCAG wants: 4.5.
+/// Pairs of colours of a text and its background with less contrast than WCAG requires: 4.5.
 const FAINT: &str = "(() => {
     const context = document.createElement('canvas').getContext('2d');
     const luminance = (colour) => {

@@ -1,4 +1,4 @@
-//! The figures of reports: those of `decode --stats`, and each other's.
+//! The figures of reports: they agree with those of `decode --stats` and with each other.
 
 use crate::support::browser::{self, Browser};
 use crate::support::program::program;
@@ -40,7 +40,7 @@ fn figures_are_those_of_decode() {
     }
 }
 
-/// On the page, too: and no capture makes the script stumble.
+/// The same on the page; and the script handles every capture.
 #[test]
 fn real_captures_have_pages() {
     if !browser::is_available() {

@@ -1,4 +1,4 @@
-//! Pages of made-up data: hostile names, and as much as a page holds.
+//! Pages of made-up data: hostile names, and as much data as a page holds.
 
 use crate::support::browser::{self, Browser};
 use armsnap::page::blocks::{Block, BlockStretches, BlockTable};

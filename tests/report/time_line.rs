@@ -73,7 +73,7 @@ fn a_click_on_a_slice_leads_to_its_source_line() {
                 box.bottom <= Math.min(side.bottom, innerHeight); })()";
         assert_eq!(browser.evaluate(visible), true, "{name}");
     }
-    // Back to the one before.
+    // Back to the previous one.
     browser.evaluate("history.back()");
     browser.wait_for("document.getElementById('code-name').textContent === 'receipt'");
     assert_eq!(browser.complaints(), [""; 0]);
@@ -210,7 +210,7 @@ fn exceptions_and_clocks_of_a_recorded_system() {
     let recording = Recording::of(program("irq-a64-bare-a64"), &["--timestamps", "--cycles"]);
     let report = Report::of(&recording.snapshot(), &[]);
     let mut browser = Browser::open(&report.path, (1200, 900));
-    // Callers of one context are not around the calls of another one.
+    // Callers in one context do not enclose the calls of another context.
     let nested = "(() => { const { rows } = page.canvases[0].track; \
         const count = rows.flatMap((row) => [...row.what]).filter((what, index) => page.name(what) === '[IRQ]').length; \
         const inside = rows.slice(1, -1).every((row, depth) => [...row.starts].every((start, slice) => { \

@@ -1,4 +1,4 @@
-//! What instructions compute, held against the emulator.
+//! What instructions compute, compared with the emulator.
 
 #[path = "../support/mod.rs"]
 mod support;

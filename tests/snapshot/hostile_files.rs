@@ -1,5 +1,5 @@
-//! Hostile files, and files that are truncated while they are read: no command ends by a signal,
-//! or uses memory or output out of proportion.
+//! Hostile files, and files that are truncated while they are read: no command ends by a signal, or
+//! uses memory or writes output out of proportion.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

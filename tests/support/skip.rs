@@ -1,4 +1,4 @@
-//! The one way in which tests skip what a machine lacks.
+//! The only way in which tests skip what a machine lacks.
 
 use std::fs::File;
 use std::io::Write;

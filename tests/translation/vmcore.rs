@@ -292,7 +292,7 @@ fn the_cpu_that_panicked_is_selected() {
     let place = ram + (place - 0x4000_0000) as usize;
     assert_eq!(core[place..place + 4], [0; 4]);
     for (panicked, first) in [(1, "cpu_1"), (0, "cpu_0"), (-1, "cpu_0"), (2, "cpu_0")] {
-        // A second CPU with the same registers: its note is behind those of the first one.
+        // A second CPU with the same registers: its note follows those of the first one.
         let mut core = core.clone();
         let own = core[notes..notes + size].to_vec();
         let prstatus = own[..12 + 8 + 392].to_vec();

@@ -1,5 +1,5 @@
-//! Core files of whole systems that do not say all: 32-bit kernels, whose VMCOREINFO has no offset, and files in
-//! which VMCOREINFO is in memory only.
+//! Core files of whole systems that lack information: 32-bit kernels, whose VMCOREINFO has no
+//! offset, and files in which VMCOREINFO is in memory only.
 
 use crate::support::gdb::{armsnap, need_gdb, run, session, text};
 use crate::support::inputs::vmcore::{file, kernel32, kernel64, note, status};

@@ -15,7 +15,7 @@ const TOP: &str = env!("CARGO_MANIFEST_DIR");
 /// Stands for any text in messages, in exceptions, and for the values in texts.
 const ANY: char = '…';
 
-/// Patterns with less would cover anything.
+/// Shorter patterns would cover anything.
 const FEWEST_LETTERS: usize = 5;
 /// The texts that one message may cover.
 const MAX_TEXTS: usize = 16;
@@ -23,7 +23,7 @@ const MAX_TEXTS: usize = 16;
 /// What GDB prints, not armsnap.
 const GDBS: [&str; 2] = ["<unavailable>", "Cannot access memory"];
 
-/// Whether `text` is as `pattern`, in which `…` stands for any text.
+/// Whether `text` matches `pattern`, in which `…` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once(ANY) else {
         return pattern == text;

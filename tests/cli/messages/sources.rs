@@ -138,8 +138,8 @@ fn tree(tokens: TokenStream, place: &str, out: &mut Vec<Text>) {
     }
 }
 
-/// The texts of an attribute; only those of errors have any. Returns how many of the tokens behind it
-/// belong to a test.
+/// The texts of an attribute; only those of errors have any. Returns how many of the tokens after
+/// it belong to a test.
 fn attribute(inner: TokenStream, behind: &[TokenTree], place: &str, out: &mut Vec<Text>) -> usize {
     let text = inner.to_string();
     if text.starts_with("error") {

@@ -135,7 +135,7 @@ impl Case<'_> {
         Some(((counted_at_end(pieces), totals), taken))
     }
 
-    /// Decodes on several threads; `None` if that is not worth while.
+    /// Decodes on several threads; `None` if that is not worthwhile.
     pub(super) fn on_threads(&self, sizes: Sizes, jobs: usize) -> Option<Decoded> {
         let mut pieces = Vec::new();
         let make = |_| Ok::<_, PartError>(self.decoders());

@@ -1,4 +1,4 @@
-//! What GDB shows of the past, against what it shows in the emulator.
+//! What GDB shows of the past, compared with what it shows in the emulator.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ fn compare_maps(
 ) {
     for (name, shown) in past {
         if shown.is_null() {
-            // What the emulator does not show either is no part of the state.
+            // What even the emulator does not show is no part of the state.
             if truth.get(name).is_some_and(|value| !value.is_null()) {
                 score.count(kind, false);
             }
@@ -112,13 +112,14 @@ fn compare_memory(
     }
 }
 
-/// Written in assembly without call frame information: GDB takes it for its own caller.
+/// Written in assembly without call frame information: GDB treats it as its own caller.
 const NO_WAY_OUT: &str = "__cxa_end_cleanup";
 
 /// Functions of libraries that load all registers of another context.
 const CHANGES: [&str; 4] = ["setcontext", "swapcontext", "longjmp", "uw_install_context"];
 
-/// The frame of the emulator that a frame of the past is; an inner `None` where GDB lost its way in the emulator.
+/// The frame of the emulator that corresponds to a frame of the past; an inner `None` where GDB
+/// could not unwind in the emulator.
 fn next<'f>(left: &mut std::slice::Iter<'f, Value>, shown: &Value) -> Option<Option<&'f Value>> {
     loop {
         let ahead = left.clone();
@@ -130,7 +131,7 @@ fn next<'f>(left: &mut std::slice::Iter<'f, Value>, shown: &Value) -> Option<Opt
         }
         let pc = frame["pc"].as_u64();
         if pc == shown["pc"].as_u64() {
-            // At its start GDB hides an inlined function after a breakpoint, and only then.
+            // GDB hides an inlined function at its start after a breakpoint, and only then.
             if frame["name"] != shown["name"] && shown["kind"] == "inlined" {
                 *left = ahead;
                 return Some(Some(frame));
@@ -139,8 +140,8 @@ fn next<'f>(left: &mut std::slice::Iter<'f, Value>, shown: &Value) -> Option<Opt
                 return Some(Some(frame));
             }
         } else if frame["name"].is_null() {
-            // Code without symbols or call frame information; or a signed address, of which QEMU's server does
-            // not say which bits the signature has.
+            // Code without symbols or call frame information; or a signed address: QEMU's server
+            // does not report which bits hold the signature.
             return Some(None);
         }
         if frame["kind"] == "normal" {
@@ -167,7 +168,7 @@ pub fn compare(past: &Value, truth: &Value) -> Score {
         };
         let [shown, frames] = [past, truth].map(|place| place["frames"].as_array().unwrap());
         let name = &frames[0]["name"];
-        // In the middle of a change of stacks or contexts both have another one's frames.
+        // In the middle of a change of stacks or contexts, both show frames of another stack.
         let changes = name
             .as_str()
             .is_some_and(|name| CHANGES.iter().any(|change| name.contains(change)));
@@ -180,7 +181,7 @@ pub fn compare(past: &Value, truth: &Value) -> Score {
         let mut left = frames.iter();
         let mut saves = true;
         for (level, shown) in shown.iter().enumerate() {
-            // The unwinder's caller that is not known has this address.
+            // For an unknown caller, the unwinder gives this address.
             let Some(pc @ 1..) = shown["pc"].as_u64() else {
                 break;
             };
@@ -200,7 +201,7 @@ pub fn compare(past: &Value, truth: &Value) -> Score {
                 ));
                 break;
             };
-            // What GDB does not find its way through in the emulator.
+            // GDB could not unwind this in the emulator.
             let Some(frame) = frame else { break };
             score.count("frames", true);
             if frame["name"] != shown["name"] {

@@ -1,4 +1,4 @@
-//! Random places of a recorded program, and how the emulator gets to them.
+//! Random places of a recorded program, and how the emulator gets there.
 
 use crate::support::program::record::executed_in_order;
 use armsnap::program::elf::Elf;
@@ -119,8 +119,8 @@ fn of_source(program: &Path, source: &str, addresses: &HashSet<u64>) -> HashSet<
     addresses.iter().copied().filter(inside).collect()
 }
 
-/// The shortest way to the instruction `to` from behind `from`: to the last time of another one, then to
-/// itself. Addresses that several cores executed are no way.
+/// The shortest way to the instruction `to` from the one after `from`: to the last execution of
+/// another instruction, then to `to` itself. Addresses that several cores executed are not used.
 fn way(
     all: &[Executed],
     from: usize,
@@ -287,7 +287,7 @@ fn can_stop(program: &Path) -> impl Fn(&u64) -> bool {
             }
         }
     }
-    // Of libraries of AArch32 no code is at hand.
+    // The code of AArch32 libraries is not available here.
     let segments: Vec<_> = elf
         .segments
         .iter()

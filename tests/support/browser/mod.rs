@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whether Debian's Chromium is there; the caller skips otherwise.
+/// Whether Debian's Chromium is installed; otherwise the caller skips.
 pub fn is_available() -> bool {
     let there = Path::new("/usr/bin/chromium").exists();
     if !there {

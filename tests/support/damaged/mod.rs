@@ -153,7 +153,7 @@ pub fn damaged(count: usize, make: impl FnOnce(&Path) -> Vec<Whole>) {
         failed.len(),
         failed.join("\n")
     );
-    // Otherwise little would be tested behind the first header.
+    // Otherwise little would be tested after the first header.
     assert!(seen.read * 32 > count, "{} of {count} are read", seen.read);
 }
 

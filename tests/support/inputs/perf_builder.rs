@@ -47,7 +47,7 @@ pub fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Text with zeros behind it, up to a multiple of 8.
+/// Text followed by zeros, up to a multiple of 8.
 fn padded(text: &str) -> Vec<u8> {
     let mut out = text.as_bytes().to_vec();
     out.resize((text.len() + 1).next_multiple_of(8), 0);

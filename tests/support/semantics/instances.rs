@@ -1,5 +1,5 @@
-//! Single instructions, most of them random, executed by the emulator on random states: what the
-//! models say of the states behind them is so.
+//! Single instructions, most of them random, executed by the emulator on random states: the states
+//! after them are as the models predict.
 
 use armsnap::semantics::{Location, Machine, Semantics, Values, execute};
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What the program that executes instructions takes at once.
+/// How many instructions the program that executes them takes at once.
 pub const BATCH: usize = 256;
 /// Where its memory for loads and stores is.
 pub const MEMORY: u64 = 0x1000_0600;
 const BYTES: usize = 1024;
 
-/// An instruction with the state before or behind it, as the program takes it.
+/// An instruction with the state before or after it, in the program's form.
 #[derive(Clone)]
 pub struct Instance {
-    /// Before: the instruction. Behind: the signal that it raised, or 0.
+    /// Before: the instruction. After: the signal that it raised, or 0.
     pub word: u64,
     /// x0 to x30, sp, nzcv, fpcr, and the halves of v0 to v31.
     pub registers: [u64; 98],
@@ -224,7 +224,7 @@ impl Random {
             *register = match index {
                 31 => pointer,
                 0..=30 if accesses && index % 4 != 3 => pointer + self.below(2) * self.below(16),
-                // No place of the program's own.
+                // An address that is not the program's own.
                 0..=30 if accesses => match self.below(4) {
                     0 => self.below(64),
                     1 => self.below(64).wrapping_neg(),
@@ -240,7 +240,7 @@ impl Random {
         for chunk in memory.chunks_mut(8) {
             chunk.copy_from_slice(&self.next().to_le_bytes());
         }
-        // What a compare-and-swap compares is there now and then.
+        // Sometimes memory holds what a compare-and-swap compares with.
         if accesses && self.below(2) == 0 {
             let (compared, base) = ((word >> 16 & 31) as usize, (word >> 5 & 31) as usize);
             if let Some(place) = Window::place(registers[base]).filter(|_| compared < 31) {
@@ -302,7 +302,7 @@ impl Executor {
         Self(child)
     }
 
-    /// The states behind [`BATCH`] instructions.
+    /// Returns the states after [`BATCH`] instructions.
     pub fn execute(&mut self, instances: &[Instance]) -> Vec<Instance> {
         assert_eq!(instances.len(), BATCH);
         let mut bytes = Vec::with_capacity(BATCH * Instance::SIZE);
@@ -327,18 +327,18 @@ impl Drop for Executor {
     }
 }
 
-/// What became of instances.
+/// How the instances compare.
 #[derive(Default)]
 pub struct Tally {
     /// Executed without a signal.
     pub executed: u64,
-    /// Of those, with a model that knows all behind it.
+    /// Those of them for which the model gives the whole state after them.
     pub whole: u64,
     /// By instruction: what is wrong.
     pub wrong: BTreeMap<u32, String>,
     /// Instructions that the emulator does not know, but the model does.
     pub unallocated: BTreeMap<u32, u64>,
-    /// Instructions that have no model or one in part.
+    /// Instructions without a model, or with a partial one.
     pub unknown: BTreeMap<u32, u64>,
 }
 

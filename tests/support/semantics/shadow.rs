@@ -1,4 +1,4 @@
-//! Memory as far as it is known.
+//! The memory that is known.
 
 use armsnap::semantics::Machine;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ impl Shadow {
         Some(value)
     }
 
-    /// Takes what a load found.
+    /// Records what a load found.
     pub fn learn(&mut self, address: u64, size: u8, value: u64) {
         for offset in 0..size {
             *self.byte(address.wrapping_add(u64::from(offset))) =

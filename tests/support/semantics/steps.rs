@@ -205,17 +205,17 @@ pub fn decode_arm(word: u32, state: &State) -> Semantics {
     }
 }
 
-/// What came of the steps of a program.
+/// How the steps of a program compare.
 #[derive(Default)]
 pub struct Tally {
     pub steps: u64,
-    /// Steps whose destinations were all known, but for memory that nobody had accessed.
+    /// Steps whose destinations were all known, except memory that was never accessed before.
     pub known: u64,
     /// By mnemonic: steps, and those known.
     pub by_mnemonic: BTreeMap<String, (u64, u64)>,
     /// Loads of bytes that were known, and agreed.
     pub loads: u64,
-    /// What is wrong, the first few.
+    /// The first few errors.
     pub wrong: Vec<String>,
 }
 

@@ -152,7 +152,7 @@ pub(super) type Exit = (Range, Option<(Address, EdgeKind)>);
 pub(super) struct Draft {
     /// Whether a run is being watched.
     pub active: bool,
-    /// Whether its effect is always the same, as far as it was executed.
+    /// Whether its effect was the same in every execution so far.
     pub repeats: bool,
     /// Instructions before the run, and its blocks so far.
     pub before: u64,

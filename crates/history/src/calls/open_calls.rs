@@ -306,8 +306,8 @@ impl Stretch {
     }
 }
 
-/// The open calls of a stretch, walked from the innermost outward as far as searched, each only
-/// once.
+/// The open calls of a stretch, walked from the innermost outward, no further than a search needs,
+/// each only once.
 struct Chain<'a> {
     stretch: &'a Stretch,
     /// The first call not yet walked; at the end, the calls before the stretch.

@@ -13,7 +13,7 @@ pub struct Recorded {
     /// `offset`: the offset of its load address from the addresses in the file.
     pub offset: u64,
     /// `memory=read-only`: only read-only memory may be taken from the file; writable memory is in
-    /// the dumps as far as it is known.
+    /// the dumps, where it is known.
     pub read_only: bool,
     /// `memory=none`: no memory may be taken from the file; all known memory is in the dumps.
     pub names_only: bool,

@@ -1,4 +1,4 @@
-//! What a track executes in a page of a buffer, as far as known without what came before.
+//! What is known of the execution of a track in a page of a buffer without what came before.
 
 use super::super::clock::Moment;
 use super::super::code::{BlockCount, Edge};

@@ -75,7 +75,8 @@ pub enum End {
     Older,
     /// The list has reached its maximum length.
     Long,
-    /// It is the stack pointer, which functions only moved by constants as far as it was followed.
+    /// It is the stack pointer, which functions only moved by constants, as far back as it was
+    /// followed.
     Stack,
 }
 

@@ -29,7 +29,8 @@ pub(in crate::recover) struct Built {
     recorded: Vec<(u32, u64)>,
     /// Nodes of the stack pointer with values that are inferred in another way.
     pub hinted: Vec<(u32, u64)>,
-    /// Nodes whose bits 63:56 may be a tag as far as is proved; in the second layer they are not.
+    /// Nodes whose bits 63:56 are not proved to be free of a tag; the second layer infers that they
+    /// are.
     pub tagged: Vec<u32>,
 }
 

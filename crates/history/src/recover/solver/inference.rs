@@ -47,7 +47,7 @@ pub(in crate::recover) struct Inference {
     pub(super) regions: Regions,
     /// The barriers of each class of [`Class::INFERRED`].
     pub(super) barriers: [Barriers; Class::INFERRED.len()],
-    /// Set once the stack pointer is known as far as it is known without memory.
+    /// Set once all that can be known of the stack pointer without memory is known.
     pub(super) lifetimes: Option<Lifetimes>,
     /// Whether a link was found to cross a store that may have written its cell.
     pub(super) overtaken: bool,
