@@ -1,6 +1,6 @@
 //! Compiles the emulator's plugin that `armsnap record` uses to a shared object.
 //!
-//! Without a C compiler the build goes on with an empty file, and `record` says what is missing.
+//! Without a C compiler the build continues with an empty file, and `record` says what is missing.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

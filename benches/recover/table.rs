@@ -40,8 +40,8 @@ impl Answers {
         100.0 * count as f64 / self.all() as f64
     }
 
-    /// "right (proved) wrong": percent of all that are right, of these proved; wrong answers among the
-    /// known ones by status.
+    /// "right (proved) wrong": the percentage of all answers that are right, and in brackets that
+    /// are right and proved; then the wrong answers among the known ones, by status.
     pub fn text(&self) -> String {
         if self.all() == 0 {
             return "-".to_owned();

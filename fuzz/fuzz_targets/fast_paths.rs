@@ -133,7 +133,7 @@ impl<const COUNTS: bool> SourceSinks<Events> for Log<COUNTS> {
     }
 }
 
-/// Returns the events with all that is executed between two others as numbers.
+/// Returns the events; everything executed between two others is given as numbers.
 fn counted(events: &Events) -> Events {
     let mut all = Events::new();
     let mut since = Executed::default();

@@ -19,7 +19,7 @@
 //! | 11 exit | the core, a thread of a Linux program, is about to make the system call that exits the program; it waits for command 5; extra: host thread ID; `u64` address of the call, `u32` its size in bytes, `u32` the status. Other threads are cut: what they execute afterwards is not reported |
 //! | 12 child | the program has forked; the child is not recorded |
 //! | 13 place | the code named by the plugin's argument `place` is executed for the first time; `u64` its address; the core waits for command 3 |
-//! | 14 failed | the plugin cannot go on; text: the reason |
+//! | 14 failed | the plugin cannot continue; text: the reason |
 //!
 //! An event is one of:
 //!

@@ -66,7 +66,7 @@ impl Core {
 
     /// Returns a register as sent: its bytes, or all `None` if any byte is unknown.
     ///
-    /// GDB checks only the first byte of a register for availability, and takes other unknown
+    /// GDB checks only the first byte of a register for availability, and treats other unknown
     /// bytes as 0.
     pub(super) fn register(&self, register: &RegisterDescription) -> Bytes {
         let bytes = self.registers.bytes(&register.view, register.bytes());

@@ -35,8 +35,8 @@ enum Reason {
     Breakpoint(Kind),
     /// It is before an access to this address, as seen in the direction of the move.
     Watchpoint(watchpoints::Kind, u64),
-    /// It is just after a store to this watched address, in the direction of the move. The value is not known
-    /// on either side, so GDB, which compares the two, would move on.
+    /// It is just after a store to this watched address, in the direction of the move. The value is
+    /// not known on either side, so GDB, which compares the two, would not stop.
     UnknownStore(u64),
     /// It is at a gap.
     Gap,

@@ -1,8 +1,9 @@
 //! The shared libraries of a program, from the dynamic linker's list at the halted state.
 //!
-//! Without this GDB reads the list from the program's memory, which is unknown at past positions.
-//! A program statically linked with glibc also has such a list, with a breakpoint address in the
-//! program itself: GDB would take all of its code for the dynamic linker and not stop in it.
+//! Without this GDB reads the list from the program's memory, which is unknown at past positions. A
+//! program statically linked with glibc also has such a list, with a breakpoint address in the
+//! program itself: GDB would treat all of its code as that of the dynamic linker, and not stop in
+//! it.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Registers and memory at past positions, as far as [`armsnap_history::recover`] knows them.
 //!
 //! A register is shown only if all its bytes are known: GDB checks only its first byte for
-//! availability, and takes other unknown bytes as 0.
+//! availability, and treats other unknown bytes as 0.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The process stack of a Cortex-M that halted in an exception.
 //!
-//! In Handler mode SP is MSP. A debugger needs PSP as well, to go on to a task that an exception
-//! interrupted. Where it was not saved, the trace says at which instruction that was, and the core has stored
-//! that address in the exception's frame on the stack of the task. If only one frame in memory fits, PSP is its
-//! address: handlers leave PSP there, as long as they do not write it.
+//! In Handler mode SP is MSP. A debugger also needs PSP, to unwind from there to a task that an
+//! exception interrupted. Where it was not saved, the trace says at which instruction that was, and
+//! the core has stored that address in the exception's frame on the stack of the task. If only one
+//! frame in memory fits, PSP is its address: handlers leave PSP there, as long as they do not write
+//! it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;

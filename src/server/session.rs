@@ -196,7 +196,7 @@ impl Session {
                 self.greeting = match self.greeting {
                     Greeting::Awaited if greets => Greeting::Asked,
                     // GDB repeats the request after two seconds, and a server that it starts may
-                    // take that long to open a file. GDB would take a second reply for the reply to
+                    // take that long to open a file. GDB would read a second reply as the reply to
                     // its next packet.
                     Greeting::Asked if greets => return None,
                     _ => Greeting::Over,
@@ -219,8 +219,8 @@ impl Session {
                 self.greeting = Greeting::Over;
             }
             Incoming::Acknowledge => {}
-            // GDB sends this after two seconds even on a reliable connection, and would take a
-            // second reply for the reply to its next packet.
+            // GDB sends this after two seconds even on a reliable connection, and would read a
+            // second reply as the reply to its next packet.
             Incoming::Resend => {}
             // A Ctrl-C during a move has been reported by `client`.
             Incoming::Interrupt if std::mem::take(&mut self.interrupted) => {}
@@ -231,9 +231,9 @@ impl Session {
 
     /// Returns whether the client no longer waits for the reply to its packet.
     ///
-    /// GDB does not report when its user interrupts a command: it continues with the next packet, and
-    /// would take a late reply for the reply to it. (With acknowledgements, a client resends its packet
-    /// instead.)
+    /// GDB does not report when its user interrupts a command: it continues with the next packet,
+    /// and would read a late reply as the reply to that packet. (With acknowledgements, a client
+    /// resends its packet instead.)
     fn is_abandoned(&self, client: &dyn Client) -> bool {
         !self.acknowledges && client.meanwhile() == Meanwhile::SendsPacket
     }

@@ -24,7 +24,7 @@ const SECRET: &str = "key";
 const ENDING: &str = ".result";
 /// The prefix of the names of files that are being written.
 const NEW: &str = "new-";
-/// The age from which an unfinished file is taken to belong to a process that was killed.
+/// The age from which an unfinished file is assumed to belong to a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of entries of the directory that are examined.
 const MAX_ENTRIES: usize = 10_000;

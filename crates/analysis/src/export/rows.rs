@@ -162,8 +162,8 @@ fn csv(out: &mut String, value: Value<'_>) {
         Value::Address(address) => write!(out, "{address:#x}"),
         Value::Flag(flag) => write!(out, "{flag}"),
         Value::Text(text) => {
-            // A spreadsheet would take such a cell as a formula, which may run a command, and names
-            // come from untrusted files. A leading apostrophe makes it text.
+            // A spreadsheet would treat such a cell as a formula, which may run a command, and
+            // names come from untrusted files. A leading apostrophe makes it text.
             let apostrophe = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
                 true => "'",
                 false => "",

@@ -1,4 +1,5 @@
-//! Positions before all that memory suffices for: the history around them is solved separately.
+//! Positions that memory does not suffice to reach from the end: the history around them is solved
+//! separately.
 
 use super::execution::stack_walk::Noted;
 use super::facts::final_state::FinalState;

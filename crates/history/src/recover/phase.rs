@@ -21,7 +21,7 @@ pub(super) enum Phase {
     Prove(Box<Solver<Proof>>),
     /// Everything is proved; the second layer infers the rest, for the n-th time.
     Infer(Box<Solver<Inference>>, u32),
-    /// Everything is inferred; with what queries of registers found.
+    /// Everything is inferred; the second part is what queries of registers found.
     Solved(Box<Solver<Inference>>, Box<Nearby>),
 }
 

@@ -13,22 +13,23 @@ use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
 use std::ops::Range;
 
-/// The memory for what precedes all that the rest suffices for: a fraction of the whole, but at
-/// least these bytes, which one window needs.
+/// The memory for positions that the rest does not suffice to reach: this fraction of the whole,
+/// but at least these bytes, which one window needs.
 const APART: usize = 8;
 const APART_BYTES: usize = 24 << 20;
 
 /// Bounds of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The most memory that it uses, in bytes; nothing is known before what fits.
+    /// The maximum memory that it uses, in bytes. Of positions that it does not suffice to reach
+    /// from the end, only what is around the last one requested is known.
     pub most_bytes: usize,
     /// Which values are shown.
     pub level: Level,
 }
 
 impl Options {
-    /// The bytes for positions before all that the rest suffices for.
+    /// The bytes for positions that the rest does not suffice to reach.
     fn apart(self) -> usize {
         let least = APART_BYTES.min(self.most_bytes / 2);
         least.max(self.most_bytes / APART)
@@ -54,7 +55,7 @@ pub struct Recovery {
     facts: FinalState,
     options: Options,
     window: Window,
-    /// What was requested before all that memory suffices for.
+    /// The window for positions that memory does not suffice to reach from the end.
     apart: Apart,
     /// The code around the position requested last.
     pub(super) executed: Executed,

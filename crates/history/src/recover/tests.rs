@@ -68,7 +68,7 @@ fn solved(code: &[u32], facts: &FinalState) -> Window {
     solved_with(code, facts, |_| ())
 }
 
-/// As [`solved`], with a steps that is changed first.
+/// As [`solved`], with steps that are changed first.
 fn solved_with(code: &[u32], facts: &FinalState, change: impl FnOnce(&mut Steps)) -> Window {
     let mut window = Window::at_end(0x400 + 4 * code.len() as u64);
     let numbers: Vec<u32> = (0x400..)

@@ -68,7 +68,7 @@ pub(super) struct Window {
     doubts: u32,
     /// A position that, like all earlier ones, memory does not suffice for.
     beyond: Option<Position>,
-    /// The stack pointer before all that is solved.
+    /// The stack pointer before everything that is solved.
     pub stack: Option<StackWalk>,
     /// Positions with stack pointers that are inferred without solving, towards the past.
     hints: Vec<Noted>,

@@ -135,7 +135,7 @@ fn a_damaged_log_ends() {
     let records: &[(u64, u64, u64, &[u8])] =
         &[(2, 0x1c0, 0x1e0, b"first"), (2, 0, 0x20, b"second")];
     let (info, whole) = log(records);
-    // Each word of the rings in turn has an arbitrary value, or is not known.
+    // One word of the rings after another has an arbitrary value, or is not known.
     let places: Vec<u64> = whole.0.keys().copied().filter(|at| at % 8 == 0).collect();
     for place in places {
         for value in [0, 1, 63, 1 << 31, 1 << 62, u64::MAX] {

@@ -85,8 +85,8 @@ impl<'a, O: ?Sized> Runner<'a, O> {
         Ok(())
     }
 
-    /// Assumes unknown callers below the known ones, and clears the record of missed callers. The
-    /// decoders themselves took their first synchronisation for the start of the trace.
+    /// Assumes unknown callers below the known ones, and clears the record of missed callers. To
+    /// the decoders themselves, their first synchronisation was the start of the trace.
     pub fn assume_callers(&mut self) -> Result<(), Unsaved> {
         for (_, decoder) in &mut self.decoders {
             let state = decoder.state()?.with_unknown_callers();

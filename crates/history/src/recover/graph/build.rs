@@ -392,7 +392,8 @@ impl Builder {
         }
         let ops = &through.templates.ops[template.first as usize..][..template.count.into()];
         if template.go && ops.iter().any(Op::switches_stack) {
-            // Another thread may have run the goroutine meanwhile, or the runtime have moved its stack.
+            // Another thread may have run the goroutine meanwhile, or the runtime may have moved
+            // its stack.
             self.barrier(step, true, sink);
         }
         if let Some(location) = template.clears_block {

@@ -47,7 +47,7 @@ pub(in crate::recover) struct Inference {
     pub(super) regions: Regions,
     /// The barriers of each class of [`Class::INFERRED`].
     pub(super) barriers: [Barriers; Class::INFERRED.len()],
-    /// Set once all that can be known of the stack pointer without memory is known.
+    /// Set once everything that can be known of the stack pointer without memory is known.
     pub(super) lifetimes: Option<Lifetimes>,
     /// Whether a link was found to cross a store that may have written its cell.
     pub(super) overtaken: bool,
@@ -335,7 +335,7 @@ impl Solver<Inference> {
 }
 
 impl<L> Solver<L> {
-    /// Goes on in another layer.
+    /// Continues in another layer.
     fn with<M>(self, layer: M) -> Solver<M> {
         Solver {
             built: self.built,

@@ -75,7 +75,7 @@ pub fn read(kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<NoteCon
                 false => NoteContents::Unread,
             });
         }
-        // The keys sign pointers, and tell nothing about the state.
+        // The keys only sign pointers; they reveal nothing about the state.
         ARM_PACA_KEYS | ARM_PACG_KEYS | ARM_PAC_ENABLED_KEYS => {
             return Some(NoteContents::Empty);
         }
