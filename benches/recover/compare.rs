@@ -324,7 +324,7 @@ impl Recorded {
             .filter(|(_, most)| **most <= last);
         let samples = samples.map(|(index, most)| {
             let count = SAMPLES.min(*most);
-            // Spread evenly, with a step that no loop has.
+            // The samples are spread evenly, at distances that do not match those of a loop.
             let backs = (0..count).map(|sample| 1 + sample * most / count);
             (index, backs.map(|back| last - back).collect())
         });

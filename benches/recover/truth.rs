@@ -47,7 +47,7 @@ pub enum Guest {
 }
 
 impl Guest {
-    /// Those of an ELF file.
+    /// Returns the instruction sets of an ELF file.
     pub fn of(program: &Path) -> io::Result<Self> {
         let bytes = std::fs::read(program)?;
         let file = object::File::parse(&*bytes).map_err(io::Error::other)?;

@@ -87,7 +87,7 @@ enum Event {
     Exception(Exception),
     Gap(Gap),
     Mark(Mark),
-    /// Of a sink that counts.
+    /// What a sink that counts receives.
     Executed(Executed),
 }
 

@@ -67,7 +67,8 @@ fn commands_of_the_documentation_are_those_of_the_program() {
     let mut count = 0;
     for Written { page, command, .. } in commands() {
         let first = command.split([';', '|', '>', '&']).next().unwrap();
-        // Forms, such as `armsnap COMMAND --help`; and what needs no input, and would run.
+        // Skips forms, such as `armsnap COMMAND --help`, and commands that need no input, which
+        // would run.
         let is_form = first.starts_with("armsnap = ")
             || first.contains("COMMAND")
             || first.contains('[')
@@ -76,7 +77,7 @@ fn commands_of_the_documentation_are_those_of_the_program() {
         if is_form || runs {
             continue;
         }
-        // No input is there.
+        // There is no input here.
         let place = tempfile::tempdir().unwrap();
         let mut shell = Command::new("sh");
         shell.args(["-c", &in_shell(first)]);

@@ -35,7 +35,7 @@ fn alone_it_names_what_it_can_do_with_the_files_around_it() {
     core.extend([4, 0, 183, 0]);
     core.resize(64, 0);
     fs::write(at("core.12"), core).unwrap();
-    // Nothing waits for a pipe.
+    // A pipe does not block the listing.
     assert!(
         Command::new("mkfifo")
             .arg(at("pipe"))

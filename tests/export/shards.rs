@@ -178,8 +178,8 @@ fn shards_of_programs_equal_one_run() {
             return;
         };
         let (shards, again) = check(&python, &snapshot, numbers);
-        // Decoded again is where a return leads to a caller from before the shard. PTM traces no
-        // address there if it has a return stack.
+        // Pages in which a return leads to a caller from before the shard are decoded again. PTM
+        // traces no address there if it has a return stack.
         let most = if options.contains(&"--protocol=ptm") {
             shards * 9
         } else {

@@ -354,7 +354,7 @@ fn text_and_data_of_images_on_one_page_are_told_apart() {
             );
             match machine {
                 "virt" => in_order(&text, &["$1 = 128\n", "$2 = 110\n", "$3 = 128\n"]),
-                // Of these cores no value is known.
+                // No values of these cores are known.
                 _ => assert_eq!(text.matches("Cannot access memory").count(), 3, "{text}"),
             }
         }

@@ -54,7 +54,7 @@ fn the_signal_that_ended_a_recorded_program_is_shown() {
                 assert!(told.is_empty(), "{told:?}");
                 assert!(stop.contains("with signal SIGTRAP, "), "{stop}");
             } else {
-                // Only of the thread that the signal ended.
+                // Only the thread that the signal ended is named.
                 let is_named = matches!(told[..], [one] if one.starts_with(name));
                 assert!(is_named, "{architecture} {how}: {told:?}");
                 let wanted = format!("stopped with signal {name}, ");

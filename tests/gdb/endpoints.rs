@@ -463,7 +463,7 @@ fn unix_sockets_are_removed() {
     assert!(!path.exists());
 }
 
-/// As `nohup` starts it.
+/// `nohup` starts a program with SIGHUP ignored.
 #[test]
 fn an_ignored_signal_does_not_end_the_server() {
     let directory = tempfile::tempdir().unwrap();

@@ -38,7 +38,7 @@ fn steps_in_tc2_equal_the_decoder() {
 
 #[test]
 fn steps_in_001_ack_test_equal_the_decoder() {
-    // Beyond a gap.
+    // The steps go beyond a gap.
     steps(ACK, "cpu_0", "ETE_0_s1", 700);
 }
 

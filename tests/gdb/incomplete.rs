@@ -189,7 +189,7 @@ fn stack_pointers_of_security_states_alone_are_shown() {
     for wanted in ["= 0x20000040", "= 0x20000030"] {
         assert!(text.contains(wanted), "{text}");
     }
-    // Without what decides between them, none is in use.
+    // Without SP, which decides between them, none of these stack pointers is in use.
     let registers = registers.replace("SP(size:32)=0x20000040\nLR", "LR");
     let snapshot = write_snapshot(&[("c0", &registers)], &[("ram.bin", &[0; 256])]);
     let text = session(snapshot.path(), &[], &commands);

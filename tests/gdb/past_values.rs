@@ -273,7 +273,7 @@ fn steps_request_no_registers() {
     let text = past(&guest, &commands);
     let sent = |packet: &str| text.matches(&format!("Sending packet: {packet}")).count();
     assert_eq!(sent("$bs"), 50, "{text}");
-    // Those of the first and the last place.
+    // Only the registers of the first and the last place are requested.
     assert!(sent("$g") + sent("$p") <= 4, "{text}");
 }
 

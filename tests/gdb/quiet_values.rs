@@ -70,7 +70,7 @@ fn values_at_entries_are_printed_where_they_are_known() {
         );
         assert!(text.contains("@entry=<optimized out>"), "{text}");
         assert!(text.contains("is \"both\""), "{text}");
-        // Those that are known are printed.
+        // Values at entry that are known are printed.
         let known = ["break run", "reverse-continue", "bt"];
         let text = session(&recorded, &[], &known);
         assert!(!text.contains("@entry=<error"), "{text}");
@@ -97,7 +97,7 @@ fn ways_of_values_do_not_list_frames() {
     let (_, text) = text.split_once("<sp>\n").unwrap();
     let (stack, at) = text.split_once("<at>\n").unwrap();
     let listed = |text: &str| text.lines().filter(|line| line.starts_with("0+")).count();
-    // The last instruction that moved it, and none of those that functions did before.
+    // The last instruction that moved SP is listed, and none of the earlier ones in functions.
     let moved = stack.lines().filter(|line| line.contains("], #0x"));
     assert!(moved.count() <= 1 && listed(stack) < 10, "{text}");
     assert!(stack.contains("not listed: "), "{text}");

@@ -91,7 +91,7 @@ fn tfind_by_number_finds_the_decoders_frames(name: &str) {
     let Some(snapshot) = shared(name) else { return };
     let run = decoded(&snapshot, 0);
     let last = run.frames() - 1;
-    // Spread over the trace without a regular pattern.
+    // The frames are spread over the trace without a regular pattern.
     let mut frames: Vec<usize> = (0..40).map(|n| 1 + n * n * 7919 % last).collect();
     frames.extend([1, 2, last]);
     let moves: Vec<_> = frames.iter().map(|f| vec![format!("tfind {f}")]).collect();
@@ -374,7 +374,7 @@ fn tsave_writes_the_same_frames_as_convert() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| -> PathBuf { directory.path().join(name) };
         let (saved, converted) = (path("saved.tf"), path("converted.tf"));
-        // Also in a frame, and after one.
+        // This also holds after a frame was selected.
         let save = format!("tsave {}", saved.display());
         session(&snapshot, &[], &["tfind 2", "tfind none", &save]);
         convert(&["--core", core], [&snapshot, &converted]);

@@ -61,7 +61,7 @@ impl Transcript {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         write_packet(packet.as_bytes(), &mut bytes);
         let mut end = self.session.feed(&bytes, &mut out);
-        // Not finished in time, on a busy machine.
+        // On a busy machine, a reply may not be finished in time.
         while out == b"$~#7e" {
             out.clear();
             end = self.session.feed(&bytes, &mut out);

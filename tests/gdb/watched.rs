@@ -60,7 +60,7 @@ fn commands(guest: &Guest, commands: &[&str]) -> String {
     session(&guest.directory.path().join("recorded"), &[], commands)
 }
 
-/// Each of `wanted` occurs as often as it says.
+/// Checks that each text of `wanted` occurs as often as its number says.
 #[track_caller]
 fn occur(text: &str, wanted: &[(&str, usize)]) {
     for (what, count) in wanted {

@@ -276,7 +276,7 @@ fn equals_the_linker(prefix: &str, source: &str, base: u64, printk: u64) {
             .iter()
             .map(|(name, at)| format!("--section-start={name}={at:#x}")),
     );
-    // So that sections keep their names.
+    // With this script, sections keep their names.
     let script = "SECTIONS { .init.text : { *(.init.text) } .text : { *(.text) } .text.unlikely : \
                   { *(.text.unlikely) } .data : { *(.data) } }";
     fs::write(scratch.path().join("script"), script).unwrap();

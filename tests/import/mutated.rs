@@ -6,12 +6,12 @@ use crate::support::gdb::testdata;
 use armsnap::import::{NamedProgram, Options, import_raw};
 use std::fs;
 
-/// Of each kind.
+/// How many inputs of each kind are used.
 const INPUTS: usize = 300;
 
 #[test]
 fn core_files() {
-    // Those of systems are large.
+    // Core files of systems are large.
     damaged(200, damaged::cores::all);
 }
 

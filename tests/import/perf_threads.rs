@@ -186,10 +186,10 @@ fn switches_tell_whose_a_record_is() {
     }
     let file = file.file();
     let (found, said) = executed(&file, "prog-100", &[]);
-    // Up to time 10, and to 20, thread 100 ran.
+    // Thread 100 ran in the records that end at times 10 and 20.
     assert_eq!(found, [first.clone(), second.clone()].concat());
     assert_eq!(executed(&file, "worker-101", &[]).0, second);
-    // From 30 to 50 both ran.
+    // Both ran in the one that ends at time 50.
     assert_eq!(executed(&file, "cpu0", &[]).0, first);
     assert!(
         said.contains("several threads may have run in the time of an AUX record"),
@@ -290,7 +290,7 @@ fn numbers_that_are_not_in_the_trace_do_not_hide_it() {
                 (ETMV4, cpu, unit)
             })
             .collect();
-        // Of a program: the record names the thread on its CPU.
+        // If a program was recorded, the record names the thread on its CPU.
         let mut file = two_processes();
         file.info(1, &units);
         file.trace(0, 0, 0, &trace);
@@ -302,7 +302,7 @@ fn numbers_that_are_not_in_the_trace_do_not_hide_it() {
             "{said}"
         );
         assert_eq!(starts(&file, "cpu1").0, ["0x40100700"], "{context:?}");
-        // Of whole CPUs: the switches do.
+        // If whole CPUs were recorded, the records of switches name it.
         let trace = frames(&[(0x10, &own)]);
         let mut file = two_processes();
         file.info(1, &units[..1]);

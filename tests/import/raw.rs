@@ -299,7 +299,7 @@ fn frames_of_a_wrapped_ring_need_no_id() {
         );
         let written = scratch.path().join("snapshot");
         let frames = frames(&[(0x10, &long(name, 40_000))]);
-        // The ID is in the first of the frames alone, and at the end.
+        // Only the first frame and the end contain the ID.
         let kept = &frames[1600..32_000];
         fs::write(&ring, kept).unwrap();
         let payload: Vec<u8> = kept

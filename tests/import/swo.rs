@@ -203,7 +203,7 @@ fn frames_may_begin_at_any_byte() {
         assert!(text.len() + 16 >= 59 * LINE.len(), "{cut}: {}", text.len());
         assert!(text.matches(LINE.trim()).count() >= 50, "{cut}: {text}");
     }
-    // Those of an ETMv3, with only few synchronisations.
+    // Frames with the trace of an ETMv3, which has few synchronisation points.
     let Some(directory) = capture("swo-etmv3-lpc1769") else {
         return;
     };

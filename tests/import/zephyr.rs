@@ -97,7 +97,7 @@ fn a_dump_that_a_program_wrote_shows_what_its_emulator_showed() {
     let options = ["--elf", program.to_str().unwrap()];
     let opened = session(&dump, &options, &commands);
     assert_eq!(shown(&opened), live, "{opened}");
-    // As a snapshot, too.
+    // The same holds for the snapshot.
     let snapshot = scratch.path().join("snapshot");
     let mut import = crate::support::gdb::armsnap();
     import.arg("import").arg(&dump).arg(&snapshot).args(options);

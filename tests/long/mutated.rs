@@ -1,8 +1,8 @@
-//! Twenty thousand inputs with damage: as the few in `tests/import`.
+//! Twenty thousand inputs with damage, like the few in `tests/import`.
 
 use crate::support::damaged::{cores, damaged, modules, perf, zephyr};
 
-/// Of each kind.
+/// How many inputs of each kind are used.
 const INPUTS: usize = 5000;
 
 #[test]

@@ -442,7 +442,7 @@ fn rust() {
     ]);
 }
 
-/// The callers of a function are known where it has caught something.
+/// The callers of a function are known where it has caught an exception or a panic.
 #[test]
 fn what_catches_has_its_callers() {
     for (what, caught, callers) in [

@@ -62,7 +62,7 @@ fn the_status_of_a_program_is_passed_on() {
             ("s", "0", 139),
         ] {
             let program = ["--", "./program", how, number];
-            // As without recording.
+            // The status is the same without recording.
             let mut plain = Command::new(guest.emulator());
             plain.arg(&guest.program).args([how, number]);
             let plain = plain.stderr(Stdio::null()).status().unwrap();

@@ -310,7 +310,8 @@ fn a_recording_ends_in_a_library() {
             let lines = of_snapshot(&guest, &name);
             assert!(lines[0].contains("each ("), "{lines:?}");
         }
-        // A library without mapping symbols: its functions tell the instruction set at an address.
+        // A library without mapping symbols: its functions determine the instruction set at an
+        // address.
         let run = record(&guest, "named", &["--until", "qsort"], &[]);
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         let place = said.rsplit("PC ").next().unwrap().trim();

@@ -349,7 +349,7 @@ fn what_is_known_of_the_past_is_true() {
         assert_eq!(stack_pointer.right, stack_pointer.asked);
         assert!(registers.right * 10 > registers.asked * 4, "{registers:?}");
         assert!(memory.right * 10 > memory.asked * 5, "{memory:?}");
-        // Of a lower level, only what is proved is shown.
+        // At a lower level, only proved values are shown.
         recovery.set_level(Level::Proved);
         let [proved, ..] = compare(&mut recorded, &mut recovery);
         assert_eq!(proved.right, proved.proved);

@@ -195,14 +195,14 @@ fn stack_pointers_of_the_snapshot_and_of_other_cores() {
     let file = |name: &str| snapshot.join(name);
     let read = |name: &str| std::fs::read_to_string(file(name)).unwrap();
     let (core, list) = (read("cpu_0.ini"), read("snapshot.ini"));
-    // With PSP but not MSP.
+    // A core with PSP but without MSP.
     let inferred = told(&snapshot, &[], &["print/x $psp"]);
     let with = core.replace("\nPC=", &format!("\nPSP={}\nPC=", value(&inferred, 1)));
     std::fs::write(file("cpu_0.ini"), &with).unwrap();
     let told = self::told(&snapshot, &["--history", "none"], &["bt"]);
     assert!(told.contains("msp is sp: "), "{told}");
     assert!(frames(&told).ends_with(&TASK), "{told}");
-    // Together with a core of which only SP is known.
+    // The same core, together with one of which only SP is known.
     std::fs::write(file("cpu_0.ini"), &core).unwrap();
     let other = "[device]\nname=other\nclass=core\ntype=Cortex-M4\n\n\
                  [regs]\nPC=0x100\nSP=0x20000800\nxPSR=0x01000000\n";

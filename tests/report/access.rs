@@ -56,7 +56,8 @@ fn texts_have_contrast_in_light_and_dark() {
     }
 }
 
-/// What can have the focus has a name that can be spoken. Rows of the code are read by their cells.
+/// Everything that can have the focus has a name for screen readers, except rows of code, of which
+/// they read the cells.
 #[test]
 fn everything_to_use_has_a_name() {
     let Some((_report, mut browser)) = open() else {
@@ -100,7 +101,7 @@ fn the_keyboard_selects_marks() {
     let shown = browser.evaluate("document.getElementById('selected').textContent");
     let shown = shown.as_str().unwrap();
     assert!(shown.starts_with("exception: debug halt"), "{shown}");
-    // There is no other, and no source line of one.
+    // There is no other mark, and marks have no source line.
     browser.press("m", Some("m"));
     browser.press("Enter", Some("\r"));
     let selected = "page.canvases[1].selected";

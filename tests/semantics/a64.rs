@@ -117,6 +117,6 @@ fn a_program_does_what_its_models_say() {
         steps > 20_000 && loads > 2_000,
         "{steps} steps, {loads} loads checked"
     );
-    // The rest reads system registers or stores exclusively.
+    // The other steps read system registers or store exclusively.
     assert!(steps - known <= 30, "{:?}", tally.by_mnemonic);
 }

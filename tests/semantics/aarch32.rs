@@ -47,7 +47,8 @@ fn place(slot: usize) -> u64 {
     0x0080_0008 + 32 * slot as u64
 }
 
-/// Runs the instructions of a group that go nowhere and that the model knows in part.
+/// Runs the instructions of a group that do not branch and of which there is at least a partial
+/// model.
 fn run(
     guest: &crate::support::record::Guest,
     group: Group,
@@ -135,7 +136,7 @@ fn random_t32_instructions_do_what_their_models_say() {
         )
     };
     for group in T32 {
-        // Not CPS, SETEND, other IT instructions, MSR, hints.
+        // Excludes CPS, SETEND, other IT instructions, MSR and hints.
         let usable = |word: u32| {
             word & 0xff00 != 0xb600
                 && word & 0xff00 != 0xbf00
@@ -183,7 +184,7 @@ fn programs_of_a32_and_t32_do_what_their_models_say() {
             steps > 20_000 && loads > 2_000,
             "{steps} steps, {loads} loads checked"
         );
-        // The rest reads coprocessors or stores exclusively.
+        // The other steps read coprocessors or store exclusively.
         assert!(steps - known <= 400, "{:?}", tally.by_mnemonic);
     }
 }

@@ -66,7 +66,7 @@ fn vmcoreinfo_in_memory_only() {
     let scratch = tempfile::tempdir().unwrap();
     let (address, memory, info) = kernel64();
     let notes = status(true, address);
-    // As a note, and as the text of which the kernel makes it.
+    // VMCOREINFO is kept as a note, and as the text from which the kernel makes the note.
     for kept in [
         note("VMCOREINFO", 0, info.as_bytes()),
         info.clone().into_bytes(),

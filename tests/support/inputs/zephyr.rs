@@ -182,7 +182,7 @@ pub fn threads_of_a_cortex_m() -> Vec<u8> {
     ram.dump(headers, &registers)
 }
 
-/// That of an ARM64.
+/// The dump of an ARM64 with these threads.
 pub fn threads_of_an_arm64() -> Vec<u8> {
     let mut ram = Ram::new(&ARM64);
     for number in 19..30 {

@@ -14,7 +14,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 pub struct State {
     pub pc: u64,
     pub values: Values,
-    /// Of T32 the state of the IT block.
+    /// In T32, the state of the IT block.
     pub t32: Option<ItState>,
 }
 
@@ -31,7 +31,7 @@ impl Default for State {
 /// An instruction as the emulator's disassembler shows it.
 #[derive(Clone)]
 pub struct Code {
-    /// Of T32 the first halfword is in the lower bits.
+    /// In T32, the first halfword is in the lower bits.
     pub word: u32,
     pub mnemonic: String,
     pub model: Option<Semantics>,

@@ -82,9 +82,9 @@ impl Numbers {
 struct Tables {
     form: Form,
     bytes: Vec<u8>,
-    /// Those of the snapshot.
+    /// The registers of the snapshot.
     registers: Vec<(&'static str, u64)>,
-    /// Those of the program.
+    /// The registers that the program sets.
     program: Vec<u64>,
 }
 
