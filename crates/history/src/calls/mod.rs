@@ -1,8 +1,8 @@
 //! Calls: which function called which, and which call a return ends.
 //!
 //! [`Transitions`] says how execution reached an instruction. [`decide`] says what that means for
-//! the open calls: the rules of profiles, exports, and listings of calls. A [`CallStack`] follows
-//! them forward; [`OpenCalls`] has the open calls at any position of a history.
+//! the open calls: the rules of profiles, exports, listings of calls, and back traces of the past. A
+//! [`CallStack`] follows them forward; [`OpenCalls`] has the open calls at any position of a history.
 
 mod call_stack;
 mod code;
