@@ -239,8 +239,8 @@ impl From<Vec<u8>> for Mapped {
 }
 
 /// Opens a file for reading. Every input is opened with this function. The directory may come from
-/// a stranger: anything but a regular file is refused, for example a pipe, which would block the
-/// reader.
+/// an untrusted source: anything but a regular file is refused, for example a pipe, which would
+/// block the reader.
 ///
 /// # Errors
 ///
