@@ -52,9 +52,13 @@ def use_utf8():
     """Makes GDB exchange text with Python as UTF-8 where the locale has ASCII only.
 
     Without any locale, as in a container, other characters in names and paths are errors."""
-    # The function exists since GDB 12.
-    known = hasattr(gdb, "host_charset")
-    charset = gdb.host_charset() if known else locale.nl_langinfo(locale.CODESET)
+    # The first function exists since GDB 12, the second not on Windows.
+    if hasattr(gdb, "host_charset"):
+        charset = gdb.host_charset()
+    elif hasattr(locale, "nl_langinfo"):
+        charset = locale.nl_langinfo(locale.CODESET)
+    else:
+        return
     if gdb.parameter("host-charset") == "auto" and charset == "ANSI_X3.4-1968":
         gdb.execute("set host-charset UTF-8")
 

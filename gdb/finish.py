@@ -62,9 +62,7 @@ def elements(kind):
 
 def is_vector(kind):
     """Returns whether an array is a vector, in a register of its own."""
-    if hasattr(kind, "is_vector"):
-        return kind.is_vector
-    # Before GDB 14, only the name of the type tells.
+    # Only the name of the type tells.
     return "__attribute__ ((vector_size(" in str(kind)
 
 

@@ -99,7 +99,7 @@ def location():
 
 def moves_back():
     """Returns whether GDB moves backward, also while it runs `reverse-finish`: the parameter is unchanged then."""
-    return "reverse" in output_of("show exec-direction")
+    return "Reverse" in output_of("show exec-direction")
 
 
 def uses_soft_floats():

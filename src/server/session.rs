@@ -391,12 +391,13 @@ impl Session {
     /// Passes one packet to gdbstub.
     fn pass(&mut self, packet: &[u8]) -> Answer {
         let fills = packet.starts_with(b"qXfer:") || packet.starts_with(b"vFile:");
-        if std::mem::replace(&mut self.is_filled, fills) && !fills {
+        if std::mem::take(&mut self.is_filled) && !fills {
             self.stub = None;
         }
         let Some(mut stub) = self.stub.take().or_else(|| self.new_stub()) else {
             return malformed();
         };
+        self.is_filled = fills;
         let mut framed = Vec::new();
         write_packet(packet, &mut framed);
         for byte in framed {

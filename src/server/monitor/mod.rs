@@ -51,6 +51,9 @@ monitor trace                  the trace frames: their core, their number, and n
 monitor trace NAME             select the trace of that core for tfind
 ";
 
+/// Message shown when there is no such thread.
+const NO_CORE: &str = "no core is selected\n";
+
 /// Message shown when a command is interrupted.
 pub(super) const STOPPED: &str = "interrupted before the end of the trace\n";
 
@@ -58,11 +61,18 @@ pub(super) const STOPPED: &str = "interrupted before the end of the trace\n";
 pub(super) fn run(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String {
     match for_program(command) {
         Some((thread, command)) => {
-            let thread = Tid::new(thread).filter(|thread| target.core(*thread).is_some());
-            if let Some(thread) = thread {
-                target.selection.asks_for(thread);
+            let selected = target.selection;
+            // Zero stands for the user's thread.
+            match Tid::new(thread) {
+                Some(thread) if target.core(thread).is_none() => {
+                    return Output::from(NO_CORE.to_owned()).to_json();
+                }
+                Some(thread) => target.selection.asks_for(thread),
+                None => {}
             }
-            answer(target, command, cancel).to_json()
+            let output = answer(target, command, cancel);
+            target.selection = selected;
+            output.to_json()
         }
         None => answer(target, command, cancel).to_text(),
     }
@@ -88,7 +98,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
         return STOPPED.to_owned().into();
     }
     if target.core(target.selection.user()).is_none() {
-        return "no core is selected\n".to_owned().into();
+        return NO_CORE.to_owned().into();
     }
     let text = match name {
         "where" => return history::position(target, cancel),

@@ -83,8 +83,14 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
     for link in &way.links {
         let history = target.positions.history(thread);
         let place = history.and_then(|history| history.place(link.position));
-        let line = history::list(target, thread, link.position, place.as_slice());
-        let line = line.trim_start_matches("> ").trim_end();
+        let listed = history::list(target, thread, link.position, place.as_slice());
+        // An exception before the instruction has a line of its own.
+        let (before, line) = listed
+            .trim_end()
+            .rsplit_once('\n')
+            .unwrap_or(("", listed.trim_end()));
+        output.text(before);
+        let line = line.trim_start_matches("> ");
         let text = format!("{line:<72}  {}", effect(link));
         match place.and_then(|place| place.pc()) {
             Some(pc) => output.line(text, [("pc", format!("{:#x}", pc.0))]),

@@ -23,7 +23,7 @@ pub(in crate::server) fn legacy<'a>(
     Some(Cow::Owned(actions.into_bytes()))
 }
 
-/// `vCont`: a step of all threads is one of the user's thread.
+/// `vCont`: a step without a thread is one of the user's thread.
 pub(in crate::server) fn default_step<'a>(
     target: &mut SnapshotTarget,
     packet: &'a [u8],
