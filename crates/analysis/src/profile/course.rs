@@ -28,7 +28,7 @@ use super::stack::{Ended, Frame, Listener};
 use super::tree::{NodeId, Tree};
 use super::window::Window;
 use armsnap_arch::quantity::{Address, BufferOffset, ExceptionLevel};
-use armsnap_history::calls::{Transition, Transitions};
+use armsnap_history::calls::{Restorers, Transition, Transitions};
 use armsnap_history::decode::Image;
 use armsnap_history::timeline::{Entry, Event, Gap, Position};
 use armsnap_snapshot::program::symbols::Symbols;
@@ -122,6 +122,7 @@ pub struct Course<'a, L> {
     parked: VecDeque<Vec<Frame>>,
     /// Addresses that calls returned to, or were to return to, with the calling function.
     return_places: FastMap<u64, FunctionId>,
+    restorers: Restorers,
     /// Addresses that the memo relies on being neither a return address nor the start of a
     /// function.
     relied: FastSet<u64>,
@@ -182,6 +183,7 @@ impl<'a, L: Listener> Course<'a, L> {
             open: Vec::new(),
             parked: VecDeque::new(),
             return_places: FastMap::default(),
+            restorers: Restorers::default(),
             relied: FastSet::default(),
             function: 0,
             node: NodeId::ROOT,

@@ -124,7 +124,12 @@ impl Calls {
                 };
                 self.push(line(self.depth(), what));
             }
-            Decision::Forget | Decision::Unwind { unseen: true, .. } => {
+            Decision::Forget => {
+                if let How::Resumed { gap, .. } = how {
+                    self.push(line(self.depth(), What::Gap { gap, to }));
+                }
+            }
+            Decision::Unwind { unseen: true, .. } => {
                 if let How::Resumed { gap, taken: None } = how {
                     self.push(line(self.depth(), What::Gap { gap, to }));
                 }
@@ -472,7 +477,15 @@ mod tests {
             name: "IRQ",
             handler: Address(0x7000),
         };
-        for (resumes, open, more) in [(0x2008, 1, None), (0x7000, 2, Some((1, asked)))] {
+        let elsewhere = What::Gap {
+            gap: Gap::TraceOff(TraceOnReason::BeginOrFilter),
+            to: Address(0x7010),
+        };
+        for (resumes, open, more) in [
+            (0x2008, 1, None),
+            (0x7000, 2, Some((1, asked))),
+            (0x7010, 0, Some((0, elsewhere))),
+        ] {
             let entries = [
                 Entry::Mark(Mark::Context(program)),
                 run(0x1000, 0x1008, CALL),

@@ -1,7 +1,7 @@
 //! The open calls at a point of an execution, followed event by event.
 
 use super::code::Code;
-use super::rules::{self, Decision, Frame, MAX_SUSPENDED, Place, SEARCHED, Signal};
+use super::rules::{self, Decision, Frame, MAX_SUSPENDED, Place, Restorers, SEARCHED, Signal};
 use super::transitions::{How, Transition, Transitions};
 use crate::timeline::{Entry, Event, Position};
 use armsnap_arch::quantity::Address;
@@ -78,6 +78,7 @@ pub struct CallStack<T> {
     targets: HashSet<Address>,
     /// Where calls return to, in code without a symbol, with the calling function.
     callers: HashMap<Address, Function>,
+    restorers: Restorers,
     context_id: Option<u32>,
     /// The symbol that contains the place that was reached last.
     symbol: Range<u64>,
@@ -91,6 +92,7 @@ impl<T> Default for CallStack<T> {
             suspended: VecDeque::new(),
             targets: HashSet::new(),
             callers: HashMap::new(),
+            restorers: Restorers::default(),
             context_id: None,
             symbol: 0..0,
         }
@@ -226,6 +228,7 @@ impl<T: Default> CallStack<T> {
             begins: function == Some(Function::At(to)),
             lands: matches!(how, How::Jumped { indirect: true, .. }) && code.lands(to),
             context_id: self.context_id,
+            asked: self.restorers.asked(how),
         };
         let decision = rules::decide(&self.open, how, &place);
         match decision {
@@ -252,7 +255,10 @@ impl<T: Default> CallStack<T> {
                 self.enter(&place, interrupted);
                 self.set_signal(Signal::Handled);
             }
-            Decision::SignalOver => self.set_signal(Signal::Over),
+            Decision::SignalOver => {
+                self.restorers.insert(to);
+                self.set_signal(Signal::Over);
+            }
             Decision::Return(depth) => self.open.truncate(depth),
             Decision::Unwind { keep, .. } => self.open.truncate(keep),
             Decision::Replace { .. } => {

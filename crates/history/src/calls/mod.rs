@@ -14,6 +14,6 @@ pub use call_stack::{CallStack, Function, Open};
 pub use code::{Code, ProgramCode};
 pub use open_calls::{OpenCall, OpenCalls, Outside};
 pub use rules::{
-    Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, SEARCHED, Signal, decide, returning,
+    Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, Restorers, SEARCHED, Signal, decide, returning,
 };
 pub use transitions::{How, Taken, Transition, Transitions};

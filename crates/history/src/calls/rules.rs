@@ -5,6 +5,7 @@
 
 use super::transitions::{How, Taken};
 use armsnap_arch::quantity::Address;
+use std::collections::HashSet;
 
 /// The maximum number of open calls. When it is exceeded, all are forgotten.
 pub const MAX_OPEN: usize = 1 << 18;
@@ -20,6 +21,31 @@ pub enum Signal {
     Handled,
     /// It has returned to the code that asks the kernel to resume what the signal interrupted.
     Over,
+}
+
+/// Where signal handlers returned to: code that asks the kernel to resume the program.
+#[derive(Clone, Debug, Default)]
+pub struct Restorers(HashSet<Address>);
+
+impl Restorers {
+    /// Notes that a handler returned to an address.
+    pub fn insert(&mut self, to: Address) {
+        self.0.insert(to);
+    }
+
+    /// Returns whether execution continues after a system call in such code.
+    pub fn asked(&self, how: &How) -> bool {
+        let How::Resumed {
+            taken: Some((_, Some(returns_to))),
+            ..
+        } = how
+        else {
+            return false;
+        };
+        // Two instructions, of 2 or 4 bytes.
+        let starts = [4, 6, 8].map(|length| Address(returns_to.0.wrapping_sub(length)));
+        starts.iter().any(|start| self.0.contains(start))
+    }
 }
 
 /// What the rules ask of an open call.
@@ -64,6 +90,8 @@ pub struct Place<F> {
     pub lands: bool,
     /// The current context ID.
     pub context_id: Option<u32>,
+    /// Whether the exception before was a request to resume what a signal interrupted.
+    pub asked: bool,
 }
 
 /// What a transition means for the open calls.
@@ -203,11 +231,16 @@ fn returned<F: Frame>(open: &[F], place: &Place<F::Function>) -> Decision {
 fn is_moved<F: Frame>(exception: &F, place: &Place<F::Function>) -> bool {
     match (exception.context_id(), place.context_id) {
         (Some(before), Some(now)) => before == now,
-        _ => exception.returns_to().is_some_and(|returns_to| {
-            let skipped = place.to.0.wrapping_sub(returns_to.0);
-            (1..=8).contains(&skipped)
-        }),
+        _ => skips(exception, place),
     }
+}
+
+/// Returns whether execution continues an instruction or two after the return address of a call.
+fn skips<F: Frame>(frame: &F, place: &Place<F::Function>) -> bool {
+    frame.returns_to().is_some_and(|returns_to| {
+        let skipped = place.to.0.wrapping_sub(returns_to.0);
+        (1..=8).contains(&skipped)
+    })
 }
 
 fn jumped<F: Frame>(open: &[F], indirect: bool, place: &Place<F::Function>) -> Decision {
@@ -269,8 +302,15 @@ fn resumed<F: Frame>(open: &[F], taken: Option<Taken>, place: &Place<F::Function
                 keep: depth + 1,
                 unseen: false,
             },
-            _ => Decision::Return(around),
+            Some(_) => Decision::Return(around),
+            None if skips(&open[around], place) => Decision::Return(around),
+            // Perhaps another handler, not seen before.
+            None => Decision::Forget,
         };
+    }
+    // Of a handler that was not recognized as one.
+    if place.asked {
+        return Decision::Forget;
     }
     match (taken, open_function(open, place.function)) {
         // ETMv3 does not trace the return addresses of exceptions.

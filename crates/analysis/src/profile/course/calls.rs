@@ -56,6 +56,7 @@ impl<L: Listener> Course<'_, L> {
             begins: start == Some(to),
             lands: false,
             context_id: self.context.and_then(|context| context.context_id),
+            asked: self.restorers.asked(&how),
         };
         let decision = calls::decide(&self.open, &how, &place);
         if self.draft.active && !self.repeats(&decision, &how, &place) {
@@ -91,7 +92,10 @@ impl<L: Listener> Course<'_, L> {
                     self.set_signal(Some(Signal::Handled));
                 }
             }
-            Decision::SignalOver => self.set_signal(Some(Signal::Over)),
+            Decision::SignalOver => {
+                self.restorers.insert(to);
+                self.set_signal(Some(Signal::Over));
+            }
             Decision::Return(depth) => self.return_from(depth),
             Decision::Unwind { keep, unseen } => {
                 let how = match unseen {

@@ -146,3 +146,22 @@ fn an_untraced_exception_at_a_return_address_ends_no_call() {
     let outcome = follow_in(Window::default(), true, &steps);
     assert_eq!(outcome.log, "0unseen:f 1call:f f-returned f-open");
 }
+
+/// The program continues in a function that is not open, but not at its start.
+#[test]
+fn a_handler_that_continues_elsewhere_loses_the_callers() {
+    let off = || Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
+    let steps = [
+        MAIN_CALLS,
+        IN_F,
+        Irq(0x2004),
+        off(),
+        Run(0x4000, 0x4004, RETURN),
+        Run(0x9100, 0x9104, OTHER),
+        Irq(0x9104),
+        off(),
+        Run(0x3010, 0x3014, OTHER),
+    ];
+    let log = "0unseen:main 1call:f 2signal:h h-unseen f-unseen main-unseen 0unseen:g g-open";
+    assert_eq!(follow_in(Window::default(), true, &steps).log, log);
+}

@@ -48,6 +48,15 @@ impl Code for Pages {
     }
 }
 
+/// Code without symbols.
+struct Bare;
+
+impl Code for Bare {
+    fn symbol(&self, _: Address) -> Option<Range<u64>> {
+        None
+    }
+}
+
 /// Follows straight lines, each with its last instruction, and untraced exceptions.
 struct Steps {
     builder: Builder<'static>,
@@ -64,12 +73,16 @@ const INDIRECT: LastInstruction = LastInstruction {
 
 impl Steps {
     fn new() -> Self {
+        Self::of(&Pages)
+    }
+
+    fn of(code: &'static dyn Code) -> Self {
         let program = Context {
             el: Some(ExceptionLevel(0)),
             ..Context::default()
         };
         Self {
-            builder: Builder::new(&Pages, Some(&program)),
+            builder: Builder::new(code, Some(&program)),
             index: 0,
         }
     }
@@ -222,6 +235,44 @@ fn signals_one_after_another_leave_no_handler_open() {
         steps.run(0x9000, 0x9008, JUMP);
         steps.untraced(0x9008);
         assert_eq!(steps.run(0x2004, 0x2008, JUMP), open);
+    }
+}
+
+/// Without symbols, a handler that was not seen before cannot be told from other code.
+#[test]
+fn an_unknown_handler_is_not_within_the_interrupted_call() {
+    let mut steps = Steps::of(&Bare);
+    steps.run(0x1000, 0x1008, CALL);
+    let open = steps.run(0x2000, 0x2004, JUMP);
+    assert!(matches!(open, At::Call(_)));
+    steps.untraced(0x2004);
+    steps.run(0x8000, 0x8004, RETURN);
+    steps.run(0xa000, 0xa004, JUMP);
+    steps.untraced(0xa004);
+    assert_eq!(steps.run(0x7000, 0x7004, RETURN), At::Before(1));
+    assert_eq!(steps.run(0xa000, 0xa004, JUMP), At::Before(2));
+    steps.untraced(0xa004);
+    assert_eq!(steps.run(0x2004, 0x2008, RETURN), At::Before(3));
+    assert!(matches!(steps.run(0x1008, 0x100c, JUMP), At::Before(_)));
+}
+
+/// Without symbols, the handler of a fault skips the instruction.
+#[test]
+fn an_instruction_is_skipped_in_the_interrupted_call() {
+    for (to, stays) in [
+        (0x2008, true),
+        (0x200c, true),
+        (0x2010, false),
+        (0x2000 - 4, false),
+    ] {
+        let mut steps = Steps::of(&Bare);
+        steps.run(0x1000, 0x1008, CALL);
+        let open = steps.run(0x2000, 0x2004, JUMP);
+        steps.untraced(0x2004);
+        steps.run(0x8000, 0x8004, RETURN);
+        steps.run(0xa000, 0xa008, JUMP);
+        steps.untraced(0xa008);
+        assert_eq!(steps.run(to, to + 4, RETURN) == open, stays, "{to:x}");
     }
 }
 
