@@ -14,8 +14,9 @@ use std::ops::Range;
 pub enum Function {
     /// It starts here.
     At(Address),
-    /// Code without a symbol that was not called.
-    Unknown,
+    /// Code without a symbol that was not called. Each time that execution begins in such code, it is
+    /// another function, with the next number.
+    Unknown(u32),
 }
 
 /// An open call, with what its user keeps for it.
@@ -80,6 +81,8 @@ pub struct CallStack<T> {
     callers: HashMap<Address, Function>,
     restorers: Restorers,
     context_id: Option<u32>,
+    /// The number of unknown functions.
+    unknown: u32,
     /// The symbol that contains the place that was reached last.
     symbol: Range<u64>,
 }
@@ -94,6 +97,7 @@ impl<T> Default for CallStack<T> {
             callers: HashMap::new(),
             restorers: Restorers::default(),
             context_id: None,
+            unknown: 0,
             symbol: 0..0,
         }
     }
@@ -262,8 +266,8 @@ impl<T: Default> CallStack<T> {
             Decision::Return(depth) => self.open.truncate(depth),
             Decision::Unwind { keep, .. } => self.open.truncate(keep),
             Decision::Replace { .. } => {
-                if let Some(last) = self.open.last_mut() {
-                    last.function = function.unwrap_or(Function::Unknown);
+                if let (Some(last), Some(function)) = (self.open.last_mut(), function) {
+                    last.function = function;
                 }
             }
             Decision::Discover => {
@@ -284,9 +288,13 @@ impl<T: Default> CallStack<T> {
 
     /// Begins with a function whose callers are unknown.
     fn begin(&mut self, function: Option<Function>) {
+        let function = function.unwrap_or_else(|| {
+            self.unknown = self.unknown.wrapping_add(1);
+            Function::Unknown(self.unknown)
+        });
         self.open.push(Open {
             value: T::default(),
-            function: function.unwrap_or(Function::Unknown),
+            function,
             returns_to: None,
             lands_at: None,
             exception: false,
@@ -296,16 +304,15 @@ impl<T: Default> CallStack<T> {
     }
 
     fn enter(&mut self, place: &Place<Function>, returns_to: Option<Address>) {
-        let caller = self.open.last().map(|caller| caller.function);
-        if let Some(to) = returns_to {
-            self.callers.insert(to, caller.unwrap_or(Function::Unknown));
+        if let (Some(to), Some(caller)) = (returns_to, self.open.last()) {
+            self.callers.insert(to, caller.function);
         }
         if place.function.is_none() {
             self.targets.insert(place.to);
         }
         self.begin(Some(Function::At(match place.function {
             Some(Function::At(start)) => start,
-            Some(Function::Unknown) | None => place.to,
+            Some(Function::Unknown(_)) | None => place.to,
         })));
         if let Some(last) = self.open.last_mut() {
             last.returns_to = returns_to;

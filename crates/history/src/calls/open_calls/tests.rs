@@ -184,6 +184,26 @@ fn a_context_continues_where_it_was_left() {
     assert_eq!((last.to, last.before), (Address(0x7000), 0));
 }
 
+/// Without symbols, the outermost functions of two contexts are not the same one.
+#[test]
+fn a_context_without_symbols_continues_where_it_was_left() {
+    let mut steps = Steps::of(&Bare);
+    steps.run(0x1000, 0x1008, CALL);
+    let open = steps.run(0x2000, 0x2008, CALL);
+    // A scheduler.
+    steps.run(0x3000, 0x3004, RETURN);
+    assert_eq!(steps.run(0x5000, 0x5008, CALL), At::Before(1));
+    steps.run(0x3000, 0x3004, RETURN);
+    assert_eq!(steps.run(0x2008, 0x200c, RETURN), open);
+    assert_eq!(steps.run(0x1008, 0x100c, CALL), At::Before(0));
+    steps.run(0x3000, 0x3004, RETURN);
+    // In the outermost function.
+    assert_eq!(steps.run(0x5008, 0x500c, RETURN), At::Before(1));
+    steps.run(0x5100, 0x5104, CALL);
+    steps.run(0x3000, 0x3004, RETURN);
+    assert_eq!(steps.run(0x100c, 0x1010, RETURN), At::Before(0));
+}
+
 /// Execution continues after a gap somewhere in the function: perhaps in another call of it.
 #[test]
 fn callers_are_unknown_after_a_gap() {
