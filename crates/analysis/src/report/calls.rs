@@ -118,9 +118,9 @@ impl Calls {
                 self.push(line(self.base, What::Return { to }));
             }
             Decision::Switch => {
-                let what = match self.open().len() {
-                    0 => What::Elsewhere { to },
-                    _ => What::Context { to },
+                let what = match self.stack.has_resumed() {
+                    true => What::Context { to },
+                    false => What::Elsewhere { to },
                 };
                 self.push(line(self.depth(), what));
             }
@@ -456,6 +456,30 @@ mod tests {
             (0, elsewhere),
             (0, call(0x6000)),
             (1, back),
+        ];
+        check(&entries, &lines, 0);
+    }
+
+    #[test]
+    fn a_context_continues_in_its_outermost_function() {
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            run(0x3000, 0x3004, RETURN),
+            run(0x5000, 0x5008, CALL),
+            run(0x3000, 0x3004, RETURN),
+            run(0x1008, 0x100c, JUMP),
+        ];
+        let elsewhere = What::Elsewhere {
+            to: Address(0x5000),
+        };
+        let back = What::Context {
+            to: Address(0x1008),
+        };
+        let lines = [
+            (0, call(0x3000)),
+            (0, elsewhere),
+            (0, call(0x3000)),
+            (0, back),
         ];
         check(&entries, &lines, 0);
     }

@@ -81,6 +81,8 @@ pub struct CallStack<T> {
     callers: HashMap<Address, Function>,
     restorers: Restorers,
     context_id: Option<u32>,
+    /// Whether the last switch resumed a context that was left.
+    resumed: bool,
     /// The number of unknown functions.
     unknown: u32,
     /// The symbol that contains the place that was reached last.
@@ -97,6 +99,7 @@ impl<T> Default for CallStack<T> {
             callers: HashMap::new(),
             restorers: Restorers::default(),
             context_id: None,
+            resumed: false,
             unknown: 0,
             symbol: 0..0,
         }
@@ -116,6 +119,11 @@ impl<T: Default> CallStack<T> {
     /// The open calls, outermost first.
     pub fn open(&self) -> &[Open<T>] {
         &self.open
+    }
+
+    /// Whether the last [`Decision::Switch`] resumed a context that was left, not a new one.
+    pub fn has_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// What the user keeps for the outermost call.
@@ -331,7 +339,9 @@ impl<T: Default> CallStack<T> {
         let contexts = self.suspended.iter().enumerate().rev();
         let mut found =
             contexts.filter_map(|(index, open)| Some((index, rules::returning(open, place)?)));
-        if let Some((index, depth)) = found.next()
+        let found = found.next();
+        self.resumed = found.is_some();
+        if let Some((index, depth)) = found
             && let Some(mut open) = self.suspended.remove(index)
         {
             open.truncate(depth);
