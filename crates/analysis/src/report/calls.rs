@@ -189,6 +189,7 @@ impl Calls {
 mod tests {
     use super::*;
     use armsnap_arch::quantity::{BufferOffset, ExceptionLevel, Isa};
+    use armsnap_history::calls::MAX_OPEN;
     use armsnap_history::timeline::Entry;
     use armsnap_trace::element::{Context, Exception, Mark, TraceOnReason};
     use armsnap_trace::flow::{self, LastInstruction};
@@ -482,6 +483,15 @@ mod tests {
             (0, back),
         ];
         check(&entries, &lines, 0);
+    }
+
+    #[test]
+    fn too_many_open_calls_are_forgotten() {
+        for (number, open) in [(MAX_OPEN - 1, MAX_OPEN - 1), (MAX_OPEN, 1)] {
+            let mut entries = vec![run(0x1000, 0x1008, CALL)];
+            entries.resize(number + 1, run(0x2000, 0x2010, CALL));
+            assert_eq!(calls(1, &entries).open().len(), open);
+        }
     }
 
     /// The handler of a fault skips the instruction; another one asks for a call of a function.

@@ -1,7 +1,9 @@
 //! The open calls at a point of an execution, followed event by event.
 
 use super::code::Code;
-use super::rules::{self, Decision, Frame, MAX_SUSPENDED, Place, Restorers, SEARCHED, Signal};
+use super::rules::{
+    self, Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, Restorers, SEARCHED, Signal,
+};
 use super::transitions::{How, Transition, Transitions};
 use crate::timeline::{Entry, Event, Position};
 use armsnap_arch::quantity::Address;
@@ -73,6 +75,8 @@ impl<T> Frame for Open<T> {
 pub struct CallStack<T> {
     transitions: Transitions,
     open: Vec<Open<T>>,
+    /// The maximum number of open calls. When it is exceeded, all are forgotten.
+    most: usize,
     /// The open calls of contexts that were left.
     suspended: VecDeque<Vec<Open<T>>>,
     /// First instructions of called functions without a symbol.
@@ -94,6 +98,7 @@ impl<T> Default for CallStack<T> {
         Self {
             transitions: Transitions::default(),
             open: Vec::new(),
+            most: MAX_OPEN,
             suspended: VecDeque::new(),
             targets: HashSet::new(),
             callers: HashMap::new(),
@@ -113,6 +118,14 @@ impl<T: Default> CallStack<T> {
             transitions: Transitions::in_context(context),
             context_id: context.and_then(|context| context.context_id),
             ..Self::default()
+        }
+    }
+
+    /// Keeps any number of open calls, instead of [`MAX_OPEN`].
+    pub fn without_limit(self) -> Self {
+        Self {
+            most: usize::MAX,
+            ..self
         }
     }
 
@@ -312,6 +325,9 @@ impl<T: Default> CallStack<T> {
     }
 
     fn enter(&mut self, place: &Place<Function>, returns_to: Option<Address>) {
+        if self.open.len() >= self.most {
+            self.forget();
+        }
         if let (Some(to), Some(caller)) = (returns_to, self.open.last()) {
             self.callers.insert(to, caller.function);
         }

@@ -382,7 +382,8 @@ impl<'p> Builder<'p> {
     fn new(code: &'p dyn Code, context: Option<&Context>) -> Self {
         Self {
             code,
-            stack: CallStack::in_context(context),
+            // The number of places of a stretch is limited.
+            stack: CallStack::in_context(context).without_limit(),
             nodes: Vec::new(),
             changes: Vec::new(),
             returns: Vec::new(),
