@@ -98,9 +98,9 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         .callers
         .stack
         .insert(stack.unwrap_or_else(|| nowhere(&target.endpoint)));
-    let code = target.call_code();
+    let pads = target.landing_pads();
     let history = target.positions.history(thread)?;
-    let calls = target.callers.of(thread, code);
+    let calls = target.callers.of(thread, pads);
     // A frame is identified by its call; its pc comes from the call within it.
     let (first, count, frames) = match skip.checked_sub(1) {
         Some(before) => (before, 1 + FRAMES + OUTER, FRAMES),
@@ -373,7 +373,7 @@ fn at_halted_state(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) ->
     let symbols = target.symbols();
     let pc = target.core(thread).and_then(|core| core.registers.pc());
     let stack = below_stack(&target.endpoint, thread);
-    let code = target.call_code();
+    let pads = target.landing_pads();
     let known = pc.zip(stack).zip(target.positions.history(thread));
     let Some(((pc, stack), history)) = known else {
         return b"-".to_vec();
@@ -382,7 +382,7 @@ fn at_halted_state(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) ->
         return b"-".to_vec();
     }
     let end = history.end();
-    let calls = target.callers.of(thread, code);
+    let calls = target.callers.of(thread, pads);
     let (calls, outside) = calls.at(history, end, 0, 1, cancel);
     if outside == Outside::Unfinished {
         return b"~".to_vec();

@@ -2,14 +2,16 @@
 //! continue.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
 use super::trace_buffer::Reading;
 use super::trace_values::TraceValues;
-use armsnap_history::calls::{OpenCalls, ProgramCode};
+use armsnap_history::calls::OpenCalls;
 use armsnap_history::recover::Level;
 use armsnap_history::timeline::Position;
+use armsnap_snapshot::program::landing_pads::LandingPads;
 
 /// A client's position among trace frames.
 #[derive(Debug, Default)]
@@ -53,8 +55,8 @@ pub(super) struct Callers {
 
 impl Callers {
     /// Returns the open calls of a core.
-    pub(super) fn of(&mut self, thread: Tid, code: ProgramCode) -> &mut OpenCalls {
+    pub(super) fn of(&mut self, thread: Tid, landing_pads: Arc<LandingPads>) -> &mut OpenCalls {
         let calls = self.calls.entry(thread);
-        calls.or_insert_with(|| OpenCalls::new(code))
+        calls.or_insert_with(|| OpenCalls::new(landing_pads))
     }
 }

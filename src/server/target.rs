@@ -25,7 +25,6 @@ use super::selection::Selection;
 use super::watchpoints::Watchpoints;
 use armsnap_arch::arch::registers::Bytes;
 use armsnap_arch::arch::{RegisterDescription, RegisterView};
-use armsnap_history::calls::ProgramCode;
 use armsnap_snapshot::mapped;
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::go::GoCode;
@@ -211,14 +210,6 @@ impl SnapshotTarget {
             Arc::new(LandingPads::new(programs.chain(&libraries)))
         });
         Arc::clone(made)
-    }
-
-    /// Returns what calls depend on in all programs and libraries.
-    pub(super) fn call_code(&self) -> ProgramCode {
-        ProgramCode {
-            symbols: self.symbols(),
-            landing_pads: self.landing_pads(),
-        }
     }
 
     /// Returns the Go code in all programs and libraries.

@@ -5,15 +5,14 @@
 //! are kept; for the last stretches, also the changes within. A call is identified by its first
 //! place, independent of the position that the query starts from.
 
-use super::call_stack::CallStack;
-use super::code::{Code, ProgramCode};
-use super::rules::{Decision, Frame};
-use super::transitions::{How, Transition};
-use crate::timeline::{Direction, Entry, Event, History, Position};
+use super::signal_returns::{Resumption, SignalReturns};
+use super::transitions::{How, Transition, Transitions};
+use crate::timeline::{Direction, Entry, History, Position};
 use armsnap_arch::quantity::Address;
+use armsnap_snapshot::program::landing_pads;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_trace::element::Context;
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 /// Number of places of a stretch.
@@ -24,6 +23,24 @@ const MOST: usize = 64;
 const WHOLE: usize = 4;
 /// Maximum number of calls kept for the ends of all stretches.
 const KEPT: usize = 1 << 20;
+
+/// Where functions continue when an exception passes through them.
+pub trait LandingPads: fmt::Debug + Send + Sync {
+    /// Returns where execution continues if the call that returns to an address throws.
+    fn of_call(&self, returns_to: Address) -> Option<Address>;
+    /// Returns whether an address is a landing pad.
+    fn contains(&self, address: Address) -> bool;
+}
+
+impl LandingPads for landing_pads::LandingPads {
+    fn of_call(&self, returns_to: Address) -> Option<Address> {
+        self.of_call(returns_to.0).map(Address)
+    }
+
+    fn contains(&self, address: Address) -> bool {
+        self.contains(address.0)
+    }
+}
 
 /// A call that has not returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,20 +69,11 @@ pub enum Outside {
     Unfinished,
 }
 
-/// The innermost open call of a stretch; or the calls open at its start, less some returns: the
-/// return with this number, counted from 1, and those before it.
+/// The innermost open call of a stretch; or the calls open at its start, less a number of returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Call(u32),
     Before(u32),
-}
-
-/// A return to an address that no call of the stretch leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Return {
-    to: Address,
-    /// The number of the return before it; 0 if it is the first one.
-    before: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +100,8 @@ struct Stretch {
     /// The innermost open call from each position on.
     changes: Vec<(Position, At)>,
     end: At,
-    /// Returns from calls opened before it.
-    returns: Vec<Return>,
+    /// Addresses of returns from calls opened before it, in order.
+    returns: Vec<Address>,
     begin: Position,
     /// The last position before it.
     before: Option<Position>,
@@ -102,7 +110,7 @@ struct Stretch {
 /// The open calls of one core's history, as far as requested.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
-    code: ProgramCode,
+    landing_pads: Option<Arc<dyn LandingPads>>,
     /// Stretches with their changes; the one used last is the last.
     whole: Vec<Arc<Stretch>>,
     /// Stretches without their changes, by their start.
@@ -112,10 +120,10 @@ pub struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// Creates the open calls of a history of this code.
-    pub fn new(code: ProgramCode) -> Self {
+    /// Creates the open calls of a history in which exceptions end calls.
+    pub fn new(landing_pads: Arc<dyn LandingPads>) -> Self {
         Self {
-            code,
+            landing_pads: Some(landing_pads),
             ..Self::default()
         }
     }
@@ -158,11 +166,8 @@ impl OpenCalls {
                     }
                 }
             };
-            let mut number = before;
-            while let Some(last) = number.checked_sub(1) {
-                let last = stretch.returns[last as usize];
-                pending.push_front(last.to);
-                number = last.before;
+            for to in stretch.returns[..before as usize].iter().rev() {
+                pending.push_front(*to);
             }
             let Some(last) = stretch.before else {
                 break;
@@ -185,7 +190,7 @@ impl OpenCalls {
         let found = self.whole.iter().position(|stretch| stretch.begin == begin);
         let stretch = match found {
             Some(found) => self.whole.remove(found),
-            None => Arc::new(Stretch::of(history, begin, &self.code)),
+            None => Arc::new(Stretch::of(history, begin, self.landing_pads.as_deref())),
         };
         if self.whole.len() == WHOLE {
             self.whole.remove(0);
@@ -202,7 +207,7 @@ impl OpenCalls {
         let whole = self.whole.iter().find(|stretch| stretch.begin == begin);
         let end = match whole {
             Some(stretch) => stretch.ended(),
-            None => Stretch::of(history, begin, &self.code).ended(),
+            None => Stretch::of(history, begin, self.landing_pads.as_deref()).ended(),
         };
         self.kept = self.kept.saturating_add(end.size());
         if self.kept > KEPT {
@@ -224,11 +229,15 @@ fn begin(position: Position) -> Position {
 }
 
 impl Stretch {
-    fn of(history: &mut History, begin: Position, code: &dyn Code) -> Self {
+    fn of(history: &mut History, begin: Position, landing_pads: Option<&dyn LandingPads>) -> Self {
         let before = history.step(begin, Direction::Backward);
+        let mut builder = Builder {
+            landing_pads,
+            ..Builder::default()
+        };
         let from = before.unwrap_or(begin);
         let context = history.place(from).and_then(|place| place.context);
-        let mut builder = Builder::new(code, context.as_ref());
+        let mut transitions = Transitions::in_context(context.as_ref());
         let mut halted = None;
         // How execution reached the first place depends on the entries before it.
         for event in history.entries(from, Direction::Forward) {
@@ -238,12 +247,15 @@ impl Stretch {
             if event.entry == Entry::Halted {
                 halted = Some(event.position);
             }
-            builder.event(&event);
+            if let Some(transition) = transitions.event(&event) {
+                builder.take(transition);
+            }
         }
         if let Some(end) = halted
             && let Some((to, _)) = history.continues_at()
+            && let Some(transition) = transitions.ends(end, to)
         {
-            builder.ends(end, to);
+            builder.take(transition);
         }
         Self {
             end: builder.innermost(),
@@ -306,8 +318,8 @@ impl Stretch {
     }
 }
 
-/// The open calls of a stretch, walked from the innermost outward, no further than a search needs,
-/// each only once.
+/// The open calls of a stretch, walked from the innermost outward as far as searched, each only
+/// once.
 struct Chain<'a> {
     stretch: &'a Stretch,
     /// The first call not yet walked; at the end, the calls before the stretch.
@@ -368,131 +380,155 @@ enum Kind {
 }
 
 /// Builds a stretch.
+#[derive(Debug, Default)]
 struct Builder<'p> {
-    code: &'p dyn Code,
-    /// The open calls, each with the state within it. The outermost is a function entered before
-    /// the stretch.
-    stack: CallStack<Option<At>>,
+    landing_pads: Option<&'p dyn LandingPads>,
     nodes: Vec<Node>,
     changes: Vec<(Position, At)>,
-    returns: Vec<Return>,
+    returns: Vec<Address>,
+    /// The open calls, outermost first.
+    open: Vec<u32>,
+    /// Their depths by where they lead to, outermost first.
+    expected: HashMap<Option<Address>, Vec<usize>>,
+    /// The handlers of signals.
+    signals: SignalReturns,
+    /// Whether the innermost one is the handler of a signal, and has returned to the code that asks
+    /// the kernel to resume the program.
+    signal_over: bool,
 }
 
-impl<'p> Builder<'p> {
-    fn new(code: &'p dyn Code, context: Option<&Context>) -> Self {
-        Self {
-            code,
-            // The number of places of a stretch is limited.
-            stack: CallStack::in_context(context).without_limit(),
-            nodes: Vec::new(),
-            changes: Vec::new(),
-            returns: Vec::new(),
-        }
-    }
-
+impl Builder<'_> {
     fn innermost(&self) -> At {
-        let last = self.stack.open().last().and_then(|last| last.value);
-        last.unwrap_or(At::Before(0))
+        let before = At::Before(self.returns.len() as u32);
+        self.open.last().map_or(before, |last| At::Call(*last))
     }
 
-    fn event(&mut self, event: &Event) {
-        let (innermost, outermost) = (self.innermost(), self.outermost());
-        let is_first = self.stack.open().is_empty();
-        let reached = self.stack.event(event, self.code);
-        if is_first && let Some(value) = self.stack.outermost_value() {
-            *value = Some(At::Before(0));
+    fn handles_signal(&self) -> bool {
+        let last = self.open.last();
+        last.is_some_and(|last| self.nodes[*last as usize].call.signal)
+    }
+
+    fn take(&mut self, Transition { position, to, how }: Transition) {
+        if how.stays_at(to) {
+            return;
         }
-        if let Some((transition, decision)) = reached {
-            self.take((innermost, outermost), transition, decision);
-        }
-    }
-
-    /// Ends the history at a position; execution continues at this address.
-    fn ends(&mut self, position: Position, to: Address) {
-        let (innermost, outermost) = (self.innermost(), self.outermost());
-        if let Some((transition, decision)) = self.stack.ends(position, to, self.code) {
-            self.take((innermost, outermost), transition, decision);
-        }
-    }
-
-    fn outermost(&self) -> At {
-        let first = self.stack.open().first().and_then(|first| first.value);
-        first.unwrap_or(At::Before(0))
-    }
-
-    /// Records a decision. `before`: the innermost and the outermost call when it was made.
-    fn take(&mut self, (before, outermost): (At, At), reached: Transition, decision: Decision) {
-        let Transition { position, to, how } = reached;
-        match decision {
-            Decision::Stay | Decision::SignalOver | Decision::Replace { .. } => return,
-            Decision::Enter { .. } => self.enter(position, to, before, Kind::Call),
-            Decision::Take(_) => self.enter(position, to, before, Kind::Exception),
-            Decision::Signal(_) => self.enter(position, to, before, Kind::Signal),
-            Decision::NextSignal(_) => {
-                let around = match before {
-                    At::Call(handler) => self.nodes[handler as usize].outer,
-                    At::Before(_) => before,
-                };
-                self.enter(position, to, around, Kind::Signal);
+        let signal_over = std::mem::take(&mut self.signal_over);
+        match how {
+            How::Called { returns_to } => {
+                self.enter(position, to, Some(returns_to), Kind::Call);
             }
-            Decision::Unwind { unseen: true, .. }
-                if matches!(how, How::Resumed { taken: None, .. }) =>
-            {
-                // That it is still the same call is only a guess.
-                self.stack.forget_callers();
-                self.leave(to, outermost);
+            How::Took((_, returns_to)) => self.enter(position, to, returns_to, Kind::Exception),
+            How::Returned => {
+                if !self.close(Some(to)) && !self.close(None) {
+                    if self.handles_signal() {
+                        self.signals.returned(to);
+                        self.signal_over = true;
+                        return;
+                    }
+                    self.leave(to);
+                }
             }
-            Decision::Return(_)
-            | Decision::Unwind { .. }
-            | Decision::Discover
-            | Decision::Switch
-            | Decision::Forget => {
-                let last = self.stack.open().last();
-                if last.is_none_or(|last| last.value.is_none()) {
-                    self.leave(to, outermost);
+            How::Jumped { indirect, .. } => {
+                if !indirect {
+                    self.signal_over = signal_over;
+                    return;
+                }
+                if !self.close(Some(to)) {
+                    if !self.landing_pads.is_some_and(|pads| pads.contains(to)) {
+                        self.signal_over = signal_over;
+                        return;
+                    }
+                    self.leave(to);
+                }
+            }
+            How::Resumed { taken, .. } => {
+                if !self.close(Some(to)) {
+                    match taken {
+                        Some((_, returns_to)) if signal_over || self.signals.asked(returns_to) => {
+                            self.resume_elsewhere(position, to, signal_over);
+                        }
+                        Some((_, returns_to)) => {
+                            self.signals.entered(to);
+                            self.enter(position, to, returns_to, Kind::Signal);
+                        }
+                        None => self.leave(to),
+                    }
                 }
             }
         }
         self.changes.push((position, self.innermost()));
     }
 
-    /// Records the call that just began, within `outer`.
-    fn enter(&mut self, entry: Position, function: Address, outer: At, kind: Kind) {
-        let Some(open) = self.stack.open().last() else {
-            return;
-        };
+    fn enter(
+        &mut self,
+        entry: Position,
+        function: Address,
+        returns_to: Option<Address>,
+        kind: Kind,
+    ) {
         let call = OpenCall {
             entry,
             function,
-            returns_to: open.returns_to(),
+            returns_to,
             exception: kind != Kind::Call,
             signal: kind == Kind::Signal,
         };
+        let pads = self.landing_pads.filter(|_| kind == Kind::Call);
         let node = Node {
             call,
-            lands_at: open.lands_at(),
-            outer,
+            lands_at: pads.and_then(|pads| pads.of_call(returns_to?)),
+            outer: self.innermost(),
         };
-        if let Some(value) = self.stack.innermost_value() {
-            *value = Some(At::Call(self.nodes.len() as u32));
-            self.nodes.push(node);
+        let depth = self.open.len();
+        for leads_to in node.leads_to() {
+            self.expected.entry(leads_to).or_default().push(depth);
+        }
+        self.open.push(self.nodes.len() as u32);
+        self.nodes.push(node);
+    }
+
+    /// Continues after the handler of a signal at an address that no open call leads to. `is_open`: the handler is
+    /// the innermost call.
+    fn resume_elsewhere(&mut self, position: Position, to: Address, is_open: bool) {
+        let Some(handler) = self.open.len().checked_sub(1).filter(|_| is_open) else {
+            return self.leave(to);
+        };
+        let interrupted = self.nodes[self.open[handler] as usize].call.returns_to;
+        self.close_down_to(handler);
+        match self.signals.resumption(interrupted, to) {
+            Resumption::SameCall => {}
+            Resumption::NextHandler => self.enter(position, to, interrupted, Kind::Signal),
+            Resumption::Elsewhere => self.leave(to),
         }
     }
 
-    /// Records a return to an address that no call of this stretch leads to. `outermost`: the
-    /// outermost call until then.
-    fn leave(&mut self, to: Address, outermost: At) {
-        let mut outermost = outermost;
-        let before = loop {
-            match outermost {
-                At::Call(number) => outermost = self.nodes[number as usize].outer,
-                At::Before(number) => break number,
-            }
+    /// Closes the innermost call that leads to an address, and the calls within it.
+    fn close(&mut self, to: Option<Address>) -> bool {
+        let depths = self.expected.get(&to);
+        let Some(&depth) = depths.and_then(|depths| depths.last()) else {
+            return false;
         };
-        self.returns.push(Return { to, before });
-        if let Some(value) = self.stack.innermost_value() {
-            *value = Some(At::Before(self.returns.len() as u32));
+        self.close_down_to(depth);
+        true
+    }
+
+    fn close_down_to(&mut self, depth: usize) {
+        for number in self.open.drain(depth..) {
+            for leads_to in self.nodes[number as usize].leads_to() {
+                if let Some(depths) = self.expected.get_mut(&leads_to) {
+                    depths.pop();
+                    if depths.is_empty() {
+                        self.expected.remove(&leads_to);
+                    }
+                }
+            }
         }
+    }
+
+    /// Records a return to an address that no call of this stretch leads to.
+    fn leave(&mut self, to: Address) {
+        self.close_down_to(0);
+        self.returns.push(to);
     }
 }
 
