@@ -35,10 +35,31 @@ pub struct Open<T> {
     signal: Option<Signal>,
 }
 
+impl<T: Default> Open<T> {
+    fn of(function: Function, returns_to: Option<Address>) -> Self {
+        Self {
+            value: T::default(),
+            function,
+            returns_to,
+            lands_at: None,
+            exception: false,
+            context_id: None,
+            signal: None,
+        }
+    }
+}
+
+impl<T> Open<T> {
+    /// Returns where execution continues when it ends: the return address and the landing pad, if
+    /// known.
+    fn ends(&self) -> impl Iterator<Item = Address> + use<T> {
+        let lands_at = self.lands_at.filter(|_| self.lands_at != self.returns_to);
+        self.returns_to.into_iter().chain(lands_at)
+    }
+}
+
 impl<T> Frame for Open<T> {
     type Function = Function;
-
-    const SEARCHED: usize = 1 << 14;
 
     fn function(&self) -> Function {
         self.function
@@ -69,16 +90,90 @@ impl<T> Frame for Open<T> {
     }
 }
 
+/// The open calls of a context, outermost first, with an index of where they end.
+#[derive(Debug)]
+struct Calls<T> {
+    open: Vec<Open<T>>,
+    /// The number of calls around them that were forgotten.
+    forgotten: usize,
+    /// Their numbers by the addresses that they return to or land at, outermost first. The outermost
+    /// call has the number `forgotten`.
+    by_end: HashMap<Address, VecDeque<usize>>,
+}
+
+impl<T> Default for Calls<T> {
+    fn default() -> Self {
+        Self {
+            open: Vec::new(),
+            forgotten: 0,
+            by_end: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Calls<T> {
+    fn push(&mut self, call: Open<T>) {
+        let number = self.forgotten + self.open.len();
+        for end in call.ends() {
+            self.by_end.entry(end).or_default().push_back(number);
+        }
+        self.open.push(call);
+    }
+
+    fn pop(&mut self) -> Option<Open<T>> {
+        let call = self.open.pop()?;
+        self.remove(&call, VecDeque::pop_back);
+        Some(call)
+    }
+
+    fn truncate(&mut self, keep: usize) {
+        while self.open.len() > keep {
+            self.pop();
+        }
+    }
+
+    /// Forgets all but the innermost calls.
+    fn keep_innermost(&mut self, most: usize) {
+        let outer = self.open.len().saturating_sub(most);
+        let calls: Vec<_> = self.open.drain(..outer).collect();
+        self.forgotten += outer;
+        for call in calls {
+            self.remove(&call, VecDeque::pop_front);
+        }
+        self.open.shrink_to_fit();
+    }
+
+    /// Removes a call from the index.
+    fn remove(&mut self, call: &Open<T>, pop: fn(&mut VecDeque<usize>) -> Option<usize>) {
+        for end in call.ends() {
+            if let Some(numbers) = self.by_end.get_mut(&end) {
+                pop(numbers);
+                if numbers.is_empty() {
+                    self.by_end.remove(&end);
+                }
+            }
+        }
+    }
+
+    /// Returns the depth of the innermost call that returns to an address, or lands there.
+    fn returning(&self, place: &Place<Function>) -> Option<usize> {
+        let numbers = self.by_end.get(&place.to)?.iter().rev();
+        // Exceptions of other contexts are taken at the same addresses.
+        let mut depths = numbers.take(SEARCHED).map(|number| number - self.forgotten);
+        depths.find(|depth| rules::ends_at(&self.open[*depth], place))
+    }
+}
+
 /// The open calls. The outermost is the function in which execution starts, or continues where its
 /// callers are unknown.
 #[derive(Debug)]
 pub struct CallStack<T> {
     transitions: Transitions,
-    open: Vec<Open<T>>,
+    calls: Calls<T>,
     /// The maximum number of open calls. When it is exceeded, all are forgotten.
     most: usize,
     /// The open calls of contexts that were left.
-    suspended: VecDeque<Vec<Open<T>>>,
+    suspended: VecDeque<Calls<T>>,
     /// First instructions of called functions without a symbol.
     targets: HashSet<Address>,
     /// Where calls return to, in code without a symbol, with the calling function.
@@ -97,7 +192,7 @@ impl<T> Default for CallStack<T> {
     fn default() -> Self {
         Self {
             transitions: Transitions::default(),
-            open: Vec::new(),
+            calls: Calls::default(),
             most: MAX_OPEN,
             suspended: VecDeque::new(),
             targets: HashSet::new(),
@@ -131,7 +226,7 @@ impl<T: Default> CallStack<T> {
 
     /// The open calls, outermost first.
     pub fn open(&self) -> &[Open<T>] {
-        &self.open
+        &self.calls.open
     }
 
     /// Whether the last [`Decision::Switch`] resumed a context that was left, not a new one.
@@ -141,17 +236,17 @@ impl<T: Default> CallStack<T> {
 
     /// What the user keeps for the outermost call.
     pub fn outermost_value(&mut self) -> Option<&mut T> {
-        Some(&mut self.open.first_mut()?.value)
+        Some(&mut self.calls.open.first_mut()?.value)
     }
 
     /// What the user keeps for the innermost call.
     pub fn innermost_value(&mut self) -> Option<&mut T> {
-        Some(&mut self.open.last_mut()?.value)
+        Some(&mut self.calls.open.last_mut()?.value)
     }
 
     /// Forgets the callers of the function that is executed.
     pub fn forget_callers(&mut self) {
-        let function = self.open.last().map(|last| last.function);
+        let function = self.calls.open.last().map(|last| last.function);
         self.forget();
         self.begin(function);
     }
@@ -209,13 +304,13 @@ impl<T: Default> CallStack<T> {
         );
         // Within a function, or in code without a symbol.
         if direct && (self.symbol.contains(&to.0) || code.symbol(to).is_none()) {
-            if self.open.is_empty() {
+            if self.calls.open.is_empty() {
                 let function = self.function_at(to, code);
                 self.begin(function);
             }
             return None;
         }
-        if self.open.is_empty() {
+        if self.calls.open.is_empty() {
             let first = match how {
                 How::Took((_, Some(returns_to))) => self.function_at(returns_to, code),
                 How::Took((_, None)) => None,
@@ -255,44 +350,45 @@ impl<T: Default> CallStack<T> {
             context_id: self.context_id,
             asked: self.restorers.asked(how),
         };
-        let decision = rules::decide(&self.open, how, &place);
+        let returning = || self.calls.returning(&place);
+        let decision = rules::decide_with(&self.calls.open, how, &place, returning);
         match decision {
             Decision::Stay => {}
             Decision::Enter { returns_to } => {
-                self.enter(&place, Some(returns_to));
-                if let Some(last) = self.open.last_mut() {
-                    last.lands_at = code.landing_pad(returns_to);
-                }
+                let mut call = self.called(&place, Some(returns_to));
+                call.lands_at = code.landing_pad(returns_to);
+                self.enter(call);
             }
             Decision::Take((_, returns_to)) => {
-                self.enter(&place, returns_to);
-                if let Some(last) = self.open.last_mut() {
-                    last.exception = true;
-                    last.context_id = place.context_id;
-                }
+                let mut call = self.called(&place, returns_to);
+                call.exception = true;
+                call.context_id = place.context_id;
+                self.enter(call);
             }
             Decision::Signal((_, returns_to)) => {
-                self.enter(&place, returns_to);
-                self.set_signal(Signal::Handled);
+                let mut call = self.called(&place, returns_to);
+                call.signal = Some(Signal::Handled);
+                self.enter(call);
             }
             Decision::NextSignal(_) => {
-                let interrupted = self.open.pop().and_then(|handler| handler.returns_to);
-                self.enter(&place, interrupted);
-                self.set_signal(Signal::Handled);
+                let interrupted = self.calls.pop().and_then(|handler| handler.returns_to);
+                let mut call = self.called(&place, interrupted);
+                call.signal = Some(Signal::Handled);
+                self.enter(call);
             }
             Decision::SignalOver => {
                 self.restorers.insert(to);
                 self.set_signal(Signal::Over);
             }
-            Decision::Return(depth) => self.open.truncate(depth),
-            Decision::Unwind { keep, .. } => self.open.truncate(keep),
+            Decision::Return(depth) => self.calls.truncate(depth),
+            Decision::Unwind { keep, .. } => self.calls.truncate(keep),
             Decision::Replace { .. } => {
-                if let (Some(last), Some(function)) = (self.open.last_mut(), function) {
+                if let (Some(last), Some(function)) = (self.calls.open.last_mut(), function) {
                     last.function = function;
                 }
             }
             Decision::Discover => {
-                self.open.clear();
+                self.calls = Calls::default();
                 self.begin(function);
             }
             Decision::Switch => self.switch(&place),
@@ -301,7 +397,7 @@ impl<T: Default> CallStack<T> {
                 self.begin(function);
             }
         }
-        if self.open.is_empty() {
+        if self.calls.open.is_empty() {
             self.begin(function);
         }
         decision
@@ -313,58 +409,52 @@ impl<T: Default> CallStack<T> {
             self.unknown = self.unknown.wrapping_add(1);
             Function::Unknown(self.unknown)
         });
-        self.open.push(Open {
-            value: T::default(),
-            function,
-            returns_to: None,
-            lands_at: None,
-            exception: false,
-            context_id: None,
-            signal: None,
-        });
+        self.calls.push(Open::of(function, None));
     }
 
-    fn enter(&mut self, place: &Place<Function>, returns_to: Option<Address>) {
-        if self.open.len() >= self.most {
-            self.forget();
-        }
-        if let (Some(to), Some(caller)) = (returns_to, self.open.last()) {
-            self.callers.insert(to, caller.function);
-        }
+    /// Returns a call of the function at a place.
+    fn called(&mut self, place: &Place<Function>, returns_to: Option<Address>) -> Open<T> {
         if place.function.is_none() {
             self.targets.insert(place.to);
         }
-        self.begin(Some(Function::At(match place.function {
+        let start = match place.function {
             Some(Function::At(start)) => start,
             Some(Function::Unknown(_)) | None => place.to,
-        })));
-        if let Some(last) = self.open.last_mut() {
-            last.returns_to = returns_to;
+        };
+        Open::of(Function::At(start), returns_to)
+    }
+
+    fn enter(&mut self, call: Open<T>) {
+        if self.calls.open.len() >= self.most {
+            self.forget();
         }
+        if let (Some(to), Some(caller)) = (call.returns_to, self.calls.open.last()) {
+            self.callers.insert(to, caller.function);
+        }
+        self.calls.push(call);
     }
 
     fn set_signal(&mut self, signal: Signal) {
-        if let Some(last) = self.open.last_mut() {
+        if let Some(last) = self.calls.open.last_mut() {
             last.signal = Some(signal);
         }
     }
 
     /// Resumes another context: one that was left and has a call that returns here, or a new one.
     fn switch(&mut self, place: &Place<Function>) {
-        let mut left = std::mem::take(&mut self.open);
+        let mut left = std::mem::take(&mut self.calls);
         let contexts = self.suspended.iter().enumerate().rev();
         let mut found =
-            contexts.filter_map(|(index, open)| Some((index, rules::returning(open, place)?)));
+            contexts.filter_map(|(index, calls)| Some((index, calls.returning(place)?)));
         let found = found.next();
         self.resumed = found.is_some();
         if let Some((index, depth)) = found
-            && let Some(mut open) = self.suspended.remove(index)
+            && let Some(mut calls) = self.suspended.remove(index)
         {
-            open.truncate(depth);
-            self.open = open;
+            calls.truncate(depth);
+            self.calls = calls;
         }
-        left.drain(..left.len().saturating_sub(SEARCHED));
-        left.shrink_to_fit();
+        left.keep_innermost(SEARCHED);
         self.suspended.push_back(left);
         if self.suspended.len() > MAX_SUSPENDED {
             self.suspended.pop_front();
@@ -372,7 +462,7 @@ impl<T: Default> CallStack<T> {
     }
 
     fn forget(&mut self) {
-        self.open.clear();
+        self.calls = Calls::default();
         self.suspended.clear();
         self.callers.clear();
     }

@@ -53,9 +53,6 @@ pub trait Frame {
     /// What identifies a function.
     type Function: Copy + Eq;
 
-    /// The number of open calls searched for the one that an address belongs to.
-    const SEARCHED: usize = SEARCHED;
-
     /// The function.
     fn function(&self) -> Self::Function;
     /// Where it returns to; unknown for functions entered unseen and for some exceptions.
@@ -138,17 +135,21 @@ pub enum Decision {
 
 /// Returns the depth of the innermost call that returns to an address, or lands there.
 pub fn returning<F: Frame>(open: &[F], place: &Place<F::Function>) -> Option<usize> {
-    let first = open.len().saturating_sub(F::SEARCHED);
-    let matches = |frame: &F| {
-        let same = match (frame.context_id(), place.context_id) {
-            (Some(before), Some(now)) => before == now,
-            _ => true,
-        };
-        let to = Some(place.to);
-        (frame.returns_to() == to || frame.lands_at() == to) && same
-    };
-    let found = open[first..].iter().rposition(matches)?;
+    let first = open.len().saturating_sub(SEARCHED);
+    let found = open[first..]
+        .iter()
+        .rposition(|frame| ends_at(frame, place))?;
     Some(outermost(open, first + found))
+}
+
+/// Returns whether a call returns to an address, or lands there.
+pub(super) fn ends_at<F: Frame>(frame: &F, place: &Place<F::Function>) -> bool {
+    let same = match (frame.context_id(), place.context_id) {
+        (Some(before), Some(now)) => before == now,
+        _ => true,
+    };
+    let to = Some(place.to);
+    (frame.returns_to() == to || frame.lands_at() == to) && same
 }
 
 /// Returns the depth of the outermost call that ends together with the one at a depth.
@@ -163,7 +164,7 @@ fn outermost<F: Frame>(open: &[F], depth: usize) -> usize {
 /// Returns the depth of the innermost call of a function.
 fn open_function<F: Frame>(open: &[F], function: Option<F::Function>) -> Option<usize> {
     let function = function?;
-    let first = open.len().saturating_sub(F::SEARCHED);
+    let first = open.len().saturating_sub(SEARCHED);
     let found = open[first..]
         .iter()
         .rposition(|frame| frame.function() == function);
@@ -172,6 +173,16 @@ fn open_function<F: Frame>(open: &[F], function: Option<F::Function>) -> Option<
 
 /// Decides what a transition means for the open calls, outermost first.
 pub fn decide<F: Frame>(open: &[F], how: &How, place: &Place<F::Function>) -> Decision {
+    decide_with(open, how, place, || returning(open, place))
+}
+
+/// Does the same as [`decide`]; `returning` is asked for the call that ends, if any.
+pub(super) fn decide_with<F: Frame>(
+    open: &[F],
+    how: &How,
+    place: &Place<F::Function>,
+    returning: impl FnOnce() -> Option<usize>,
+) -> Decision {
     if how.stays_at(place.to) && !open.is_empty() {
         return Decision::Stay;
     }
@@ -180,14 +191,22 @@ pub fn decide<F: Frame>(open: &[F], how: &How, place: &Place<F::Function>) -> De
         How::Called { returns_to } if returns_to == place.to => Decision::Stay,
         How::Called { returns_to } => Decision::Enter { returns_to },
         How::Took(taken) => Decision::Take(taken),
-        How::Returned => returned(open, place),
-        How::Jumped { indirect, .. } => jumped(open, indirect, place),
-        How::Resumed { taken, .. } => resumed(open, taken, place),
+        How::Returned => returned(open, place, returning()),
+        How::Jumped { .. } if is_signal_over(open) => Decision::Stay,
+        How::Jumped { indirect, .. } => {
+            let returning = if indirect { returning() } else { None };
+            jumped(open, indirect, place, returning)
+        }
+        How::Resumed { taken, .. } => resumed(open, taken, place, returning()),
     }
 }
 
-fn returned<F: Frame>(open: &[F], place: &Place<F::Function>) -> Decision {
-    if let Some(depth) = returning(open, place) {
+fn returned<F: Frame>(
+    open: &[F],
+    place: &Place<F::Function>,
+    returning: Option<usize>,
+) -> Decision {
+    if let Some(depth) = returning {
         return Decision::Return(depth);
     }
     let Some(last) = open.last() else {
@@ -195,7 +214,7 @@ fn returned<F: Frame>(open: &[F], place: &Place<F::Function>) -> Decision {
     };
     // An exception whose return address is not traced.
     let unknown = |frame: &F| frame.is_exception() && frame.returns_to().is_none();
-    if let Some(depth) = open.iter().rev().take(F::SEARCHED).position(unknown) {
+    if let Some(depth) = open.iter().rev().take(SEARCHED).position(unknown) {
         return Decision::Return(open.len() - 1 - depth);
     }
     if last.signal().is_some() {
@@ -243,11 +262,13 @@ fn skips<F: Frame>(frame: &F, place: &Place<F::Function>) -> bool {
     })
 }
 
-fn jumped<F: Frame>(open: &[F], indirect: bool, place: &Place<F::Function>) -> Decision {
-    if is_signal_over(open) {
-        return Decision::Stay;
-    }
-    if indirect && let Some(depth) = returning(open, place) {
+fn jumped<F: Frame>(
+    open: &[F],
+    indirect: bool,
+    place: &Place<F::Function>,
+    returning: Option<usize>,
+) -> Decision {
+    if indirect && let Some(depth) = returning {
         return Decision::Return(depth);
     }
     // The call that throws began where calls are unknown.
@@ -287,8 +308,13 @@ fn jumped<F: Frame>(open: &[F], indirect: bool, place: &Place<F::Function>) -> D
     }
 }
 
-fn resumed<F: Frame>(open: &[F], taken: Option<Taken>, place: &Place<F::Function>) -> Decision {
-    if let Some(depth) = returning(open, place) {
+fn resumed<F: Frame>(
+    open: &[F],
+    taken: Option<Taken>,
+    place: &Place<F::Function>,
+    returning: Option<usize>,
+) -> Decision {
+    if let Some(depth) = returning {
         return Decision::Return(depth);
     }
     // The kernel resumes what the signal interrupted, maybe at another address.
