@@ -131,7 +131,7 @@ fn real_captures() {
     }
 }
 
-/// LLDB 21 and later continue back; the values are those of that position, and unknown ones are not
+/// LLDB 21 and later can continue backward; the values are those of that position, and unknown ones are not
 /// shown.
 #[test]
 fn it_walks_back_to_a_call() {

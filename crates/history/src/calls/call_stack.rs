@@ -29,7 +29,6 @@ pub struct Open<T> {
     /// The function; for an exception, its handler.
     function: Function,
     returns_to: Option<Address>,
-    lands_at: Option<Address>,
     exception: bool,
     context_id: Option<u32>,
     signal: Option<Signal>,
@@ -41,20 +40,10 @@ impl<T: Default> Open<T> {
             value: T::default(),
             function,
             returns_to,
-            lands_at: None,
             exception: false,
             context_id: None,
             signal: None,
         }
-    }
-}
-
-impl<T> Open<T> {
-    /// Returns where execution continues when it ends: the return address and the landing pad, if
-    /// known.
-    fn ends(&self) -> impl Iterator<Item = Address> + use<T> {
-        let lands_at = self.lands_at.filter(|_| self.lands_at != self.returns_to);
-        self.returns_to.into_iter().chain(lands_at)
     }
 }
 
@@ -67,10 +56,6 @@ impl<T> Frame for Open<T> {
 
     fn returns_to(&self) -> Option<Address> {
         self.returns_to
-    }
-
-    fn lands_at(&self) -> Option<Address> {
-        self.lands_at
     }
 
     fn is_exception(&self) -> bool {
@@ -90,14 +75,14 @@ impl<T> Frame for Open<T> {
     }
 }
 
-/// The open calls of a context, outermost first, with an index of where they end.
+/// The open calls of a context, outermost first, with an index of where they return to.
 #[derive(Debug)]
 struct Calls<T> {
     open: Vec<Open<T>>,
     /// The number of calls around them that were forgotten.
     forgotten: usize,
-    /// Their numbers by the addresses that they return to or land at, outermost first. The outermost
-    /// call has the number `forgotten`.
+    /// Their numbers by the addresses that they return to, outermost first. The outermost call has the
+    /// number `forgotten`.
     by_end: HashMap<Address, VecDeque<usize>>,
 }
 
@@ -114,7 +99,7 @@ impl<T> Default for Calls<T> {
 impl<T> Calls<T> {
     fn push(&mut self, call: Open<T>) {
         let number = self.forgotten + self.open.len();
-        for end in call.ends() {
+        if let Some(end) = call.returns_to {
             self.by_end.entry(end).or_default().push_back(number);
         }
         self.open.push(call);
@@ -145,17 +130,17 @@ impl<T> Calls<T> {
 
     /// Removes a call from the index.
     fn remove(&mut self, call: &Open<T>, pop: fn(&mut VecDeque<usize>) -> Option<usize>) {
-        for end in call.ends() {
-            if let Some(numbers) = self.by_end.get_mut(&end) {
-                pop(numbers);
-                if numbers.is_empty() {
-                    self.by_end.remove(&end);
-                }
+        if let Some(end) = call.returns_to
+            && let Some(numbers) = self.by_end.get_mut(&end)
+        {
+            pop(numbers);
+            if numbers.is_empty() {
+                self.by_end.remove(&end);
             }
         }
     }
 
-    /// Returns the depth of the innermost call that returns to an address, or lands there.
+    /// Returns the depth of the innermost call that returns to an address.
     fn returning(&self, place: &Place<Function>) -> Option<usize> {
         let numbers = self.by_end.get(&place.to)?.iter().rev();
         // Exceptions of other contexts are taken at the same addresses.
@@ -170,8 +155,6 @@ impl<T> Calls<T> {
 pub struct CallStack<T> {
     transitions: Transitions,
     calls: Calls<T>,
-    /// The maximum number of open calls. When it is exceeded, all are forgotten.
-    most: usize,
     /// The open calls of contexts that were left.
     suspended: VecDeque<Calls<T>>,
     /// First instructions of called functions without a symbol.
@@ -193,7 +176,6 @@ impl<T> Default for CallStack<T> {
         Self {
             transitions: Transitions::default(),
             calls: Calls::default(),
-            most: MAX_OPEN,
             suspended: VecDeque::new(),
             targets: HashSet::new(),
             callers: HashMap::new(),
@@ -213,14 +195,6 @@ impl<T: Default> CallStack<T> {
             transitions: Transitions::in_context(context),
             context_id: context.and_then(|context| context.context_id),
             ..Self::default()
-        }
-    }
-
-    /// Keeps any number of open calls, instead of [`MAX_OPEN`].
-    pub fn without_limit(self) -> Self {
-        Self {
-            most: usize::MAX,
-            ..self
         }
     }
 
@@ -346,7 +320,6 @@ impl<T: Default> CallStack<T> {
             function,
             caller,
             begins: function == Some(Function::At(to)),
-            lands: matches!(how, How::Jumped { indirect: true, .. }) && code.lands(to),
             context_id: self.context_id,
             asked: self.restorers.asked(how),
         };
@@ -355,8 +328,7 @@ impl<T: Default> CallStack<T> {
         match decision {
             Decision::Stay => {}
             Decision::Enter { returns_to } => {
-                let mut call = self.called(&place, Some(returns_to));
-                call.lands_at = code.landing_pad(returns_to);
+                let call = self.called(&place, Some(returns_to));
                 self.enter(call);
             }
             Decision::Take((_, returns_to)) => {
@@ -425,7 +397,7 @@ impl<T: Default> CallStack<T> {
     }
 
     fn enter(&mut self, call: Open<T>) {
-        if self.calls.open.len() >= self.most {
+        if self.calls.open.len() >= MAX_OPEN {
             self.forget();
         }
         if let (Some(to), Some(caller)) = (call.returns_to, self.calls.open.last()) {

@@ -8,18 +8,6 @@ use std::ops::Range;
 pub trait Code {
     /// Returns the extent of the symbol that contains an address.
     fn symbol(&self, address: Address) -> Option<Range<u64>>;
-
-    /// Returns where execution continues if the call that returns to an address throws.
-    fn landing_pad(&self, returns_to: Address) -> Option<Address> {
-        let _ = returns_to;
-        None
-    }
-
-    /// Returns whether an address is a landing pad.
-    fn lands(&self, address: Address) -> bool {
-        let _ = address;
-        false
-    }
 }
 
 impl Code for Symbols {

@@ -57,10 +57,6 @@ pub trait Frame {
     fn function(&self) -> Self::Function;
     /// Where it returns to; unknown for functions entered unseen and for some exceptions.
     fn returns_to(&self) -> Option<Address>;
-    /// Where its caller continues if it throws, if known.
-    fn lands_at(&self) -> Option<Address> {
-        None
-    }
     /// Whether it is an exception that was taken, not a call.
     fn is_exception(&self) -> bool;
     /// Whether it ends together with the enclosing call: a handler with its exception.
@@ -83,8 +79,6 @@ pub struct Place<F> {
     pub caller: Option<F>,
     /// Whether it is the first instruction of a function.
     pub begins: bool,
-    /// Whether it is the landing pad of a thrown exception.
-    pub lands: bool,
     /// The current context ID.
     pub context_id: Option<u32>,
     /// Whether the exception before was a request to resume what a signal interrupted.
@@ -133,7 +127,7 @@ pub enum Decision {
     Forget,
 }
 
-/// Returns the depth of the innermost call that returns to an address, or lands there.
+/// Returns the depth of the innermost call that returns to an address.
 pub fn returning<F: Frame>(open: &[F], place: &Place<F::Function>) -> Option<usize> {
     let first = open.len().saturating_sub(SEARCHED);
     let found = open[first..]
@@ -142,14 +136,13 @@ pub fn returning<F: Frame>(open: &[F], place: &Place<F::Function>) -> Option<usi
     Some(outermost(open, first + found))
 }
 
-/// Returns whether a call returns to an address, or lands there.
+/// Returns whether a call returns to an address.
 pub(super) fn ends_at<F: Frame>(frame: &F, place: &Place<F::Function>) -> bool {
     let same = match (frame.context_id(), place.context_id) {
         (Some(before), Some(now)) => before == now,
         _ => true,
     };
-    let to = Some(place.to);
-    (frame.returns_to() == to || frame.lands_at() == to) && same
+    frame.returns_to() == Some(place.to) && same
 }
 
 /// Returns the depth of the outermost call that ends together with the one at a depth.
@@ -270,10 +263,6 @@ fn jumped<F: Frame>(
 ) -> Decision {
     if indirect && let Some(depth) = returning {
         return Decision::Return(depth);
-    }
-    // The call that throws began where calls are unknown.
-    if indirect && place.lands {
-        return Decision::Forget;
     }
     // `longjmp` in a program without symbols.
     if indirect

@@ -54,7 +54,6 @@ impl<L: Listener> Course<'_, L> {
             function,
             caller,
             begins: start == Some(to),
-            lands: false,
             context_id: self.context.and_then(|context| context.context_id),
             asked: self.restorers.asked(&how),
         };
