@@ -8,13 +8,12 @@ use std::collections::BTreeSet;
 /// a folder or a file.
 const RECOVER: &[(&str, &[&str])] = &[
     ("bits", &[]),
-    ("hash", &[]),
     ("status", &[]),
     ("facts", &[]),
     ("kernel", &["bits", "facts"]),
-    ("execution", &["bits", "facts", "hash", "kernel"]),
+    ("execution", &["bits", "facts", "kernel"]),
     ("graph", &["bits", "execution"]),
-    ("memory", &["bits", "execution", "facts", "graph", "hash"]),
+    ("memory", &["bits", "execution", "facts", "graph"]),
     (
         "solver",
         &[
@@ -22,7 +21,6 @@ const RECOVER: &[(&str, &[&str])] = &[
             "execution",
             "facts",
             "graph",
-            "hash",
             "kernel",
             "memory",
             "status",

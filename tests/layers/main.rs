@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// Each room may import from the rooms of its crate above it in this list that it names.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("quantity", &[]),
+    ("hash", &[]),
     ("text", &[]),
     ("xml", &[]),
     ("stop", &[]),

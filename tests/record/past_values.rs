@@ -581,15 +581,18 @@ fn the_store_that_broke_a_pointer_is_found() {
     let way = recovery
         .origin(history, end, What::Byte(victim), 20, &cancel)
         .unwrap();
-    assert_eq!(way.links[0].position, hit.position, "{way:?}");
+    assert_eq!(way.instructions[0].position, hit.position, "{way:?}");
     assert!(
-        matches!(way.links[0].cause, Cause::Stored(Some(_))),
+        matches!(way.instructions[0].cause, Cause::Stored(Some(_))),
         "{way:?}"
     );
-    let constant = way.links.iter().find(|link| link.cause == Cause::Constant);
+    let constant = way
+        .instructions
+        .iter()
+        .find(|instruction| instruction.cause == Cause::Constant);
     assert_eq!(
         constant
-            .and_then(|link| link.value)
+            .and_then(|instruction| instruction.value)
             .map(|known| known.value),
         Some(8)
     );
@@ -600,7 +603,9 @@ fn the_store_that_broke_a_pointer_is_found() {
         .uses(history, before, Location::general(1), 20, &cancel)
         .unwrap();
     assert!(
-        uses.links.iter().any(|link| link.position == hit.position),
+        uses.instructions
+            .iter()
+            .any(|instruction| instruction.position == hit.position),
         "{uses:?}"
     );
     let stopped = Cancel::default();

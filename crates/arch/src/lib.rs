@@ -5,6 +5,7 @@
 //! | module | what it is for |
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
+//! | [`hash`] | maps and sets whose keys are numbers |
 //! | [`xml`] | XML documents from untrusted sources, within limits |
 //! | [`encoding`] | encodings of instructions: bit patterns with named fields |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
@@ -13,6 +14,7 @@
 
 pub mod arch;
 pub mod encoding;
+pub mod hash;
 pub mod quantity;
 pub mod semantics;
 pub mod translation;

@@ -10,7 +10,7 @@ use super::output::Output;
 use crate::server::past_values::Places;
 use crate::server::target::SnapshotTarget;
 use armsnap_arch::semantics::Location;
-use armsnap_history::recover::{Cause, End, Link, Recovery, Way, What};
+use armsnap_history::recover::{Cause, Contribution, End, Recovery, Way, What};
 use armsnap_history::timeline::{History, Position};
 use armsnap_snapshot::stop::Cancel;
 
@@ -80,10 +80,10 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
         Err(message) => return message.into(),
     };
     let mut output = Output::default();
-    for link in &way.links {
+    for instruction in &way.instructions {
         let history = target.positions.history(thread);
-        let place = history.and_then(|history| history.place(link.position));
-        let listed = history::list(target, thread, link.position, place.as_slice());
+        let place = history.and_then(|history| history.place(instruction.position));
+        let listed = history::list(target, thread, instruction.position, place.as_slice());
         // An exception before the instruction has a line of its own.
         let (before, line) = listed
             .trim_end()
@@ -91,13 +91,13 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
             .unwrap_or(("", listed.trim_end()));
         output.text(before);
         let line = line.trim_start_matches("> ");
-        let text = format!("{line:<72}  {}", effect(link));
+        let text = format!("{line:<72}  {}", effect(instruction));
         match place.and_then(|place| place.pc()) {
             Some(pc) => output.line(text, [("pc", format!("{:#x}", pc.0))]),
             None => output.line(text, []),
         }
     }
-    if way.links.is_empty() {
+    if way.instructions.is_empty() {
         output.text(none);
     }
     let frames = match way.frames {
@@ -136,8 +136,8 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
 }
 
 /// Describes what an instruction did with the value.
-fn effect(link: &Link) -> String {
-    let mut text = match link.cause {
+fn effect(instruction: &Contribution) -> String {
+    let mut text = match instruction.cause {
         Cause::Computed => "computed".to_owned(),
         Cause::Constant => "constant".to_owned(),
         Cause::Loaded(Some(address)) => format!("loaded from {address:#x}"),
@@ -147,7 +147,7 @@ fn effect(link: &Link) -> String {
         Cause::SystemCall => "returned by the kernel".to_owned(),
         Cause::Unknown => "left by an instruction without a model".to_owned(),
     };
-    if let Some(known) = link.value {
+    if let Some(known) = instruction.value {
         let _ = write!(text, ": {:#x} ({})", known.value, known.status.name());
     }
     text

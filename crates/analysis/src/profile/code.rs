@@ -1,40 +1,13 @@
 //! How often code was executed: blocks, parts of blocks, edges between them.
 
 use super::functions::FunctionId;
+use armsnap_arch::hash::NumberMap;
 use armsnap_arch::quantity::{Address, ExceptionLevel, Isa};
 use armsnap_trace::flow::{
     BlockId, Blocks, CodeImage, InstructionKind, LastInstruction, Range, View, next,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
-
-/// A fast hash of numbers that are not chosen to collide: addresses of executed code.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mixed(u64);
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
-pub(super) type FastSet<K> = HashSet<K, BuildHasherDefault<Mixed>>;
+use std::collections::BTreeMap;
 
 /// A block: a straight line up to a waypoint. With ETMv3, a single instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,10 +151,10 @@ pub struct Edge {
 /// All code that one core executed, with counts.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutedCode {
-    pub(super) blocks: FastMap<(u64, u32), BlockCount>,
-    pub(super) parts: FastMap<(u64, u64, u32), PartCount>,
+    pub(super) blocks: NumberMap<(u64, u32), BlockCount>,
+    pub(super) parts: NumberMap<(u64, u64, u32), PartCount>,
     /// Edges that the blocks do not imply.
-    pub(super) found: FastMap<(u64, u64, u32), (EdgeKind, u64)>,
+    pub(super) found: NumberMap<(u64, u64, u32), (EdgeKind, u64)>,
 }
 
 /// Identifies a block at an address.

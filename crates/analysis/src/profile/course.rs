@@ -13,12 +13,13 @@ mod replay;
 #[cfg(test)]
 pub(super) mod tests;
 
+use armsnap_arch::hash::{NumberMap, NumberSet};
 use marks::OpenGap;
 pub use marks::gap_name;
 pub(super) use replay::Replayed;
 
 use super::clock::Moment;
-use super::code::{BlockCount, EdgeKind, ExecutedCode, FastMap, FastSet, PartCount, last_at};
+use super::code::{BlockCount, EdgeKind, ExecutedCode, PartCount, last_at};
 use super::functions::{FunctionId, FunctionKind, Functions};
 use super::latency::Exceptions;
 use super::memo::{Draft, Memo, Step, Tail};
@@ -121,11 +122,11 @@ pub struct Course<'a, L> {
     open: Vec<Frame>,
     parked: VecDeque<Vec<Frame>>,
     /// Addresses that calls returned to, or were to return to, with the calling function.
-    return_places: FastMap<u64, FunctionId>,
+    return_places: NumberMap<u64, FunctionId>,
     restorers: Restorers,
     /// Addresses that the memo relies on being neither a return address nor the start of a
     /// function.
-    relied: FastSet<u64>,
+    relied: NumberSet<u64>,
     /// The function of the innermost call.
     function: u32,
     node: NodeId,
@@ -182,9 +183,9 @@ impl<'a, L: Listener> Course<'a, L> {
             gap: None,
             open: Vec::new(),
             parked: VecDeque::new(),
-            return_places: FastMap::default(),
+            return_places: NumberMap::default(),
             restorers: Restorers::default(),
-            relied: FastSet::default(),
+            relied: NumberSet::default(),
             function: 0,
             node: NodeId::ROOT,
             recent: Tree::default(),

@@ -3,7 +3,7 @@
 //! A function is identified by its first instruction. Code without a symbol belongs to the function
 //! that was entered last.
 
-use super::code::FastMap;
+use armsnap_arch::hash::NumberMap;
 use armsnap_arch::quantity::{Address, ExceptionLevel};
 use armsnap_snapshot::program::symbols::Symbols;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ pub struct Function {
 #[derive(Clone, Debug)]
 pub struct Functions {
     rows: Vec<Function>,
-    starts: FastMap<u64, FunctionId>,
+    starts: NumberMap<u64, FunctionId>,
     exceptions: HashMap<&'static str, FunctionId>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Functions {
     fn default() -> Self {
         let mut functions = Self {
             rows: Vec::new(),
-            starts: FastMap::default(),
+            starts: NumberMap::default(),
             exceptions: HashMap::new(),
         };
         functions.add(FunctionKind::Unknown, "[unknown]".to_owned(), None, None);

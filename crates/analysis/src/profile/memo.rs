@@ -6,10 +6,11 @@
 //! [`Course`](super::course::Course), or prevents the run from being remembered. So a function that
 //! is called through many chains of callers has its runs only once.
 
-use super::code::{EdgeKind, FastMap};
+use super::code::EdgeKind;
 use super::functions::FunctionId;
 use super::stack::CallKind;
 use super::tree::LineKey;
+use armsnap_arch::hash::NumberMap;
 use armsnap_arch::quantity::Address;
 use armsnap_trace::flow::Range;
 
@@ -209,7 +210,7 @@ pub(super) struct Memo {
     plans: Vec<Plan>,
     changes: Vec<Change>,
     effects: Vec<Effect>,
-    exits: FastMap<u32, Exit>,
+    exits: NumberMap<u32, Exit>,
 }
 
 const FREE: Entry = Entry {
@@ -233,7 +234,7 @@ impl Default for Memo {
             plans: Vec::new(),
             changes: Vec::new(),
             effects: Vec::new(),
-            exits: FastMap::default(),
+            exits: NumberMap::default(),
         }
     }
 }

@@ -4,15 +4,14 @@
 //! be one that jumped there (a tail call, through a linker's stub) before anything called the
 //! function that starts there.
 
-use super::code::{ExecutedCode, Mixed};
+use super::code::ExecutedCode;
 use super::functions::{FunctionId, FunctionKind, Functions};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
+use armsnap_arch::hash::NumberMap;
 
 /// Assigns code at the start of a function without a symbol, and the contiguous code after it, to
 /// that function, if the one that executed it first lies elsewhere.
 pub(super) fn settle(code: &mut ExecutedCode, functions: &Functions) {
-    let targets: HashMap<u64, FunctionId, BuildHasherDefault<Mixed>> = functions
+    let targets: NumberMap<u64, FunctionId> = functions
         .iter()
         .filter(|(_, function)| function.kind == FunctionKind::Target)
         .filter_map(|(id, function)| Some((function.start?.0, id)))

@@ -1,7 +1,7 @@
 //! The calling context tree: executions by chains of callers.
 
-use super::code::FastMap;
 use super::functions::FunctionId;
+use armsnap_arch::hash::NumberMap;
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_trace::flow::View;
 use std::hash::{Hash, Hasher};
@@ -129,7 +129,7 @@ enum Visit {
 #[derive(Clone, Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
-    children: FastMap<ChildKey, NodeId>,
+    children: NumberMap<ChildKey, NodeId>,
     /// Some of the most recently used children. Once the tree is full, also the nodes that stand in
     /// for them.
     found: Vec<Found>,
@@ -139,19 +139,19 @@ pub struct Tree {
     depths: Vec<u32>,
     full: bool,
     /// How often straight lines were executed in each node, if that is wanted.
-    lines: FastMap<LineKey, u64>,
+    lines: NumberMap<LineKey, u64>,
 }
 
 impl Default for Tree {
     fn default() -> Self {
         Self {
             nodes: vec![Node::default()],
-            children: FastMap::default(),
+            children: NumberMap::default(),
             found: vec![NOT_FOUND; FOUND],
             epoch: 1,
             depths: vec![0],
             full: false,
-            lines: FastMap::default(),
+            lines: NumberMap::default(),
         }
     }
 }

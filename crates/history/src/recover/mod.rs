@@ -11,7 +11,7 @@
 //!
 //! | part | what it is for |
 //! | --- | --- |
-//! | `bits`, `hash`, `status` | partly known values, hashes of numbers, how well a value is known |
+//! | `bits`, `status` | partly known values, how well a value is known |
 //! | `facts` | final registers and memory, recorded addresses |
 //! | `kernel` | what Linux does in system calls and for signals |
 //! | `execution` | the executed steps, and the operations of their instructions |
@@ -29,7 +29,6 @@ mod code;
 mod execution;
 mod facts;
 mod graph;
-mod hash;
 mod kernel;
 mod memory;
 mod phase;
@@ -44,7 +43,7 @@ mod tests;
 
 pub use facts::constants::Constants;
 pub use facts::final_state::{FinalMemory, FinalState, Others, RecordedAddresses, SnapshotMemory};
-pub use queries::origin::{Cause, End, Link, Way, What};
+pub use queries::origin::{Cause, Contribution, End, Way, What};
 pub use queries::writes::{Accesses, Hit, MayHave, Wanted};
 pub use recovery::{Options, Recovery};
 pub use status::{Known, Level, Limit, Registers, Status};

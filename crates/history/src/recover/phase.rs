@@ -100,7 +100,7 @@ impl Phase {
         if cut && tries + 1 >= TRIES {
             solver.assume_no_slots();
         }
-        if cut || refuted && !solver.go_back_to_settled(given) {
+        if cut || refuted && !solver.go_back_to_fixed_point(given) {
             solver.infer_again(given);
         }
         let more = |solver: &mut Solver<Inference>| {
@@ -111,7 +111,7 @@ impl Phase {
         } else if more(&mut solver) {
             Self::Infer(solver, tries)
         } else {
-            solver.forget_settled();
+            solver.forget_fixed_point();
             Self::Solved(solver, Box::default())
         })
     }

@@ -1,11 +1,12 @@
 //! Follows pieces of a trace that were decoded elsewhere.
 
-use super::super::code::{BlockCount, FastMap, block_key};
+use super::super::code::{BlockCount, block_key};
 use super::super::functions::FunctionId;
 use super::super::pieces::{Advance, Calls, Facts, Piece, Target, What};
 use super::super::stack::Listener;
 use super::super::tree::NodeId;
 use super::Course;
+use armsnap_arch::hash::NumberMap;
 use armsnap_history::calls::MAX_OPEN;
 use armsnap_trace::flow::{FlowSink, LastInstruction, Range};
 use std::collections::hash_map::Entry;
@@ -16,7 +17,7 @@ const PENDING: usize = 2;
 /// The blocks of a buffer executed in the pieces so far: the functions that they count for, where
 /// known.
 #[derive(Debug, Default)]
-pub(in super::super) struct Replayed(FastMap<(u64, u32), Option<FunctionId>>);
+pub(in super::super) struct Replayed(NumberMap<(u64, u32), Option<FunctionId>>);
 
 impl<L: Listener> Course<'_, L> {
     /// Executes the next piece of the buffer.

@@ -1,6 +1,6 @@
 //! How often runs, blocks and steps after indirect branches were executed in a piece.
 
-use super::super::code::FastMap;
+use armsnap_arch::hash::NumberMap;
 
 /// The number of edges that are found without a search.
 const FOUND: usize = 1 << 10;
@@ -34,7 +34,7 @@ pub(super) struct Counts {
     /// The blocks with counts.
     counted: Vec<u32>,
     found: Vec<Found>,
-    edges: FastMap<(u32, u32), u64>,
+    edges: NumberMap<(u32, u32), u64>,
 }
 
 impl Default for Counts {
@@ -46,7 +46,7 @@ impl Default for Counts {
             blocks: Vec::new(),
             counted: Vec::new(),
             found: vec![Found::default(); FOUND],
-            edges: FastMap::default(),
+            edges: NumberMap::default(),
         }
     }
 }

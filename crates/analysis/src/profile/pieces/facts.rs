@@ -1,6 +1,6 @@
 //! Facts about code without symbols, found after pieces had assumed otherwise.
 
-use super::super::code::FastSet;
+use armsnap_arch::hash::NumberSet;
 
 /// Facts that are found one by one, and never withdrawn.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +22,8 @@ impl Facts {
 /// The facts that a recorder knows.
 #[derive(Debug, Default)]
 pub(super) struct KnownFacts {
-    pub starts: FastSet<u64>,
-    pub doubtful: FastSet<u64>,
+    pub starts: NumberSet<u64>,
+    pub doubtful: NumberSet<u64>,
     seen: (usize, usize),
 }
 

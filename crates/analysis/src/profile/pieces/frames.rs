@@ -8,13 +8,13 @@
 //! Decides what [`decide`](armsnap_history::calls::decide) would, from the calls known here, and does not
 //! decide where others matter. [`Assumed`] contains the assumptions made about those others.
 
-use super::super::code::{FastMap, FastSet};
 use super::super::functions::FunctionId;
 use super::super::stack::CallKind;
 use super::super::tree::{NodeId, Tree};
 use super::facts::KnownFacts;
 use super::names::Names;
 use super::piece::{Assumed, Called, Calls, Target, What};
+use armsnap_arch::hash::{NumberMap, NumberSet};
 use armsnap_arch::quantity::Address;
 use armsnap_history::calls::{MAX_OPEN, SEARCHED};
 
@@ -89,13 +89,13 @@ pub(super) struct Frames {
     tree: Tree,
     /// The number of instructions up to which the tree is complete.
     counted: u64,
-    returns: FastMap<u64, FunctionId>,
+    returns: NumberMap<u64, FunctionId>,
     owners: Vec<(u32, FunctionId)>,
     /// Where functions without a symbol were called.
-    targets: FastSet<u64>,
+    targets: NumberSet<u64>,
     /// Addresses without a symbol that calls returned to, return addresses of forgotten calls, and
     /// addresses that unknown calls may have reached.
-    places: FastSet<u64>,
+    places: NumberSet<u64>,
     /// What was discovered when assumptions failed.
     pub facts: KnownFacts,
     assumed: Assumed,

@@ -1,7 +1,7 @@
 //! Numbers of functions in pieces, which do not know the numbers of a course.
 
-use super::super::code::FastMap;
 use super::super::functions::FunctionId;
+use armsnap_arch::hash::NumberMap;
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::program::symbols::Symbols;
 
@@ -9,14 +9,14 @@ use armsnap_snapshot::program::symbols::Symbols;
 #[derive(Debug)]
 pub(super) struct Names {
     starts: Vec<u64>,
-    numbers: FastMap<u64, u32>,
+    numbers: NumberMap<u64, u32>,
 }
 
 impl Default for Names {
     fn default() -> Self {
         Self {
             starts: vec![0],
-            numbers: FastMap::default(),
+            numbers: NumberMap::default(),
         }
     }
 }

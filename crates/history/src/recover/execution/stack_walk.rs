@@ -11,14 +11,13 @@ use super::template::{Op, stack_pointer};
 use super::templates::Templates;
 use crate::recover::bits::low;
 use crate::recover::facts::final_state::FinalState;
-use crate::recover::hash::HashNumbers;
 use crate::timeline::{Direction, Entry, Event, History, Position};
+use armsnap_arch::hash::NumberMap;
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_arch::semantics::{Location, Operand};
 use armsnap_snapshot::stop::Cancel;
 use armsnap_trace::element::Mark;
 use armsnap_trace::flow::{InstructionKind, Range, View};
-use std::collections::HashMap;
 
 /// The number of entries taken from the history at once.
 const BATCH: usize = 1 << 12;
@@ -65,9 +64,9 @@ enum Ending {
     Other,
 }
 
-/// A return whose call has not been reached yet.
+/// Where a call returns to, and the stack pointer there.
 #[derive(Clone, Copy, Debug)]
-struct Return {
+struct ReturnPoint {
     to: u64,
     stack_pointer: Option<u64>,
 }
@@ -79,7 +78,8 @@ pub(in crate::recover) struct StackWalk {
     at: Position,
     places: u64,
     stack_pointer: Option<u64>,
-    returns: Vec<Return>,
+    /// Returns whose calls have not been reached yet.
+    returns: Vec<ReturnPoint>,
     /// Where execution continued after what is walked next.
     next: Option<u64>,
     /// The position where the stack pointer was last known, and its count of positions; set if the
@@ -90,7 +90,7 @@ pub(in crate::recover) struct StackWalk {
     address: u64,
     /// Whether the program was traced without its kernel.
     ignores_exceptions: bool,
-    lines: HashMap<(u64, u64), Line, HashNumbers>,
+    lines: NumberMap<(u64, u64), Line>,
     /// Towards the past.
     noted: Vec<Noted>,
     /// Whether nothing more can be found before.
@@ -129,7 +129,7 @@ impl StackWalk {
             view,
             address,
             ignores_exceptions: facts.without_kernel,
-            lines: HashMap::default(),
+            lines: NumberMap::default(),
             noted: Vec::new(),
             is_over: false,
         };
@@ -319,7 +319,7 @@ impl StackWalk {
     fn pass_line(&mut self, line: Line) {
         match (line.ends_with, self.next) {
             (Ending::Indirect, Some(to)) if self.returns.len() < MAX_RETURNS && !line.go => {
-                self.returns.push(Return {
+                self.returns.push(ReturnPoint {
                     to,
                     stack_pointer: self.stack_pointer,
                 });
@@ -392,8 +392,8 @@ struct Forward {
     stack_pointer: Option<u64>,
     /// The bits of an address.
     address: u64,
-    /// Calls that have not returned yet: their return addresses, and the stack pointer at the call.
-    calls: Vec<Return>,
+    /// Calls that have not returned yet.
+    calls: Vec<ReturnPoint>,
     /// Whether the last line ended like a return.
     returns: bool,
 }
@@ -414,7 +414,7 @@ impl Forward {
         self.stack_pointer = self.stack_pointer.zip(line.adds).map(behind);
         self.returns = line.ends_with == Ending::Indirect && !line.go;
         if line.ends_with == Ending::Call && self.calls.len() < MAX_RETURNS {
-            self.calls.push(Return {
+            self.calls.push(ReturnPoint {
                 to: line.end,
                 stack_pointer: self.stack_pointer,
             });

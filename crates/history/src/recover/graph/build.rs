@@ -68,7 +68,7 @@ pub(in crate::recover) trait Sink {
 
 /// A return whose call is not found yet.
 #[derive(Clone, Debug)]
-struct Return {
+struct PendingReturn {
     to: u64,
     /// The nodes of the locations that a function preserves, after the return.
     preserved: [u32; PRESERVED_MOST],
@@ -123,7 +123,7 @@ pub(in crate::recover) struct Builder {
     /// Whether registers have 32 bits.
     narrow: bool,
     /// Returns whose calls have not been reached yet.
-    returns: Vec<Return>,
+    returns: Vec<PendingReturn>,
     /// Returns from handlers whose signals have not been reached yet.
     signals: Vec<SignalReturn>,
     /// Whether returns are followed.
@@ -615,7 +615,7 @@ impl Builder {
         if self.returns.len() >= DEEPEST {
             return;
         }
-        self.returns.push(Return {
+        self.returns.push(PendingReturn {
             to,
             preserved: self.preserved(isa),
             lands: OnceCell::new(),
@@ -640,11 +640,11 @@ impl Builder {
             // It did not return within the trace, so no later return can go to code from before it,
             // except to the landing pads of the calls around it, and except for a long jump.
             let pads = through.landing_pads;
-            let lands = |r: &Return| *r.lands.get_or_init(|| pads.contains(r.to));
+            let lands = |r: &PendingReturn| *r.lands.get_or_init(|| pads.contains(r.to));
             let thrown = self.returns[recent..].iter().rposition(lands);
             let jumped = || {
                 let sites = &through.templates.return_sites;
-                let behind_call = |r: &Return| sites.contains(&r.to);
+                let behind_call = |r: &PendingReturn| sites.contains(&r.to);
                 let found = self.returns[recent..].iter().rposition(behind_call);
                 found.filter(|_| through.without_kernel)
             };

@@ -4,8 +4,7 @@ use super::order::Order;
 use crate::recover::bits::Bits;
 use crate::recover::facts::final_state::FinalMemory;
 use crate::recover::graph::nodes::NONE;
-use crate::recover::hash::HashNumbers;
-use std::collections::HashMap;
+use armsnap_arch::hash::NumberMap;
 use std::ops::RangeInclusive;
 
 /// What an access does to a cell.
@@ -64,7 +63,7 @@ pub(in crate::recover) struct Cell {
     pub events: Order,
 }
 
-type Granules = HashMap<u64, u32, HashNumbers>;
+type Granules = NumberMap<u64, u32>;
 
 /// All cells that accesses are known to have hit.
 #[derive(Debug, Default)]

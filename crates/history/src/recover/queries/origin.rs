@@ -50,7 +50,7 @@ impl Cause {
 
 /// An instruction on the path of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct Contribution {
     /// The instruction.
     pub position: Position,
     /// What it did.
@@ -84,7 +84,7 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The instructions.
-    pub links: Vec<Link>,
+    pub instructions: Vec<Contribution>,
     /// The number of instructions between them that only moved the stack pointer by a constant,
     /// saved a register in a frame, or restored it.
     pub frames: usize,
@@ -96,7 +96,7 @@ impl Way {
     /// The path of a value that is out of reach.
     pub(in crate::recover) fn nowhere() -> Self {
         Self {
-            links: Vec::new(),
+            instructions: Vec::new(),
             frames: 0,
             end: End::Older,
         }
@@ -171,7 +171,7 @@ struct Stored {
 
 /// What is searched for, going back.
 #[derive(Default)]
-struct Search {
+struct OriginSearch {
     nodes: HashSet<u32>,
     /// Stores that a value was loaded from, by step.
     stores: BTreeMap<u32, Stored>,
@@ -181,7 +181,7 @@ struct Search {
     only_stack: u32,
 }
 
-impl Search {
+impl OriginSearch {
     fn add(&mut self, nodes: &[u32]) {
         self.nodes
             .extend(nodes.iter().filter(|&&node| node != NONE));
@@ -210,13 +210,13 @@ impl Solved<'_> {
         cancel: &Cancel,
     ) -> Option<Way> {
         let mut way = Way {
-            links: Vec::new(),
+            instructions: Vec::new(),
             frames: 0,
             end: End::Reached,
         };
         let walks = self.walks;
         let mut built = StepLog::default();
-        let mut search = Search::default();
+        let mut search = OriginSearch::default();
         let Some(mut walk) = self.walks.to(step, &mut built) else {
             return Some(Way::nowhere());
         };
@@ -237,7 +237,7 @@ impl Solved<'_> {
             if built.location.is_none() && search.nodes.is_empty() && search.stores.is_empty() {
                 return Some(way);
             }
-            if way.links.len() >= most {
+            if way.instructions.len() >= most {
                 way.end = End::Long;
                 return Some(way);
             }
@@ -257,7 +257,7 @@ impl Solved<'_> {
                 let cause = Cause::Stored(Some(store.address));
                 match store.saves {
                     true => way.frames += 1,
-                    false => self.link(&mut way, step, cause, value, level),
+                    false => self.contribute(&mut way, step, cause, value, level),
                 }
                 search.add(&[store.node]);
             }
@@ -289,7 +289,7 @@ impl Solved<'_> {
         step: u32,
         operated: &Operated,
         level: Level,
-        search: &mut Search,
+        search: &mut OriginSearch,
         way: &mut Way,
     ) {
         let [result, operands @ ..] = operated.nodes;
@@ -337,11 +337,11 @@ impl Solved<'_> {
             search.stack.extend(operands);
         }
         // The first one is what was requested.
-        if moves && !way.links.is_empty() {
+        if moves && !way.instructions.is_empty() {
             way.frames += 1;
             return;
         }
-        self.link(way, step, cause, value, level);
+        self.contribute(way, step, cause, value, level);
     }
 
     /// Follows a value to a step before which the location is unrelated to it.
@@ -349,13 +349,13 @@ impl Solved<'_> {
         let template = self.steps().template(self.templates(), step);
         if template.is_some_and(|template| template.control == Control::SystemCall) && location == 0
         {
-            self.link(way, step, Cause::SystemCall, None, level);
+            self.contribute(way, step, Cause::SystemCall, None, level);
         } else if let Some(position) = self.steps().position(step) {
             way.end = End::Lost(position);
         }
     }
 
-    fn link(
+    fn contribute(
         &self,
         way: &mut Way,
         step: u32,
@@ -365,11 +365,11 @@ impl Solved<'_> {
     ) {
         if let Some(position) = self.steps().position(step) {
             // Intermediate results of an instruction belong to its result.
-            let last = way.links.last();
+            let last = way.instructions.last();
             if last.is_some_and(|last| last.position == position && cause.is_within(last.cause)) {
                 return;
             }
-            way.links.push(Link {
+            way.instructions.push(Contribution {
                 position,
                 cause,
                 value: value.filter(|known| level.shows(known.status)),
@@ -383,7 +383,7 @@ impl Solved<'_> {
         address: u64,
         access: u32,
         level: Level,
-        search: &'s mut Search,
+        search: &'s mut OriginSearch,
         way: &mut Way,
     ) -> Option<&'s mut Stored> {
         if self.facts.memory.is_constant(address) {
@@ -452,7 +452,7 @@ impl Solved<'_> {
         cancel: &Cancel,
     ) -> Option<Way> {
         let mut way = Way {
-            links: Vec::new(),
+            instructions: Vec::new(),
             frames: 0,
             end: End::Reached,
         };
@@ -493,7 +493,7 @@ impl Solved<'_> {
             let Some(at) = self.step_of(relation).filter(|&at| at <= step) else {
                 continue;
             };
-            if way.links.len() == most {
+            if way.instructions.len() == most {
                 way.end = End::Long;
                 break;
             }
@@ -508,7 +508,7 @@ impl Solved<'_> {
                 _ => (Cause::Computed, what.nodes[RESULT]),
             };
             let value = self.solver.known(node);
-            self.link(&mut way, at, cause, value, level);
+            self.contribute(&mut way, at, cause, value, level);
         }
         Some(way)
     }

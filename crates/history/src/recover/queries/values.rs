@@ -28,12 +28,12 @@ struct Again {
     /// How many are wanted.
     left: usize,
     /// What the last step revealed of wanted locations.
-    settled: Vec<(usize, Settled)>,
+    settled: Vec<(usize, ValueSource)>,
 }
 
 /// Where the value of a location comes from that is not read from a step on.
 #[derive(Clone, Copy)]
-enum Settled {
+enum ValueSource {
     Node(u32),
     /// An operation whose result is not read.
     Dead(u32),
@@ -41,7 +41,7 @@ enum Settled {
 }
 
 impl Again {
-    fn settle(&mut self, location: usize, how: Settled) {
+    fn settle(&mut self, location: usize, how: ValueSource) {
         if let Some(wanted) = self.wanted.get_mut(location)
             && std::mem::take(wanted)
         {
@@ -53,15 +53,15 @@ impl Again {
 
 impl Sink for Again {
     fn found(&mut self, location: usize, node: u32) {
-        self.settle(location, Settled::Node(node));
+        self.settle(location, ValueSource::Node(node));
     }
 
     fn dead(&mut self, location: usize, op: u32) {
-        self.settle(location, Settled::Dead(op));
+        self.settle(location, ValueSource::Dead(op));
     }
 
     fn lost(&mut self, location: usize, _: u32) {
-        self.settle(location, Settled::Lost);
+        self.settle(location, ValueSource::Lost);
     }
 }
 
@@ -201,12 +201,12 @@ impl Solved<'_> {
             };
             for (location, how) in again.settled.drain(..) {
                 let value = match how {
-                    Settled::Node(node) => self.solver.known(node),
-                    Settled::Dead(op) => {
+                    ValueSource::Node(node) => self.solver.known(node),
+                    ValueSource::Dead(op) => {
                         let through = walks.through;
                         self.solver.evaluate(&through, &walk.builder, there, op)
                     }
-                    Settled::Lost => None,
+                    ValueSource::Lost => None,
                 };
                 out.0[location] = value;
                 nearby.unread.insert(location, (step..there, value));

@@ -7,9 +7,8 @@
 use super::inference::{Inference, Layer};
 use super::{Given, Solver};
 use crate::recover::graph::nodes::{BASE, NONE};
-use crate::recover::hash::HashNumbers;
 use crate::recover::memory::access::Place;
-use std::collections::HashMap;
+use armsnap_arch::hash::NumberMap;
 
 /// The most bytes above a bound that are assumed to belong to the same stack.
 const NEAR: u64 = 1 << 20;
@@ -18,9 +17,9 @@ const NEAR: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(in crate::recover) struct Bounds {
     /// By node: the node of its bound, and the offset that is added to the bound.
-    all: HashMap<u32, (u32, u64), HashNumbers>,
+    all: NumberMap<u32, (u32, u64)>,
     /// By store through the stack or frame pointer: the offset of its end from its base.
-    stores: HashMap<u32, u64, HashNumbers>,
+    stores: NumberMap<u32, u64>,
 }
 
 impl Bounds {

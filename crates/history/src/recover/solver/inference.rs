@@ -6,14 +6,13 @@ use crate::recover::execution::template::{
     SAME_BY_CONVENTION, SIGNAL_ARGUMENTS, SIGNAL_FRAME, SYSTEM_CALL,
 };
 use crate::recover::graph::nodes::NONE;
-use crate::recover::hash::HashNumbers;
 use crate::recover::kernel::signals::Frames;
 use crate::recover::memory::access::Place;
 use crate::recover::memory::barriers::Barriers;
 use crate::recover::memory::cells::{Connection, Link};
 use crate::recover::memory::lifetimes::{Lifetimes, Reached};
 use crate::recover::memory::regions::{Class, Regions};
-use std::collections::HashSet;
+use armsnap_arch::hash::NumberSet;
 
 /// A layer: the rules in use, with what they found.
 pub(in crate::recover) trait Layer {
@@ -59,9 +58,9 @@ pub(in crate::recover) struct Inference {
     /// By operation: the classes that its stores with unknown addresses were assumed to miss.
     pub(super) missed: Vec<u8>,
     /// Stores whose bound is known, and whose waiting events were connected again.
-    pub(super) bounded: HashSet<u32, HashNumbers>,
+    pub(super) bounded: NumberSet<u32>,
     /// The state before inferring where instructions store.
-    settled: Option<Settled>,
+    fixed_point: Option<FixedPoint>,
 }
 
 impl Layer for Inference {
@@ -111,7 +110,7 @@ pub(super) struct Saved {
 
 /// What the second layer knew when it had nothing left to pass on.
 #[derive(Debug)]
-struct Settled {
+struct FixedPoint {
     saved: Saved,
     elsewhere: usize,
     /// How many words of the stack computed addresses were known to reach.
@@ -169,7 +168,7 @@ impl Solver<Inference> {
         if let Some(lifetimes) = self.layer.lifetimes.take() {
             self.lessons.reached = lifetimes.reached;
         }
-        self.layer.settled = None;
+        self.layer.fixed_point = None;
         self.layer.overtaken = false;
         let proved = std::mem::take(&mut self.layer.proved);
         self.go_back(&proved, 0);
@@ -205,8 +204,8 @@ impl Solver<Inference> {
 
     /// Saves what is known, unless earlier knowledge is saved.
     pub(super) fn settle(&mut self) {
-        if self.layer.settled.is_none() {
-            self.layer.settled = Some(Settled {
+        if self.layer.fixed_point.is_none() {
+            self.layer.fixed_point = Some(FixedPoint {
                 saved: self.saved(),
                 elsewhere: self.layer.elsewhere.len(),
                 reached: self.layer.reached(),
@@ -215,15 +214,15 @@ impl Solver<Inference> {
     }
 
     /// Returns to what [`Self::settle`] saved. Returns whether there is any.
-    pub fn go_back_to_settled(&mut self, given: &Given<'_>) -> bool {
+    pub fn go_back_to_fixed_point(&mut self, given: &Given<'_>) -> bool {
         let reached = self.layer.reached();
         // Otherwise it rests on assumed slots that are none.
-        let settled = self.layer.settled.take();
-        let Some(settled) = settled.filter(|settled| settled.reached == reached) else {
+        let fixed_point = self.layer.fixed_point.take();
+        let Some(fixed_point) = fixed_point.filter(|point| point.reached == reached) else {
             return false;
         };
-        self.go_back(&settled.saved, settled.elsewhere);
-        self.layer.settled = Some(settled);
+        self.go_back(&fixed_point.saved, fixed_point.elsewhere);
+        self.layer.fixed_point = Some(fixed_point);
         self.class_barriers(given);
         self.find_barred();
         // That a system call writes nothing is recorded only in the barriers.
@@ -232,8 +231,8 @@ impl Solver<Inference> {
     }
 
     /// Everything is solved: from here, only a return to what is proved is possible.
-    pub fn forget_settled(&mut self) {
-        self.layer.settled = None;
+    pub fn forget_fixed_point(&mut self) {
+        self.layer.fixed_point = None;
     }
 
     /// Forgets what was found since something was saved.

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// A search for what may have written a granule.
 #[derive(Debug)]
-pub(in crate::recover) struct Search {
+pub(in crate::recover) struct WriterSearch {
     class: Class,
     granule: u64,
     /// The class of the granule, by interval: each with the access at which the interval ends.
@@ -139,8 +139,8 @@ impl<L: Layer> Solver<L> {
         (class, granule): (Class, u64),
         narrow: bool,
         accesses: &Range<u32>,
-    ) -> Search {
-        Search {
+    ) -> WriterSearch {
+        WriterSearch {
             class,
             granule,
             parts: self.parts((class, granule), accesses),
@@ -201,7 +201,7 @@ impl<L: Layer> Solver<L> {
     /// whatever it stored.
     pub(in crate::recover) fn next_barrier(
         &mut self,
-        search: &mut Search,
+        search: &mut WriterSearch,
         from: u32,
     ) -> Option<u32> {
         let mut from = from;
@@ -253,7 +253,7 @@ impl<L: Layer> Solver<L> {
 
     /// If the granule was not part of the stack at a barrier: the next access at which it may have
     /// been, or that may write any slot.
-    fn next_in_stack(&mut self, search: &Search, barrier: u32) -> Option<u32> {
+    fn next_in_stack(&mut self, search: &WriterSearch, barrier: u32) -> Option<u32> {
         let inference = self.layer.inference_mut();
         let inference = inference.filter(|_| search.class.is_stack())?;
         let lifetimes = inference.lifetimes.as_ref()?;
@@ -272,7 +272,7 @@ impl<L: Layer> Solver<L> {
 
     /// Whether a barrier that is not a store is passed: only what is known to write a slot writes
     /// it.
-    fn spared(&self, search: &Search, barrier: u32, class: Class) -> bool {
+    fn spared(&self, search: &WriterSearch, barrier: u32, class: Class) -> bool {
         let granule = search.granule;
         match self.built.accesses[barrier as usize].kind {
             AccessKind::SystemCall | AccessKind::ClearBlock if class == Class::Protected => {

@@ -21,17 +21,16 @@ use crate::recover::execution::template::{
 use crate::recover::execution::templates::Templates;
 use crate::recover::facts::final_state::FinalMemory;
 use crate::recover::graph::nodes::{BASE, DATA, NONE, PREDICATE, RESULT};
-use crate::recover::hash::HashNumbers;
 use crate::recover::memory::access::{AccessKind, Place, free_place};
 use crate::recover::memory::barriers::{Barriers, Watchers};
 use crate::recover::memory::cells::{Cells, Event, Kind, Link};
+use armsnap_arch::hash::NumberSet;
 use armsnap_arch::semantics::Operand;
 use armsnap_snapshot::stop::Cancel;
 use built::Built;
 use inference::{Inference, Layer, Lessons, Proof};
 use kept_frames::Same;
 use refine::{Values, is_set, refine};
-use std::collections::HashSet;
 use std::ops::Range;
 
 /// What the solver reads.
@@ -85,7 +84,7 @@ pub(in crate::recover) struct Solver<L> {
     /// Values before signals that are the same after them.
     kept: Vec<Same>,
     /// Operations of stores that were seen at addresses that are not multiples of their sizes.
-    unaligned: HashSet<u32, HashNumbers>,
+    unaligned: NumberSet<u32>,
     pub sharing: Sharing,
     lessons: Lessons,
     layer: L,

@@ -87,7 +87,7 @@ impl From<MtbNote> for Note {
 pub enum MemoryForm {
     /// Intel HEX.
     IntelHex,
-    /// LiME.
+    /// Motorola S-records.
     SRecords,
     /// LiME.
     Lime,
