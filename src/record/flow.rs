@@ -95,8 +95,16 @@ pub struct Flow {
 /// The outcome of a block, given where execution continued.
 struct Outcome {
     executed: usize,
-    /// Where execution would have continued, if it did not.
-    broken: Option<Option<CodeAddress>>,
+    end: BlockEnd,
+}
+
+/// How execution continued after a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockEnd {
+    /// Where its last instruction may lead.
+    Connected,
+    /// Elsewhere: not there, if only one place was possible.
+    Broken { instead: Option<CodeAddress> },
 }
 
 /// The maximum number of cores.
@@ -350,16 +358,16 @@ fn settle(
         sink.ran(core, block, outcome.executed, &accesses[..count])?;
     }
     accesses.clear();
-    match outcome.broken {
-        Some(instead) => sink.broken(core, instead),
-        None => Ok(()),
+    match outcome.end {
+        BlockEnd::Broken { instead } => sink.broken(core, instead),
+        BlockEnd::Connected => Ok(()),
     }
 }
 
 /// Returns whether a block that was executed completely leads to `next`.
 pub fn leads(block: &Block, next: CodeAddress) -> bool {
     let outcome = outcome(block, None, Some(next));
-    outcome.broken.is_none() && outcome.executed == block.instructions.len()
+    outcome.end == BlockEnd::Connected && outcome.executed == block.instructions.len()
 }
 
 fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Outcome {
@@ -370,13 +378,14 @@ fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Ou
     };
     let connected = |executed| Outcome {
         executed,
-        broken: None,
+        end: BlockEnd::Connected,
+    };
+    let broken = |executed, instead| Outcome {
+        executed,
+        end: BlockEnd::Broken { instead },
     };
     if count == 0 {
-        return Outcome {
-            executed: 0,
-            broken: Some(Some(block.start)),
-        };
+        return broken(0, Some(block.start));
     }
     if let Some(started) = started
         && (started as usize) < count
@@ -390,9 +399,9 @@ fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Ou
             return connected(started as usize);
         }
         let resumes = next.is_none_or(|next| next == here);
-        return Outcome {
-            executed,
-            broken: (!resumes).then_some(Some(here)),
+        return match resumes {
+            true => connected(executed),
+            false => broken(executed, Some(here)),
         };
     }
     let Some(next) = next else {
@@ -414,18 +423,12 @@ fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Ou
             if next == taken || may_not && next == at(block.end()) {
                 connected(count)
             } else {
-                Outcome {
-                    executed: count,
-                    broken: Some((!last.conditional).then_some(taken)),
-                }
+                broken(count, (!last.conditional).then_some(taken))
             }
         }
         _ if next == at(block.end()) => connected(count),
         // The instruction faulted or is retried. A system call counts as executed in any case.
         _ if again() && !block.calls => connected(count - 1),
-        _ => Outcome {
-            executed: count,
-            broken: Some(Some(at(block.end()))),
-        },
+        _ => broken(count, Some(at(block.end()))),
     }
 }

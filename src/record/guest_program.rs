@@ -6,6 +6,7 @@
 use armsnap_arch::quantity::Isa;
 use armsnap_snapshot::mapped::{self, Mapped};
 use armsnap_snapshot::program::elf::soname;
+use armsnap_snapshot::program::instruction_sets::Contents;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use object::{SectionKind, SegmentFlags, SymbolKind, elf, read};
@@ -26,7 +27,7 @@ pub struct Program {
     pub fixed: bool,
     segments: Vec<Segment>,
     /// The instruction set from an address on, `None` for data; ordered by address.
-    marks: Vec<(u64, Option<Isa>)>,
+    marks: Vec<(u64, Contents)>,
     /// Functions and labels: name, address, and whether it is an indirect function
     /// (`STT_GNU_IFUNC`).
     symbols: Vec<(String, u64, bool)>,
@@ -97,32 +98,23 @@ impl Program {
         let mut symbols = Vec::new();
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name() else { continue };
-            let isa = match name.as_bytes() {
-                [b'$', kind, rest @ ..] if rest.first().is_none_or(|b| *b == b'.') => match kind {
-                    b'x' => Some(Isa::A64),
-                    b'a' => Some(Isa::A32),
-                    b't' => Some(Isa::T32),
-                    b'd' => None,
-                    _ => continue,
-                },
-                _ => {
-                    let indirect = matches!(symbol.flags(),
-                        object::SymbolFlags::Elf { st_info, .. }
-                            if st_info.st_type() == elf::STT_GNU_IFUNC);
-                    let code = match symbol.kind() {
-                        SymbolKind::Text => !symbol.is_undefined(),
-                        // A label of assembly code.
-                        SymbolKind::Unknown => in_code(symbol.section_index()),
-                        _ => false,
-                    };
-                    if code {
-                        symbols.push((name.to_owned(), symbol.address(), indirect));
-                    }
-                    continue;
+            if let Some(contents) = Contents::marked_by(name.as_bytes()) {
+                if in_code(symbol.section_index()) {
+                    marks.push((symbol.address(), contents));
                 }
+                continue;
+            }
+            let indirect = matches!(symbol.flags(),
+                object::SymbolFlags::Elf { st_info, .. }
+                    if st_info.st_type() == elf::STT_GNU_IFUNC);
+            let code = match symbol.kind() {
+                SymbolKind::Text => !symbol.is_undefined(),
+                // A label of assembly code.
+                SymbolKind::Unknown => in_code(symbol.section_index()),
+                _ => false,
             };
-            if in_code(symbol.section_index()) {
-                marks.push((symbol.address(), isa));
+            if code {
+                symbols.push((name.to_owned(), symbol.address(), indirect));
             }
         }
         marks.sort_by_key(|mark| mark.0);
@@ -166,19 +158,20 @@ impl Program {
         if self.is_64bit {
             return Some(Isa::A64);
         }
-        self.mark(address).unwrap_or_else(|| {
-            let functions = self.symbols.iter().map(|symbol| symbol.1);
-            let before = functions.filter(|function| function & !1 <= address);
-            let function = before.max_by_key(|function| function & !1)?;
-            Some(match function & 1 {
-                1 => Isa::T32,
-                _ => Isa::A32,
-            })
+        if let Some(marked) = self.mark(address) {
+            return marked.isa();
+        }
+        let functions = self.symbols.iter().map(|symbol| symbol.1);
+        let before = functions.filter(|function| function & !1 <= address);
+        let function = before.max_by_key(|function| function & !1)?;
+        Some(match function & 1 {
+            1 => Isa::T32,
+            _ => Isa::A32,
         })
     }
 
-    /// Returns the mark before an address.
-    fn mark(&self, address: u64) -> Option<Option<Isa>> {
+    /// Returns what the last mapping symbol up to an address marks.
+    fn mark(&self, address: u64) -> Option<Contents> {
         let after = self.marks.partition_point(|mark| mark.0 <= address);
         Some(self.marks.get(after.checked_sub(1)?)?.1)
     }
@@ -190,7 +183,7 @@ impl Program {
         let mut segments = self.segments.iter().filter(|segment| segment.executable);
         address.is_multiple_of(alignment)
             && segments.any(|segment| address.wrapping_sub(segment.address) < segment.length)
-            && self.mark(address) != Some(None)
+            && self.mark(address) != Some(Contents::Data)
     }
 
     /// Returns the load bias of the program if the file's byte at `offset` was loaded at `address`.

@@ -284,6 +284,7 @@ mod tests {
     use crate::record::blocks::{BlockTable, Sets};
     use crate::record::stream::Definition;
     use armsnap_arch::quantity::{Address, Isa};
+    use armsnap_snapshot::snapshot::changed::PastCode;
     use armsnap_trace::encode::CodeAddress;
 
     const NOP: u32 = 0xd503_201f;
@@ -334,7 +335,7 @@ mod tests {
 
     fn word(changed: &Changed, version: u32, address: u64) -> Option<u32> {
         let half = |address| {
-            let bytes = changed.code(version, address)??;
+            let bytes = changed.code(version, address).known()?;
             Some(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])))
         };
         Some(half(address)? | half(address + 2)? << 16)
@@ -374,12 +375,20 @@ mod tests {
         };
         let changed = versions.changed(at_end);
         for version in 0..3 {
-            let half = changed.code(version, 0x1000).unwrap().unwrap();
+            let half = changed.code(version, 0x1000).known().unwrap();
             assert_eq!(half, (movz(version + 1) as u16).to_le_bytes());
             assert_eq!(word(&changed, version, 0x3000), Some(movz(7)));
         }
-        assert_eq!(changed.code(3, 0x1000), Some(None), "unknown version");
-        assert_eq!(changed.code(0, 0x2000), None, "it did not change");
+        assert_eq!(
+            changed.code(3, 0x1000),
+            PastCode::Unknown,
+            "unknown version"
+        );
+        assert_eq!(
+            changed.code(0, 0x2000),
+            PastCode::Unchanged,
+            "it did not change"
+        );
         assert_eq!(changed.ranges(), [(0x1000, 2), (0x3000, 4)]);
     }
 
@@ -411,7 +420,7 @@ mod tests {
         assert!(!versions.matter());
         assert_eq!(guest.run(&mut versions, 0, one), 0);
         let changed = versions.changed(|_| None);
-        assert_eq!(changed.code(0, 0x1000), Some(None));
+        assert_eq!(changed.code(0, 0x1000), PastCode::Unknown);
         assert_eq!(word(&changed, 0, 0x1004), Some(RET), "gone at the end");
     }
 
@@ -429,7 +438,7 @@ mod tests {
         assert_eq!(guest.run(&mut versions, now, same), UNKNOWN);
         assert_eq!(guest.run(&mut versions, now, 0), 0, "this one is known");
         let changed = versions.changed(|_| None);
-        assert_eq!(changed.code(UNKNOWN, 0x1000), Some(None));
+        assert_eq!(changed.code(UNKNOWN, 0x1000), PastCode::Unknown);
         assert_eq!(word(&changed, UNKNOWN, 0x2000), Some(RET));
     }
 }

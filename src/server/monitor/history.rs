@@ -14,7 +14,8 @@ use armsnap_arch::arch::{Architecture, branch};
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_history::recover::Level;
 use armsnap_history::timeline::{
-    AddressSet, Direction, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind, Position,
+    AddressSet, Cancelled, Direction, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind,
+    Position,
 };
 use armsnap_snapshot::program::disassembly::Disassembler;
 use armsnap_snapshot::snapshot::model::Note;
@@ -145,13 +146,13 @@ fn about(
         None => output.fact("time", "not traced"),
     }
     match (cycles, place.segment_cycles) {
-        (Some(Some(cycles)), _) => {
+        (Ok(Some(cycles)), _) => {
             output.fact(
                 "cycles",
                 format!("{cycles} counted since the start of history"),
             );
         }
-        (None, cycles) => output.fact(
+        (Err(Cancelled), cycles) => output.fact(
             "cycles",
             format!(
                 "{} counted in this segment of the trace; counting those before it \
@@ -159,7 +160,7 @@ fn about(
                 cycles.unwrap_or(0)
             ),
         ),
-        (Some(None), _) => {}
+        (Ok(None), _) => {}
     }
     output.fact(
         "trace",
@@ -267,7 +268,7 @@ fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
     let version = target.positions.version(thread);
     match (changed, pc, version) {
         (Some(changed), Some(pc), Some(version)) if changed.contains(pc.0) => {
-            let known = changed.code(version, pc.0).flatten().is_some();
+            let known = changed.code(version, pc.0).known().is_some();
             format!(
                 "the code here changed while the trace was made: {}",
                 if known {
@@ -406,8 +407,8 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         ["time", time] => number(time).and_then(|time| history.seek_time(time)),
         ["cycle", cycle] => match number(cycle) {
             Some(cycle) => match history.seek_cycle_unless(cycle, cancel) {
-                Some(found) => found,
-                None => return STOPPED.to_owned().into(),
+                Ok(found) => found,
+                Err(Cancelled) => return STOPPED.to_owned().into(),
             },
             None => None,
         },

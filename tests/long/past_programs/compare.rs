@@ -118,34 +118,43 @@ const NO_WAY_OUT: &str = "__cxa_end_cleanup";
 /// Functions of libraries that load all registers of another context.
 const CHANGES: [&str; 4] = ["setcontext", "swapcontext", "longjmp", "uw_install_context"];
 
-/// The frame of the emulator that corresponds to a frame of the past; an inner `None` where GDB
-/// could not unwind in the emulator.
-fn next<'f>(left: &mut std::slice::Iter<'f, Value>, shown: &Value) -> Option<Option<&'f Value>> {
+/// What the emulator shows for a frame of the past.
+enum Counterpart<'f> {
+    /// This frame.
+    Frame(&'f Value),
+    /// Nothing: GDB could not unwind in the emulator.
+    NotUnwound,
+    /// Another frame.
+    Other,
+}
+
+/// Finds the frame of the emulator that corresponds to a frame of the past.
+fn next<'f>(left: &mut std::slice::Iter<'f, Value>, shown: &Value) -> Counterpart<'f> {
     loop {
         let ahead = left.clone();
         let Some(frame) = left.next() else {
-            return Some(None);
+            return Counterpart::NotUnwound;
         };
         if frame["name"] == NO_WAY_OUT && frame["pc"] != shown["pc"] {
-            return Some(None);
+            return Counterpart::NotUnwound;
         }
         let pc = frame["pc"].as_u64();
         if pc == shown["pc"].as_u64() {
             // GDB hides an inlined function at its start after a breakpoint, and only then.
             if frame["name"] != shown["name"] && shown["kind"] == "inlined" {
                 *left = ahead;
-                return Some(Some(frame));
+                return Counterpart::Frame(frame);
             }
             if frame["name"] == shown["name"] {
-                return Some(Some(frame));
+                return Counterpart::Frame(frame);
             }
         } else if frame["name"].is_null() {
             // Code without symbols or call frame information; or a signed address: QEMU's server
             // does not report which bits hold the signature.
-            return Some(None);
+            return Counterpart::NotUnwound;
         }
         if frame["kind"] == "normal" {
-            return None;
+            return Counterpart::Other;
         }
     }
 }
@@ -188,21 +197,23 @@ pub fn compare(past: &Value, truth: &Value) -> Score {
             if changes && level > 0 {
                 break;
             }
-            let Some(frame) = next(&mut left, shown) else {
-                let chain: Vec<String> = frames
-                    .iter()
-                    .map(|frame| {
-                        format!("{:#x} {}", frame["pc"].as_u64().unwrap_or(0), frame["name"])
-                    })
-                    .collect();
-                score.wrong.push(format!(
+            let frame = match next(&mut left, shown) {
+                Counterpart::Frame(frame) => frame,
+                Counterpart::NotUnwound => break,
+                Counterpart::Other => {
+                    let chain: Vec<String> = frames
+                        .iter()
+                        .map(|frame| {
+                            format!("{:#x} {}", frame["pc"].as_u64().unwrap_or(0), frame["name"])
+                        })
+                        .collect();
+                    score.wrong.push(format!(
                     "{at}: frame {level} is shown at {pc:#x} {}, and the emulator has {chain:?}",
                     shown["name"]
                 ));
-                break;
+                    break;
+                }
             };
-            // GDB could not unwind this in the emulator.
-            let Some(frame) = frame else { break };
             score.count("frames", true);
             if frame["name"] != shown["name"] {
                 continue;

@@ -91,30 +91,26 @@ impl StageStates {
 
     /// Compares this state, in which everything is known, with that of decoders that may not know
     /// the oldest callers. If both continue in the same way, returns the callers that the other
-    /// does not know.
+    /// does not know; none without a flow.
     #[must_use]
-    pub fn below(&self, other: &Self) -> Option<Option<Below>> {
+    pub fn below(&self, other: &Self) -> Option<Below> {
         if (&self.packets, &self.elements, &self.sink)
             != (&other.packets, &other.elements, &other.sink)
         {
             return None;
         }
         match (&self.flow, &other.flow) {
-            (None, None) => Some(None),
-            (Some(flow), Some(other)) => Some(Some(flow.below(other)?)),
+            (None, None) => Some(Below::default()),
+            (Some(flow), Some(other)) => flow.below(other),
             _ => None,
         }
     }
 
     /// Returns the state with the callers below the known ones filled in.
     #[must_use]
-    pub fn over(&self, below: Option<&Below>) -> Self {
-        let flow = match (&self.flow, below) {
-            (Some(flow), Some(below)) => Some(flow.over(below)),
-            (flow, _) => flow.clone(),
-        };
+    pub fn over(&self, below: &Below) -> Self {
         Self {
-            flow,
+            flow: self.flow.as_ref().map(|flow| flow.over(below)),
             ..self.clone()
         }
     }

@@ -3,11 +3,11 @@
 use super::code::Code;
 use super::entries::Entries;
 use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind};
-use super::part::SegmentPart;
+use super::part::{Between, SegmentPart};
 use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
 use super::signal_return;
-use super::track::{PartKey, Placed, Start, Track};
+use super::track::{Cancelled, PartKey, Placed, Start, Track};
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 pub use armsnap_snapshot::snapshot::changed::Carrier;
 use armsnap_snapshot::stop::Cancel;
@@ -312,12 +312,16 @@ impl History {
         let first = within == 0;
         let exception_after = if within + 1 < entry.places() {
             None
-        } else if let Some(exception) = part.exception_after(number) {
-            exception
         } else {
-            let next = self.beside(here.session, here.placed.key, Direction::Forward);
-            next.and_then(|next| next.part().exception_first())
-                .or(part.exception_before(part.len()))
+            match part.exception_after(number) {
+                Between::Exception(exception) => Some(exception),
+                Between::Nothing => None,
+                Between::OtherPart => {
+                    let next = self.beside(here.session, here.placed.key, Direction::Forward);
+                    next.and_then(|next| next.part().exception_first())
+                        .or(part.exception_before(part.len()))
+                }
+            }
         };
         Some(HistoryPoint {
             position,
@@ -527,21 +531,31 @@ impl History {
     /// Returns the first position with at least `cycles` cycles between the start of history and
     /// it; `None` if the trace counts fewer. Decodes all trace before it the first time.
     pub fn seek_cycle(&mut self, cycles: u64) -> Option<Position> {
-        self.seek_cycle_unless(cycles, &Cancel::default()).flatten()
+        self.seek_cycle_unless(cycles, &Cancel::default())
+            .ok()
+            .flatten()
     }
 
-    /// Same as [`Self::seek_cycle`]; `None` if it was cancelled.
-    pub fn seek_cycle_unless(&mut self, cycles: u64, cancel: &Cancel) -> Option<Option<Position>> {
+    /// Same as [`Self::seek_cycle`], unless it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If it was cancelled.
+    pub fn seek_cycle_unless(
+        &mut self,
+        cycles: u64,
+        cancel: &Cancel,
+    ) -> Result<Option<Position>, Cancelled> {
         if cycles == 0 {
-            return Some(Some(self.begin()));
+            return Ok(Some(self.begin()));
         }
         let mut passed = 0_u64;
         for session in 0..self.sessions.len() {
             let track = &mut self.sessions[session].track;
             let left = cycles.saturating_sub(passed);
-            let found = track.before_cycle(left, cancel).ok()?;
+            let found = track.before_cycle(left, cancel)?;
             let Some((segment, place, skipped)) = found else {
-                let counted = track.cycles_before(u64::MAX, cancel).ok()?;
+                let counted = track.cycles_before(u64::MAX, cancel)?;
                 passed = passed.saturating_add(counted);
                 continue;
             };
@@ -549,12 +563,12 @@ impl History {
             let mut here = placed.map(|placed| Here { session, placed });
             while let Some(part) = here.filter(|here| here.placed.key.segment == segment) {
                 if let Some(index) = part.part().cycles_reached(left.saturating_sub(skipped)) {
-                    return Some(Some(self.place_or_next(&part, index)));
+                    return Ok(Some(self.place_or_next(&part, index)));
                 }
                 here = self.beside(session, part.placed.key, Direction::Forward);
             }
         }
-        Some(None)
+        Ok(None)
     }
 
     /// Returns the position at an index of a part, or the first one after the part.
@@ -569,24 +583,34 @@ impl History {
     /// Returns the cycles counted from the start of history to a position; `None` if the trace
     /// counts none up to it. Decodes all trace before it the first time.
     pub fn cycles(&mut self, position: Position) -> Option<u64> {
-        self.cycles_unless(position, &Cancel::default()).flatten()
+        self.cycles_unless(position, &Cancel::default())
+            .ok()
+            .flatten()
     }
 
-    /// Same as [`Self::cycles`]; `None` if it was cancelled before a further segment. What was
-    /// counted until then is not counted again.
-    pub fn cycles_unless(&mut self, position: Position, cancel: &Cancel) -> Option<Option<u64>> {
+    /// Same as [`Self::cycles`], unless it is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If it was cancelled before a further segment. What was counted until then is not counted
+    /// again.
+    pub fn cycles_unless(
+        &mut self,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Result<Option<u64>, Cancelled> {
         let Some(place) = self.place(position) else {
-            return Some(None);
+            return Ok(None);
         };
         let session = position.session as usize;
         let mut total = 0_u64;
         for before in &mut self.sessions[..session] {
-            let counted = before.track.cycles_before(u64::MAX, cancel).ok()?;
+            let counted = before.track.cycles_before(u64::MAX, cancel)?;
             total = total.saturating_add(counted);
         }
         let track = &mut self.sessions[session].track;
-        total = total.saturating_add(track.cycles_before(position.segment, cancel).ok()?);
-        Some(match place.segment_cycles {
+        total = total.saturating_add(track.cycles_before(position.segment, cancel)?);
+        Ok(match place.segment_cycles {
             Some(cycles) => Some(total.saturating_add(cycles)),
             None => Some(total).filter(|&total| total > 0),
         })

@@ -54,6 +54,7 @@ pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, HistoryPo
 pub use history::History;
 pub use numbers::Numbers;
 pub use position::{Direction, NoPosition, Position};
+pub use track::Cancelled;
 
 use armsnap_arch::arch::{Architecture, RegisterFile};
 use armsnap_arch::quantity::Address;

@@ -284,32 +284,48 @@ impl SegmentPart {
 
     /// Returns the exception between an entry and the place before it.
     pub fn exception_before(&self, number: usize) -> Option<Exception> {
-        self.beside((0..number).rev())
-            .unwrap_or(self.before.exception)
+        match self.up_to_place((0..number).rev()) {
+            Between::Exception(exception) => Some(exception),
+            Between::Nothing => None,
+            Between::OtherPart => self.before.exception,
+        }
     }
 
-    /// Returns the exception between an entry and the place after it; `None` if that place is in
-    /// the next part.
-    pub fn exception_after(&self, number: usize) -> Option<Option<Exception>> {
-        self.beside(number + 1..self.stored.len())
+    /// Returns what is between an entry and the place after it.
+    pub fn exception_after(&self, number: usize) -> Between {
+        self.up_to_place(number + 1..self.stored.len())
     }
 
     /// Returns the exception before the first place.
     pub fn exception_first(&self) -> Option<Exception> {
-        let first = self.beside(0..self.stored.len()).flatten();
-        first.or(self.before.exception)
+        match self.up_to_place(0..self.stored.len()) {
+            Between::Exception(exception) => Some(exception),
+            Between::Nothing | Between::OtherPart => self.before.exception,
+        }
     }
 
-    /// Returns the exception among some entries, up to the first place among them.
-    fn beside(&self, mut numbers: impl Iterator<Item = usize>) -> Option<Option<Exception>> {
-        numbers.find_map(
+    /// Returns the first exception or place among some entries.
+    fn up_to_place(&self, mut numbers: impl Iterator<Item = usize>) -> Between {
+        let found = numbers.find_map(
             |number| match StoredKind::unpack(self.stored[number].kind) {
-                StoredKind::Run(_) | StoredKind::Gap(_) => Some(None),
-                StoredKind::Exception(number) => Some(Some(self.exceptions[number as usize])),
+                StoredKind::Run(_) | StoredKind::Gap(_) => Some(Between::Nothing),
+                StoredKind::Exception(number) => {
+                    Some(Between::Exception(self.exceptions[number as usize]))
+                }
                 StoredKind::Mark(_) => None,
             },
-        )
+        );
+        found.unwrap_or(Between::OtherPart)
     }
+}
+
+/// What is between an entry and the place next to it, except marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    Nothing,
+    Exception(Exception),
+    /// The place is in another part.
+    OtherPart,
 }
 
 /// Records the output of the flow as a [`SegmentPart`].

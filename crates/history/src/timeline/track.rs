@@ -43,9 +43,9 @@ pub(super) enum Start {
     At { segment: u64, index: u64 },
 }
 
-/// A search was cancelled.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cancelled;
+/// It was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled;
 
 /// The trace of one core in one buffer.
 pub(super) trait Track: Send {

@@ -8,8 +8,8 @@ use object::{Object, ObjectSymbol, SymbolKind};
 #[derive(Clone, Debug)]
 pub struct InstructionSets<'e> {
     elf: &'e Elf,
-    /// The address from which each instruction set is used; `None` stands for data.
-    sets: Vec<(u64, Option<Isa>)>,
+    /// What each address up to the next one starts.
+    sets: Vec<(u64, Contents)>,
 }
 
 impl<'e> InstructionSets<'e> {
@@ -20,16 +20,16 @@ impl<'e> InstructionSets<'e> {
         let symbols = || file.iter().flat_map(|file| file.symbols());
         let moved = |address: u64| address.wrapping_add(elf.offset);
         let mapping = symbols().filter_map(|symbol| {
-            let set = mapped(symbol.name_bytes().ok()?)?;
-            Some((moved(symbol.address()), set))
+            let contents = Contents::marked_by(symbol.name_bytes().ok()?)?;
+            Some((moved(symbol.address()), contents))
         });
-        let mut sets: Vec<(u64, Option<Isa>)> = mapping.collect();
+        let mut sets: Vec<(u64, Contents)> = mapping.collect();
         if sets.is_empty() && !file.as_ref().is_some_and(Object::is_64) {
             let functions = symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
             // The low bit of an Arm function's address marks Thumb (AAELF32, 5.5.3).
             sets.extend(functions.map(|symbol| match symbol.address() & 1 {
-                0 => (moved(symbol.address()), Some(Isa::A32)),
-                _ => (moved(symbol.address() - 1), Some(Isa::T32)),
+                0 => (moved(symbol.address()), Contents::Code(Isa::A32)),
+                _ => (moved(symbol.address() - 1), Contents::Code(Isa::T32)),
             }));
         }
         sets.sort_by_key(|set| set.0);
@@ -41,21 +41,40 @@ impl<'e> InstructionSets<'e> {
     pub fn at(&self, address: u64) -> Option<Isa> {
         self.elf.slice(address)?;
         let after = self.sets.partition_point(|set| set.0 <= address);
-        self.sets[after.checked_sub(1)?].1
+        self.sets[after.checked_sub(1)?].1.isa()
     }
 }
 
-/// Returns what starts at a mapping symbol of this name, with an optional suffix: code, or data
-/// (`None`) (AAELF64, 5.5.4, and AAELF32, 5.5.5). `None` if it is not a mapping symbol.
-pub(super) fn mapped(name: &[u8]) -> Option<Option<Isa>> {
-    let ([b'$', kind] | [b'$', kind, b'.', ..]) = name else {
-        return None;
-    };
-    match kind {
-        b'x' => Some(Some(Isa::A64)),
-        b'a' => Some(Some(Isa::A32)),
-        b't' => Some(Some(Isa::T32)),
-        b'd' => Some(None),
-        _ => None,
+/// What a mapping symbol marks, up to the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Code of this instruction set.
+    Code(Isa),
+    /// Data.
+    Data,
+}
+
+impl Contents {
+    /// Returns what a symbol of this name marks (AAELF64, 5.5.4, and AAELF32, 5.5.5); `None` if it
+    /// is not a mapping symbol.
+    pub fn marked_by(name: &[u8]) -> Option<Self> {
+        let ([b'$', kind] | [b'$', kind, b'.', ..]) = name else {
+            return None;
+        };
+        match kind {
+            b'x' => Some(Self::Code(Isa::A64)),
+            b'a' => Some(Self::Code(Isa::A32)),
+            b't' => Some(Self::Code(Isa::T32)),
+            b'd' => Some(Self::Data),
+            _ => None,
+        }
+    }
+
+    /// Returns the instruction set; `None` for data.
+    pub const fn isa(self) -> Option<Isa> {
+        match self {
+            Self::Code(isa) => Some(isa),
+            Self::Data => None,
+        }
     }
 }

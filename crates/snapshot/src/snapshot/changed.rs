@@ -49,6 +49,27 @@ const LARGEST: usize = 64 << 20;
 /// The maximum number of versions that are read.
 const MAX_VERSIONS: u32 = 1 << 20;
 
+/// The code that ran from an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PastCode<'c> {
+    /// It did not change: it is that of the final memory.
+    Unchanged,
+    /// It changed, and these bytes of it are known.
+    Known(&'c [u8]),
+    /// It changed, and what ran is not known.
+    Unknown,
+}
+
+impl<'c> PastCode<'c> {
+    /// Returns the known bytes of changed code.
+    pub fn known(self) -> Option<&'c [u8]> {
+        match self {
+            Self::Known(bytes) => Some(bytes),
+            Self::Unchanged | Self::Unknown => None,
+        }
+    }
+}
+
 /// A halfword that ran while the context ID was one of `versions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Code {
@@ -185,11 +206,10 @@ impl Changed {
         next.unwrap_or(u64::MAX)
     }
 
-    /// Returns the known bytes that ran from `address` in the version with a context ID; `None` if
-    /// the code there did not change.
-    pub fn code(&self, version: u32, address: u64) -> Option<Option<&[u8]>> {
+    /// Returns the bytes that ran from `address` in the version with a context ID.
+    pub fn code(&self, version: u32, address: u64) -> PastCode<'_> {
         if !self.contains(address) {
-            return None;
+            return PastCode::Unchanged;
         }
         let even = address & !1;
         let after = self
@@ -197,7 +217,10 @@ impl Changed {
             .partition_point(|code| (code.address, code.versions.0) <= (even, version));
         let found = after.checked_sub(1).map(|index| &self.code[index]);
         let found = found.filter(|code| code.address == even && version <= code.versions.1);
-        Some(found.map(|code| &code.bytes[(address - even) as usize..]))
+        match found {
+            Some(code) => PastCode::Known(&code.bytes[(address - even) as usize..]),
+            None => PastCode::Unknown,
+        }
     }
 
     /// Returns the contents of the file.
@@ -383,15 +406,15 @@ mod tests {
         assert_eq!(changed.ranges(), [(0x1000, 6), (0x2000, 2)]);
         assert_eq!((changed.versions(), changed.bytes()), (4, 8));
         let code = |version, address| changed.code(version, address);
-        assert_eq!(code(0, 0xfff), None);
-        assert_eq!(code(0, 0x1000), Some(Some(&[1, 2][..])));
-        assert_eq!(code(0, 0x1001), Some(Some(&[2][..])));
-        assert_eq!(code(0, 0x1002), Some(None));
-        assert_eq!(code(2, 0x1000), Some(Some(&[3, 4][..])));
-        assert_eq!(code(3, 0x1002), Some(Some(&[5, 6][..])));
-        assert_eq!(code(4, 0x1000), Some(None));
-        assert_eq!(code(4, 0x1006), None);
-        assert_eq!(code(4, 0x2000), Some(Some(&[7, 8][..])));
+        assert_eq!(code(0, 0xfff), PastCode::Unchanged);
+        assert_eq!(code(0, 0x1000), PastCode::Known(&[1, 2]));
+        assert_eq!(code(0, 0x1001), PastCode::Known(&[2]));
+        assert_eq!(code(0, 0x1002), PastCode::Unknown);
+        assert_eq!(code(2, 0x1000), PastCode::Known(&[3, 4]));
+        assert_eq!(code(3, 0x1002), PastCode::Known(&[5, 6]));
+        assert_eq!(code(4, 0x1000), PastCode::Unknown);
+        assert_eq!(code(4, 0x1006), PastCode::Unchanged);
+        assert_eq!(code(4, 0x2000), PastCode::Known(&[7, 8]));
         assert_eq!(changed.steady(0x1006), 0xffa);
         assert_eq!(changed.steady(0x2002), u64::MAX);
         let again = Changed::read(changed.write().as_bytes()).unwrap();

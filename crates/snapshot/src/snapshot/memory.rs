@@ -10,7 +10,7 @@ pub mod translated;
 
 use self::dumps::read;
 use self::translated::{Process, Translated};
-use super::changed::Changed;
+use super::changed::{Changed, PastCode};
 use super::model::Device;
 use super::note::MemoryNote;
 use super::read::OpenSnapshot;
@@ -118,8 +118,9 @@ impl CoreMemory {
             return slice();
         };
         match self.changed.code(version, address.0) {
-            Some(code) => code.unwrap_or(&[]),
-            None => {
+            PastCode::Known(code) => code,
+            PastCode::Unknown => &[],
+            PastCode::Unchanged => {
                 let bytes = slice();
                 let steady = self.changed.steady(address.0).min(bytes.len() as u64);
                 &bytes[..steady as usize]
@@ -144,9 +145,11 @@ impl CoreMemory {
         let remaining = |at: Address, count| {
             let version = moment.version.filter(|_| !self.changed.is_empty());
             // Recorded versions cannot be truncated.
-            match version.and_then(|version| self.changed.code(version, at.0)) {
-                Some(_) => count,
-                None => self.remaining_of(moment.process, at, space, count),
+            match version.map(|version| self.changed.code(version, at.0)) {
+                Some(PastCode::Known(_) | PastCode::Unknown) => count,
+                Some(PastCode::Unchanged) | None => {
+                    self.remaining_of(moment.process, at, space, count)
+                }
             }
         };
         read(address, out, |at| self.code(moment, at, space), remaining)

@@ -31,7 +31,7 @@ pub struct FlowState {
 }
 
 /// Callers below those that a flow knows, oldest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Below(Box<[BlockKey]>);
 
 impl FlowState {

@@ -23,10 +23,6 @@ enum Truth {
     State(Box<SourceState>),
 }
 
-/// A source of a part whose decoders continue like those that decoded everything before it, with
-/// the callers that the part does not know.
-struct Followed(Option<Below>);
-
 /// Joins the pages of parts.
 ///
 /// Pages must be passed in order. Missing ones are decoded.
@@ -41,7 +37,9 @@ pub struct Joiner<'a, 'f, O: ?Sized, T> {
     truths: Vec<Truth>,
     /// Whether the frames of the current part are those of the buffer.
     frames_followed: bool,
-    followed: Vec<Option<Followed>>,
+    /// By source: if the part's decoders continue like those that decoded everything before it, the
+    /// callers that the part does not know.
+    followed: Vec<Option<Below>>,
     totals: Totals,
     /// Pages of sources, with bytes, that were taken from parts.
     taken: u64,
@@ -154,8 +152,8 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
                     self.taken += u64::from(!empty);
                 }
                 followed => {
-                    if let Some(Followed(below)) = followed {
-                        let state = page.entry.sources[index].over(below.as_ref());
+                    if let Some(below) = followed {
+                        let state = page.entry.sources[index].over(&below);
                         self.truths[index] = Truth::State(Box::new(state));
                     }
                     *again = true;
@@ -191,8 +189,8 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
             self.frames.clone_from(&exit.frames);
         }
         for (index, source) in exit.sources.iter().enumerate() {
-            if let Some(Followed(below)) = self.followed[index].take() {
-                let state = source.over(below.as_ref());
+            if let Some(below) = self.followed[index].take() {
+                let state = source.over(&below);
                 self.truths[index] = Truth::State(Box::new(state));
             }
         }
@@ -266,7 +264,7 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
             if self.followed[index].is_some() {
                 continue;
             }
-            let below = match &self.truths[index] {
+            self.followed[index] = match &self.truths[index] {
                 Truth::Own => self
                     .runner
                     .source(index)
@@ -274,7 +272,6 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
                     .and_then(|own| own.below(part)),
                 Truth::State(state) => state.below(part),
             };
-            self.followed[index] = below.map(Followed);
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct SourceState {
 impl SourceState {
     /// Compares this state, in which everything is known, with that of a part: see
     /// [`StageStates::below`].
-    pub fn below(&self, part: &Self) -> Option<Option<Below>> {
+    pub fn below(&self, part: &Self) -> Option<Below> {
         let below = self.stages.below(&part.stages)?;
         self.stream.continues_like(&part.stream).then_some(below)
     }
@@ -79,7 +79,7 @@ impl SourceState {
     }
 
     /// Completes the state of a part: see [`StageStates::over`].
-    pub fn over(&self, below: Option<&Below>) -> Self {
+    pub fn over(&self, below: &Below) -> Self {
         Self {
             stream: self.stream.clone(),
             stages: self.stages.over(below),

@@ -1,7 +1,7 @@
 //! The known instructions of a section.
 
 use super::{CodePart, ModuleFile, is_straight};
-use crate::program::instruction_sets::mapped;
+use crate::program::instruction_sets::Contents;
 use armsnap_arch::quantity::Isa;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::ops::Range;
@@ -25,8 +25,8 @@ pub struct Code<'c> {
     /// Its bytes, without relocations.
     pub bytes: &'c [u8],
     words: Vec<Word>,
-    /// The offset from which each instruction set is used; `None` stands for data.
-    sets: Vec<(u64, Option<Isa>)>,
+    /// What each offset up to the next one starts.
+    sets: Vec<(u64, Contents)>,
     usual: Isa,
 }
 
@@ -44,9 +44,11 @@ impl<'c> Code<'c> {
         };
         let own = module.file.symbols();
         let own = own.filter(|symbol| symbol.section_index() == Some(section.index()));
-        let mut sets: Vec<(u64, Option<Isa>)> = own
-            .filter_map(|symbol| Some((symbol.address(), mapped(symbol.name_bytes().ok()?)?)))
-            .collect();
+        let marks = own.filter_map(|symbol| {
+            let contents = Contents::marked_by(symbol.name_bytes().ok()?)?;
+            Some((symbol.address(), contents))
+        });
+        let mut sets: Vec<(u64, Contents)> = marks.collect();
         sets.sort_by_key(|set| set.0);
         Self {
             base,
@@ -62,7 +64,7 @@ impl<'c> Code<'c> {
         let after = self.sets.partition_point(|set| set.0 <= offset);
         after
             .checked_sub(1)
-            .map_or(Some(self.usual), |last| self.sets[last].1)
+            .map_or(Some(self.usual), |last| self.sets[last].1.isa())
     }
 
     /// Returns the word at an offset.
