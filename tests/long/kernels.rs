@@ -76,7 +76,11 @@ fn frames_of_others(traces: &str) -> Vec<Vec<String>> {
     let others: Vec<Vec<String>> = others.collect();
     assert!(!others.is_empty(), "{traces}");
     // A thread of the kernel, the idle task of the first processor, and those of the others.
-    let first = ["ret_from_fork", "__primary_switched", "__secondary_switched"];
+    let first = [
+        "ret_from_fork",
+        "__primary_switched",
+        "__secondary_switched",
+    ];
     for frames in &others {
         let last = frames.last().map(String::as_str);
         assert!(last.is_some_and(|last| first.contains(&last)), "{traces}");
