@@ -13,6 +13,7 @@ use armsnap_fuzz::TYPES;
 use libfuzzer_sys::fuzz_target;
 
 /// A decoder without its fast paths.
+#[derive(Clone)]
 struct Slowly<D>(D);
 
 impl<D: PacketDecoder> PacketDecoder for Slowly<D> {

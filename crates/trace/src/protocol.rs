@@ -42,7 +42,7 @@ pub use core::{Core, Profile};
 ///
 /// The caller owns the bytes and calls [`next`](Self::next) repeatedly, each time with all bytes
 /// that are not yet consumed.
-pub trait PacketDecoder {
+pub trait PacketDecoder: Clone {
     /// One packet, with only the content of its own bytes.
     type Packet: Describe;
 
@@ -84,6 +84,22 @@ pub trait PacketDecoder {
     ) -> usize {
         let _ = (bytes, sink);
         at
+    }
+
+    /// Returns whether [`next`](Self::next) would skip bytes up to the end of `bytes` in search of a
+    /// synchronisation point, so that more bytes change the length of the packet.
+    #[cold]
+    #[inline(never)]
+    fn skips_all(&self, bytes: &[u8]) -> bool {
+        let mut ahead = self.clone();
+        let mut at = 0;
+        while !ahead.is_synchronised() {
+            let Some((_, length)) = ahead.next(&bytes[at..]) else {
+                return true;
+            };
+            at += length;
+        }
+        false
     }
 
     /// Same as [`next`](Self::next) at the end of the trace: nothing follows `bytes`, which must

@@ -12,12 +12,12 @@ mod silence;
 mod source;
 mod state;
 
-pub use buffer::decode_buffer;
+pub use buffer::{BufferDecoder, decode_buffer};
 pub use image::Image;
 pub use note::{BufferNote, NamedSource, Note};
 pub use programs::{ProgramOptions, Programs};
 pub use reading::{Reading, read};
-pub use silence::{Totals, first_look, silence};
+pub use silence::{FIRST_BYTES, Totals, first_look, silence, silence_at_start};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};
 pub(crate) use state::bounded_json;
 pub use state::{Resumable, SinkState, Stage, StageStates, Unsaved};

@@ -15,8 +15,10 @@ use armsnap_trace::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGE
 const FIRST: u64 = 64 << 10;
 /// Bytes that are examined if the first ones are inconclusive.
 const MOST: u64 = 4 << 20;
-/// Bytes of each buffer that [`first_look`] examines, and the most buffers.
-const FIRST_LOOK: (u64, usize) = (256 << 10, 64);
+/// The number of bytes of each buffer that [`first_look`] and [`silence_at_start`] examine.
+pub const FIRST_BYTES: u64 = 256 << 10;
+/// The maximum number of buffers that [`first_look`] examines.
+const FIRST_BUFFERS: usize = 64;
 
 /// Bytes by trace ID.
 pub type Totals = [u64; 128];
@@ -71,11 +73,15 @@ pub fn silence(
 /// Diagnoses the start of each buffer of a snapshot that is not decoded (yet).
 pub fn first_look(loaded: &OpenSnapshot) -> Vec<Note> {
     let (capture, _) = Capture::open(loaded);
-    let (most, buffers) = FIRST_LOOK;
-    let buffers = capture.buffers.iter().take(buffers);
+    let buffers = capture.buffers.iter().take(FIRST_BUFFERS);
     buffers
-        .flat_map(|buffer| diagnose(loaded, buffer, None, most))
+        .flat_map(|buffer| silence_at_start(loaded, buffer))
         .collect()
+}
+
+/// Diagnoses the first [`FIRST_BYTES`] of a buffer.
+pub fn silence_at_start(loaded: &OpenSnapshot, buffer: &CaptureBuffer) -> Vec<Note> {
+    diagnose(loaded, buffer, None, FIRST_BYTES)
 }
 
 /// Diagnoses the first `most` bytes of a buffer.

@@ -44,6 +44,8 @@ pub struct Selection {
     pub sources: Vec<String>,
     /// Names of the buffers; all if empty.
     pub buffers: Vec<String>,
+    /// Whether the files of the buffers are not opened, because their bytes come from elsewhere.
+    pub without_files: bool,
 }
 
 /// An error of [`Capture::select`].
@@ -166,6 +168,7 @@ impl Capture {
         let mut opening = Opening {
             loaded,
             trace,
+            without_files: selection.without_files,
             configs: HashMap::new(),
             notes: Vec::new(),
         };
@@ -238,6 +241,7 @@ type Configured = (Protocol, Option<usize>, Config);
 struct Opening<'a> {
     loaded: &'a OpenSnapshot,
     trace: &'a Trace,
+    without_files: bool,
     /// By device, because a source may be in many buffers.
     configs: HashMap<usize, Result<Configured, Reason>>,
     notes: Vec<Note>,
@@ -269,7 +273,11 @@ impl Opening<'_> {
                 return None;
             }
         };
-        let parts = match self.loaded.buffer_parts(index) {
+        let parts = match self.without_files {
+            true => Ok(Vec::new()),
+            false => self.loaded.buffer_parts(index),
+        };
+        let parts = match parts {
             Ok(parts) => parts,
             Err(error) => {
                 self.note(&error.place, Severity::Error, "3.3.2", error.text);

@@ -324,6 +324,16 @@ pub fn map_input(path: &Path) -> io::Result<Mapped> {
     map(path)
 }
 
+/// Same as [`open`], for an input of the user, as [`map_input`].
+///
+/// # Errors
+///
+/// Returns the errors of [`open`], or an error if the system cannot report the permissions.
+pub fn open_input(path: &Path) -> io::Result<File> {
+    note_privacy(path)?;
+    open(path)
+}
+
 #[cfg(unix)]
 fn note_privacy(path: &Path) -> io::Result<()> {
     let mode = std::os::unix::fs::MetadataExt::mode(&path.metadata()?);

@@ -11,7 +11,7 @@ use super::data_addresses::{self, OpenError};
 use super::dump_files::DumpFiles;
 use super::elf_dump::ElfDump;
 use super::elf_files;
-use super::files::{Directory, Files};
+use super::files::{Directory, Files, beside};
 use super::ini::{self, Document, KeyValue, Section, quote};
 use super::model::{Cluster, Device, Dump, FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::{self, PathError};
@@ -207,6 +207,26 @@ impl OpenSnapshot {
     ///
     /// Returns an error if there is no such buffer, or one of its files cannot be read.
     pub fn buffer_parts(&self, index: usize) -> Result<Vec<Mapped>, Error> {
+        self.buffer_files(index, |written| self.files.all().bytes(written))
+    }
+
+    /// Returns the paths of the files of the trace buffer `index`, in order, in a snapshot that was
+    /// read from a directory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such buffer, or one of its files does not exist.
+    pub fn buffer_paths(&self, index: usize, allow_outside: bool) -> Result<Vec<PathBuf>, Error> {
+        self.buffer_files(index, |written| {
+            paths::resolve(&self.root, written, allow_outside)
+        })
+    }
+
+    fn buffer_files<T>(
+        &self,
+        index: usize,
+        get: impl Fn(&str) -> Result<T, PathError>,
+    ) -> Result<Vec<T>, Error> {
         let trace = self.snapshot.trace.as_ref();
         let Some((trace, buffer)) = trace.and_then(|t| Some((t, t.buffers.get(index)?))) else {
             return Err(Error {
@@ -218,7 +238,7 @@ impl OpenSnapshot {
             });
         };
         let open = |file: &String| {
-            self.file(&trace.place.file, file).map_err(|problem| Error {
+            beside(&trace.place.file, file, &get).map_err(|problem| Error {
                 place: buffer.place.clone(),
                 text: format!("[{}] file {}: {problem}", buffer.id, quote(file)),
             })

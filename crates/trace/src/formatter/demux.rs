@@ -52,6 +52,9 @@ pub struct Stream {
     losses: Vec<u64>,
     keep: bool,
     total: u64,
+    /// Whether the piece of the buffer that is being decoded continues.
+    #[serde(skip)]
+    continues: bool,
 }
 
 impl Stream {
@@ -91,6 +94,12 @@ impl Stream {
             .segments
             .partition_point(|segment| segment.start <= kept);
         self.segments.drain(..passed.saturating_sub(1));
+    }
+
+    /// Sets whether the payload ends inside a piece of the buffer, with whose other bytes a search for
+    /// a synchronisation point is continued: skipped bytes are one packet in a piece.
+    pub fn set_continues(&mut self, continues: bool) {
+        self.continues = continues;
     }
 
     /// Returns a copy of the stream that contains what is needed to continue.
@@ -176,6 +185,9 @@ impl Stream {
                     at = after;
                     continue;
                 }
+                if self.continues && decoder.skips_all(rest) {
+                    break;
+                }
                 // Borrowed in place, because copying the packet is slow.
                 let next = decoder.next(rest);
                 let Some((packet, length)) = &next else {
@@ -227,6 +239,18 @@ impl Stream {
     #[inline]
     fn end(&self) -> u64 {
         self.consumed + self.payload.len() as u64
+    }
+
+    /// Returns whether frames from `offset` on, with `in_frame` bytes of payload each, continue the
+    /// last segment.
+    #[inline]
+    fn follows(&self, offset: u64, in_frame: usize) -> bool {
+        let position = self.end();
+        self.segments.last().is_some_and(|last| {
+            usize::from(last.in_frame) == in_frame
+                && last.offset_at(position) == offset
+                && (in_frame == 0 || (position - last.start).is_multiple_of(in_frame as u64))
+        })
     }
 
     /// Starts a segment: the next byte appended is at `offset` in the buffer.
@@ -281,13 +305,7 @@ impl Stream {
             return;
         }
         let start = self.payload.len();
-        let position = self.end();
-        let follows = self.segments.last().is_some_and(|last| {
-            usize::from(last.in_frame) == IN_FRAME
-                && last.offset_at(position) == offset
-                && (position - last.start).is_multiple_of(IN_FRAME as u64)
-        });
-        if !follows {
+        if !self.follows(offset, IN_FRAME) {
             self.start_segment(BufferOffset(offset), IN_FRAME);
         }
         // The bytes after it are overwritten by the next frame.
@@ -467,7 +485,9 @@ impl Demux {
     /// Appends bytes of a buffer without frames, from `offset` on, to the payload of `id`.
     pub fn unformatted(&mut self, id: TraceId, offset: BufferOffset, bytes: &[u8]) {
         let stream = self.stream_mut(id);
-        stream.start_segment(offset, 0);
+        if !stream.follows(offset.0, 0) {
+            stream.start_segment(offset, 0);
+        }
         stream.payload.extend_from_slice(bytes);
         stream.total += bytes.len() as u64;
     }

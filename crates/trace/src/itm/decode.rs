@@ -123,6 +123,11 @@ impl PacketDecoder for Decoder {
         }
     }
 
+    /// A search examines a limited number of bytes.
+    fn skips_all(&self, _bytes: &[u8]) -> bool {
+        false
+    }
+
     fn next_at_end(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         match self.sync {
             Sync::Start | Sync::No => self.search(bytes, true),
