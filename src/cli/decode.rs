@@ -1,7 +1,11 @@
 //! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
 mod in_parts;
+mod input;
 mod job;
+mod live;
+mod waiting;
+mod writers;
 
 use super::listing::{Colored, Lines, ListingArguments};
 use super::progress::Progress;
@@ -13,6 +17,7 @@ use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::Severity;
 use armsnap::text::{Form, PlainStream};
 use clap::{Args, ValueEnum};
+use input::Input;
 use job::{Job, Stopped};
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -50,6 +55,16 @@ pub struct Arguments {
     /// Do not read code from the program where dumps lack it
     #[arg(long)]
     no_elf_memory: bool,
+
+    /// Also decode what is appended to the trace buffer's file, as it appears. Ends when the
+    /// processes that write the file have closed it, if they can be seen, or on Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+
+    /// If the input is -, the trace is read from standard input as it arrives. This snapshot has
+    /// its trace sources and the code
+    #[arg(long, value_name = "SNAPSHOT")]
+    like: Option<PathBuf>,
 
     /// Write to a file instead of standard output
     #[arg(short, value_name = "FILE")]
@@ -116,6 +131,34 @@ fn cpu_time() -> Option<Duration> {
     None
 }
 
+impl Arguments {
+    /// Whether trace is decoded while it arrives.
+    pub fn is_live(&self) -> bool {
+        live::is_live(self)
+    }
+
+    /// Returns the snapshot that has the trace sources.
+    fn snapshot(&self) -> Result<SnapshotArguments, Failure> {
+        let mut snapshot = self.snapshot.clone();
+        match (live::is_standard_input(&snapshot.snapshot), &self.like) {
+            (true, Some(like)) => snapshot.snapshot.clone_from(like),
+            (false, None) => {}
+            (true, None) => {
+                return Err(Failure::Usage(
+                    "-: expected --like SNAPSHOT, whose trace sources write to standard input; \
+                     armsnap import --raw makes one of a part of the trace"
+                        .to_owned(),
+                ));
+            }
+            (false, Some(_)) => {
+                let text = "--like: expected - as the input, which is standard input";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+        }
+        Ok(snapshot)
+    }
+}
+
 /// Decodes the trace of a snapshot.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let in_file = arguments.output.is_some();
@@ -124,14 +167,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Format::Jsonl | Format::None => Lines::Plain,
     };
     // The pager runs from before the first note until the user leaves it.
-    let _pager = match in_file || arguments.format == Format::None {
+    let _pager = match in_file || arguments.format == Format::None || arguments.is_live() {
         true => None,
         false => arguments.listing.page()?,
     };
-    let (loaded, named) = arguments.snapshot.open_with(&arguments.elf)?;
+    let (loaded, named) = arguments.snapshot()?.open_with(&arguments.elf)?;
     let selection = Selection {
         sources: arguments.source.clone(),
         buffers: arguments.buffer.clone(),
+        without_files: arguments.is_live(),
     };
     let (capture, notes) = Capture::select(&loaded, &selection).map_err(|error| match error {
         SelectionError::Unknown { .. } => Failure::Usage(error.to_string()),
@@ -152,6 +196,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.output {
         super::output::not_named(path, &loaded)?;
     }
+    let input = arguments.is_live();
+    let input = input.then(|| live::input(arguments, &loaded, &capture));
+    let mut input = input.transpose()?;
     let out = super::output::Output::new(arguments.output.as_deref(), arguments.force)?;
     let form = match arguments.format {
         Format::Jsonl => Form::Json,
@@ -183,9 +230,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut progress = Progress::new(capture.buffers.iter().map(CaptureBuffer::bytes).sum());
     for (buffer, whole) in capture.buffers.iter().zip(&all.buffers) {
         let (wall, cpu) = (Instant::now(), cpu_time());
-        let decoded = job.decode(buffer, &mut out, |bytes| {
-            progress.at(stats.bytes + bytes);
-        });
+        let decoded = match &mut input {
+            Some(input) => job.live(buffer, whole, input, &mut out),
+            None => job.decode(buffer, &mut out, |bytes| {
+                progress.at(stats.bytes + bytes);
+            }),
+        };
         let decoded = decoded.map_err(|stopped| match stopped {
             Stopped::Io(error) => Failure::Io(error),
             Stopped::Decoder(why) => Failure::Input(why),
@@ -196,7 +246,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             .map(|(now, then)| now.saturating_sub(then));
         stats.cpu = used.map(|used| stats.cpu.unwrap_or_default() + used);
         print_notes(&decoded.notes);
-        print_notes(&silence(&loaded, whole, decoded.totals.as_ref()));
+        if input.is_none() {
+            print_notes(&silence(&loaded, whole, decoded.totals.as_ref()));
+        }
         // An imported recording has one buffer for each time that its trace unit ran.
         for part in &buffer.parts {
             part.release(0..part.len());
@@ -204,7 +256,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         stats.packets += decoded.packets;
         stats.counts += decoded.counts;
         if !buffer.sources.is_empty() {
-            stats.bytes += buffer.bytes();
+            stats.bytes += input.as_ref().map_or(buffer.bytes(), Input::bytes);
         }
     }
     drop(progress);

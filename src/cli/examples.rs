@@ -50,7 +50,9 @@ Examples:
   armsnap decode board --level instructions
   armsnap decode board --level packets --source ETM_0
   armsnap decode board --format jsonl -o trace.jsonl
-  armsnap decode board --format none --stats";
+  armsnap decode board --format none --stats
+  armsnap decode board --follow
+  armsnap decode - --like board";
 
 pub const REPORT: &str = "\
 Examples:

@@ -118,7 +118,7 @@ enum Command {
 }
 
 /// The snapshot that a subcommand works on.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct SnapshotArguments {
     /// A directory with a snapshot.ini, the path of a snapshot.ini, or an input that `armsnap
     /// import` reads
@@ -338,18 +338,19 @@ pub fn run() -> ExitCode {
     let Some(command) = parse().command else {
         return ended(around::run());
     };
-    if matches!(
-        command,
+    let cleans_up = match &command {
+        // Ctrl-C ends the trace.
+        Command::Decode(arguments) => !arguments.is_live(),
         Command::Check(_)
-            | Command::Info(_)
-            | Command::Decode(_)
-            | Command::Export(_)
-            | Command::Report(_)
-            | Command::Shards(_)
-            | Command::Convert(_)
-            | Command::Import(_)
-    ) && let Err(error) = signals::clean_up()
-    {
+        | Command::Info(_)
+        | Command::Export(_)
+        | Command::Report(_)
+        | Command::Shards(_)
+        | Command::Convert(_)
+        | Command::Import(_) => true,
+        _ => false,
+    };
+    if cleans_up && let Err(error) = signals::clean_up() {
         say(&error);
         return ExitCode::FAILURE;
     }

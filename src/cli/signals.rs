@@ -34,18 +34,40 @@ impl Drop for StaysAlive {
 }
 
 #[cfg(unix)]
-pub use unix::{before_the_end, not_ignored};
+pub use unix::{before_the_end, interruption, not_ignored};
 
 #[cfg(unix)]
 mod unix {
+    use signal_hook::consts::SIGINT;
     pub use signal_hook::consts::{SIGHUP, SIGTERM};
-    use std::io;
+    use std::io::{self, PipeReader};
 
     pub fn clean_up_on(signals: &[i32]) -> io::Result<()> {
-        before_the_end(signals, || {
-            armsnap::leftovers::remove_all();
-            super::super::pager::abandon();
-        })
+        before_the_end(signals, remove_incomplete)
+    }
+
+    fn remove_incomplete() {
+        armsnap::leftovers::remove_all();
+        super::super::pager::abandon();
+    }
+
+    /// Returns a pipe whose other end is closed on the first Ctrl-C. The next one and other signals
+    /// are handled as in [`clean_up`](super::clean_up).
+    pub fn interruption() -> io::Result<PipeReader> {
+        let (reader, writer) = io::pipe()?;
+        let mut writer = Some(writer);
+        let handled = not_ignored([SIGINT, SIGTERM, SIGHUP]);
+        let mut signals = signal_hook::iterator::Signals::new(handled)?;
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                if signal == SIGINT && writer.take().is_some() {
+                    continue;
+                }
+                remove_incomplete();
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        });
+        Ok(reader)
     }
 
     /// Calls `clean_up` when one of these signals arrives, before the signal ends the program.

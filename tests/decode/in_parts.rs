@@ -1,7 +1,7 @@
 //! Decoding in parts: the output is that of decoding as a whole, wherever the parts begin, and
 //! whatever the trace is.
 
-mod case;
+pub mod case;
 mod made;
 
 use case::*;

@@ -10,6 +10,7 @@ mod decode_command;
 mod ds5_reports;
 mod every_byte;
 mod in_parts;
+mod live;
 mod packet_scripts;
 mod parity;
 mod parity_etmv4;

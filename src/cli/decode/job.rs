@@ -9,8 +9,9 @@ use super::{Format, Level};
 use armsnap::capture::{CaptureBuffer, CaptureSource};
 use armsnap::decode::{Decoding, Programs, Totals, decode_buffer};
 use armsnap::mapped;
+use armsnap::quantity::TraceId;
 use armsnap::report::listing::text_buffer::TextBuffer;
-use armsnap::report::listing::{self, Counts, LineForm, ListingDecoder, Unfollowed};
+use armsnap::report::listing::{self, Counts, LineForm, Listed, ListingDecoder, Unfollowed};
 use armsnap::snapshot::OpenSnapshot;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -52,6 +53,9 @@ impl From<io::Error> for Stopped {
         Self::Io(error)
     }
 }
+
+/// The decoder of a source, and its trace ID.
+pub(super) type SourceDecoder<'a> = (TraceId, Box<dyn Decoding<dyn Listed + 'a> + 'a>);
 
 /// Settings shared by the decoders of all sources.
 pub struct Job<'a> {
@@ -113,12 +117,7 @@ impl Job<'_> {
         sources: &[CaptureSource],
         mut send: impl FnMut(usize, Option<&mut TextBuffer>) -> Result<(), Stopped>,
     ) -> Result<Decoded, Stopped> {
-        let mut decoders = Vec::new();
-        for source in sources {
-            let decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
-            let decoder: Box<dyn Decoding<_>> = decoder;
-            decoders.push((source.trace_id, decoder));
-        }
+        let mut decoders = self.decoders(buffer, sources)?;
         let totals = decode_buffer(buffer, &mut decoders, self.piece(), |index, listed| {
             if mapped::is_cut() {
                 mapped::whole()?;
@@ -127,6 +126,33 @@ impl Job<'_> {
             let full = text.len() >= PAGE;
             send(index, full.then_some(text))
         })?;
+        self.decoded(&mut decoders, sources, totals, send)
+    }
+
+    /// Makes the decoders of some sources.
+    pub(super) fn decoders<'b>(
+        &'b self,
+        buffer: &CaptureBuffer,
+        sources: &[CaptureSource],
+    ) -> Result<Vec<SourceDecoder<'b>>, Stopped> {
+        let mut decoders = Vec::new();
+        for source in sources {
+            let decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
+            let decoder: Box<dyn Decoding<_>> = decoder;
+            decoders.push((source.trace_id, decoder));
+        }
+        Ok(decoders)
+    }
+
+    /// Returns what the decoders of some sources counted. `send` receives the index of each source,
+    /// with the rest of its text.
+    pub(super) fn decoded(
+        &self,
+        decoders: &mut [SourceDecoder<'_>],
+        sources: &[CaptureSource],
+        totals: Totals,
+        mut send: impl FnMut(usize, Option<&mut TextBuffer>) -> Result<(), Stopped>,
+    ) -> Result<Decoded, Stopped> {
         let mut decoded = Decoded {
             totals: Some(totals),
             ..Decoded::default()

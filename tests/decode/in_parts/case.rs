@@ -8,6 +8,7 @@ use armsnap::decode::parts::{
     Decoders, Joiner, Output, Page, Part, PartDecoder, PartError, PartState, Sizes, decode_in_parts,
 };
 use armsnap::decode::{Decoding, ProgramOptions, Programs, Totals, Unsaved, decode_buffer};
+use armsnap::quantity::TraceId;
 use armsnap::report::listing::{Listed, decoder};
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use armsnap::report::listing::{Level, LineForm};
 
-pub(super) const LEVELS: [Level; 4] = [
+pub const LEVELS: [Level; 4] = [
     Level::Packets,
     Level::Elements,
     Level::Branches,
@@ -53,13 +54,13 @@ fn take(listed: &mut (dyn Listed + '_), packets: u64) -> Taken {
 }
 
 /// A snapshot and how it is decoded.
-pub(super) struct Case<'a> {
-    pub(super) loaded: &'a OpenSnapshot,
-    pub(super) programs: &'a Programs,
-    pub(super) buffer: CaptureBuffer,
-    pub(super) level: Level,
-    pub(super) form: LineForm,
-    pub(super) piece: usize,
+pub struct Case<'a> {
+    pub loaded: &'a OpenSnapshot,
+    pub programs: &'a Programs,
+    pub buffer: CaptureBuffer,
+    pub level: Level,
+    pub form: LineForm,
+    pub piece: usize,
 }
 
 /// The outputs of all sources for each piece, and the bytes of each trace ID.
@@ -78,13 +79,19 @@ impl Case<'_> {
             .collect()
     }
 
-    /// Decodes as a whole.
-    pub(super) fn whole(&self) -> Decoded {
+    /// The decoders of all sources, which only decode.
+    pub fn boxed_decoders(&self) -> Vec<(TraceId, Box<dyn Decoding<dyn Listed + '_> + '_>)> {
         let mut decoders = Vec::new();
         for (id, decoder) in self.decoders() {
             let decoder: Box<dyn Decoding<_>> = decoder;
             decoders.push((id, decoder));
         }
+        decoders
+    }
+
+    /// Decodes as a whole.
+    pub(super) fn whole(&self) -> Decoded {
+        let mut decoders = self.boxed_decoders();
         let mut pieces: Vec<Vec<Taken>> = Vec::new();
         let count = decoders.len();
         let totals = decode_buffer(&self.buffer, &mut decoders, self.piece, |index, listed| {
@@ -147,7 +154,7 @@ impl Case<'_> {
         Some((counted_at_end(pieces), totals?))
     }
 
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let (level, form, piece) = (self.level, self.form, self.piece);
         let buffer = &self.buffer.name;
         format!("{buffer}, {level:?} {form:?}, pieces of {piece}")
@@ -199,7 +206,7 @@ pub(super) fn parts(total: u64, piece: usize, mut random: impl FnMut() -> u64) -
     parts
 }
 
-pub(super) fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
+pub fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
     move || {
         seed ^= seed << 13;
         seed ^= seed >> 7;
@@ -209,7 +216,7 @@ pub(super) fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
 }
 
 /// The snapshots with trace, here and in ../shared.
-pub(super) fn snapshots() -> Vec<PathBuf> {
+pub fn snapshots() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     for from in [
@@ -229,7 +236,7 @@ pub(super) fn snapshots() -> Vec<PathBuf> {
 }
 
 /// Calls `each` for all buffers of a snapshot.
-pub(super) fn cases(path: &Path, mut each: impl FnMut(Case<'_>)) {
+pub fn cases(path: &Path, mut each: impl FnMut(Case<'_>)) {
     let loaded: OpenSnapshot = Snapshot::open(path, &OpenOptions::default()).unwrap();
     let (capture, _) = Capture::open(&loaded);
     let options = ProgramOptions {
@@ -253,7 +260,7 @@ pub(super) fn cases(path: &Path, mut each: impl FnMut(Case<'_>)) {
     }
 }
 
-pub(super) fn bytes_of(buffer: &CaptureBuffer) -> Vec<u8> {
+pub fn bytes_of(buffer: &CaptureBuffer) -> Vec<u8> {
     buffer.parts.iter().flat_map(|part| part.to_vec()).collect()
 }
 
