@@ -9,7 +9,7 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
-use armsnap_trace::element::{AtomSink, Element, ElementSink, Exception, Mark};
+use armsnap_trace::element::{AtomPacket, AtomSink, Atoms, Element, ElementSink, Exception, Mark};
 use std::collections::VecDeque;
 
 /// The maximum number of lines waiting for their cycle count. A trace unit sends the count right
@@ -40,6 +40,11 @@ impl Line {
     }
 }
 
+/// Returns the cycles of atoms: those of the first one, and of each later one.
+fn cycles_of(atoms: Atoms, first: u8, each: u8) -> u32 {
+    u32::from(first) + u32::from(atoms.count.saturating_sub(1)) * u32::from(each)
+}
+
 /// Lists elements as branches.
 #[derive(Clone, Debug)]
 pub struct Branches<L> {
@@ -64,8 +69,12 @@ impl<L: Lines> Branches<L> {
         }
     }
 
+    #[inline]
     fn line(&mut self, at: BufferOffset, line: Line) {
         self.counts.elements += 1;
+        if L::SILENT {
+            return;
+        }
         if !self.counting {
             self.lines.branch_line(at, &line, self.cycle);
             return;
@@ -82,7 +91,11 @@ impl<L: Lines> Branches<L> {
         }
     }
 
+    #[inline]
     fn count(&mut self, cycles: u32) {
+        if L::SILENT {
+            return;
+        }
         self.counting = true;
         self.cycle = Some(self.cycle.unwrap_or(0) + u64::from(cycles));
         self.release();
@@ -103,11 +116,11 @@ impl<L: Lines> Listed for Branches<L> {
     }
 }
 
-impl<L> Stage for Branches<L> {
-    /// A running count depends on everything before it, so there is no state in which a part could
-    /// start.
+impl<L: Lines> Stage for Branches<L> {
+    /// A running count depends on everything before it, so if it is written, there is no state in
+    /// which a part could start.
     fn save(&self, _: &mut StageStates) -> Result<(), Unsaved> {
-        if self.counting || self.cycle.is_some() {
+        if self.counting && !L::SILENT {
             return Err(Unsaved);
         }
         Ok(())
@@ -133,8 +146,7 @@ impl<L: Lines> ElementSink for Branches<L> {
             }
             Element::TimedAtom { cycles, .. } => self.count(cycles),
             Element::TimedInstructions { atoms, first, each } => {
-                let others = u32::from(atoms.count.saturating_sub(1));
-                self.count(u32::from(first) + others * u32::from(each));
+                self.count(cycles_of(atoms, first, each));
             }
             Element::Mark(Mark::Cycles(cycles)) => self.count(cycles),
             Element::Mark(
@@ -155,7 +167,29 @@ impl<L: Lines> ElementSink for Branches<L> {
     }
 }
 
-impl<L: Lines> AtomSink for Branches<L> {}
+/// Atoms are not listed; their cycles count.
+impl<L: Lines> AtomSink for Branches<L> {
+    const LOCATES: bool = !L::SILENT;
+
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<AtomPacket>,
+        _: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        for (index, &byte) in bytes.iter().enumerate() {
+            match atoms(byte) {
+                Some(AtomPacket::Instructions(atoms, Some([first, each]))) => {
+                    self.count(cycles_of(atoms, first, each));
+                }
+                Some(_) => {}
+                None => return index,
+            }
+        }
+        bytes.len()
+    }
+}
 
 #[cfg(test)]
 mod tests {
