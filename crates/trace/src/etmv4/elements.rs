@@ -61,6 +61,9 @@ pub struct Elements {
     speculation: i64,
     /// An exception or Q element waits for its address.
     awaits_address: bool,
+    /// A cycle count was emitted at once since the last P0 element: addresses after it are held, as
+    /// if the count were.
+    counted: bool,
 
     /// No context was emitted since synchronisation: atoms have no meaning.
     needs_context: bool,
@@ -85,6 +88,7 @@ impl Elements {
             queue: Queue::default(),
             speculation: 0,
             awaits_address: false,
+            counted: false,
             needs_context: true,
             context: Context::default(),
         }
@@ -95,12 +99,25 @@ impl Elements {
         self.queue.len() * size_of::<Entry>()
     }
 
+    /// Returns whether nothing is held, and nothing could be cancelled.
+    #[inline(always)]
+    fn emits_at_once(&self) -> bool {
+        self.state == State::Decoding && self.config.max_speculation == 0 && self.queue.is_empty()
+    }
+
+    /// Returns the cycles of a count. An unknown one adds nothing to the running count.
+    #[inline(always)]
+    fn cycles(&self, count: Option<u32>) -> u32 {
+        count.map_or(0, |n| n.saturating_add(self.cycle_threshold))
+    }
+
     /// Forgets everything until the next synchronisation.
     fn lose(&mut self) {
         self.state = State::Async;
         self.queue.clear();
         self.speculation = 0;
         self.awaits_address = false;
+        self.counted = false;
         self.needs_context = true;
     }
 
@@ -288,9 +305,7 @@ impl Elements {
             Packet::CycleCount {
                 commit: n, count, ..
             } => {
-                // An unknown count adds nothing to the running count.
-                let cycles = count.map_or(0, |n| n.saturating_add(self.cycle_threshold));
-                self.hold(at, Held::Cycles(cycles), out);
+                self.hold(at, Held::Cycles(self.cycles(count)), out);
                 commit = n.unwrap_or(0);
             }
             Packet::Timestamp {
@@ -369,6 +384,7 @@ impl Elements {
             }
             return Err(Contradiction);
         }
+        self.counted = false;
         let mut left = count;
         while left > 0
             && let Some(entry) = self.queue.split(left)
@@ -383,6 +399,7 @@ impl Elements {
     /// Emits everything.
     fn emit_all(&mut self, out: &mut dyn ElementSink) -> Result<(), Contradiction> {
         self.speculation = 0;
+        self.counted = false;
         while let Some(entry) = self.queue.pop() {
             self.emit(entry, out)?;
         }
@@ -442,6 +459,7 @@ impl ElementDecoder for Elements {
             if self.state != State::Decoding || self.config.max_speculation > 0 {
                 return self.other(at, &Packet::Atoms { atoms, format }, out);
             }
+            self.counted = false;
             // Nothing held can be cancelled any more.
             if !self.queue.is_empty() && self.emit_all(out).is_err() {
                 return self.bad(at, out);
@@ -452,14 +470,20 @@ impl ElementDecoder for Elements {
             return;
         }
         if let Packet::Address(bits) = *packet
-            && self.config.max_speculation == 0
-            && self.queue.is_empty()
-            && self.state == State::Decoding
+            && self.emits_at_once()
+            && !self.counted
         {
             // Nothing before it is held or could be cancelled.
             let (address, is) = self.history.resolve(bits, self.sent_64bit);
             self.is = is;
             return out.element(at, self.address(address, is));
+        }
+        if let Packet::CycleCount { commit, count, .. } = *packet
+            && self.emits_at_once()
+            && commit.unwrap_or(0) == 0
+        {
+            self.counted = true;
+            return out.mark(at, Mark::Cycles(self.cycles(count)));
         }
         self.other(at, packet, out);
     }
@@ -480,10 +504,7 @@ impl ElementDecoder for Elements {
 
     #[inline(always)]
     fn passes_atoms(&self) -> bool {
-        self.state == State::Decoding
-            && self.config.max_speculation == 0
-            && self.queue.is_empty()
-            && !self.needs_context
+        self.emits_at_once() && !self.counted && !self.needs_context
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
