@@ -41,7 +41,7 @@ pub const EXPORT: &str = "\
 Examples:
   armsnap export board --as lcov -o coverage.info       for lcov and genhtml
   armsnap export board --as folded -o stacks.txt        for flame graphs
-  armsnap export board --as perfetto -o board.pftrace   a time line of calls
+  armsnap export board --as perfetto -o board.pftrace   a timeline of calls
   armsnap export board --as jsonl --table calls -o calls.jsonl
   armsnap export board --as callgrind -o callgrind.out --from main";
 

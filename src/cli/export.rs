@@ -22,7 +22,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Write coverage, profiles, time lines or tables of the trace of a snapshot
+/// Write coverage, profiles, timelines or tables of the trace of a snapshot
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "join")]
     inline: bool,
 
-    /// What the time lines of `chrome`, `perfetto` and `ctf` measure (default: instructions)
+    /// What the timelines of `chrome`, `perfetto` and `ctf` measure (default: instructions)
     #[arg(long, value_enum, value_name = "CLOCK")]
     clock: Option<ClockName>,
 }
@@ -118,9 +118,9 @@ enum Format {
     Jsonl,
     /// One table as comma-separated values
     Csv,
-    /// A time line as JSON, for Perfetto and chrome://tracing
+    /// A timeline as JSON, for Perfetto and chrome://tracing
     Chrome,
-    /// A time line, for Perfetto
+    /// A timeline, for Perfetto
     Perfetto,
     /// Calls and events in the Common Trace Format, for babeltrace2
     Ctf,

@@ -252,7 +252,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         [input, output] if traced || !raw => (Some(input), output),
         [input] => {
             return Err(Failure::Usage(format!(
-                "expected the snapshot directory to write behind {}",
+                "expected the snapshot directory to write after {}",
                 input.display()
             )));
         }

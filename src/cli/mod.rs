@@ -73,13 +73,13 @@ enum Command {
     /// Decode the trace of a snapshot
     #[command(after_help = examples::DECODE)]
     Decode(decode::Arguments),
-    /// Write coverage, profiles, time lines or tables of the trace of a snapshot
+    /// Write coverage, profiles, timelines or tables of the trace of a snapshot
     #[command(after_help = examples::EXPORT)]
     Export(export::Arguments),
     /// Print as JSON how the trace of a snapshot is divided into shards
     #[command(after_help = examples::SHARDS)]
     Shards(shards::Arguments),
-    /// Write a page with coverage, profile and time line of the trace of a snapshot
+    /// Write a page with coverage, profile and timeline of the trace of a snapshot
     #[command(after_help = examples::REPORT)]
     Report(report::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot

@@ -1,4 +1,4 @@
-//! `armsnap report`: coverage, profile and time line as one HTML page, and a summary.
+//! `armsnap report`: coverage, profile and timeline as one HTML page, and a summary.
 
 use super::analysis::AnalysisArguments;
 use super::output::{Output, not_named};

@@ -189,9 +189,9 @@ mod tests {
         assert_eq!(kept(at(7), None, 9).missed(), at(7));
         assert_eq!(kept(at(2), at(8), 9).missed(), at(8));
         assert_eq!(kept(at(2), at(2), 9).missed(), None);
-        let behind = Some(Bound::Offset(BufferOffset(100)));
-        assert_eq!(kept(None, behind, 9).missed(), None);
-        assert_eq!(kept(behind, None, 9).missed(), behind);
+        let after = Some(Bound::Offset(BufferOffset(100)));
+        assert_eq!(kept(None, after, 9).missed(), None);
+        assert_eq!(kept(after, None, 9).missed(), after);
     }
 
     #[test]

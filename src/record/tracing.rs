@@ -299,7 +299,7 @@ where
         let last = self.flow.last(core, &self.blocks);
         self.flow_ends(core, None)?;
         if let Some(trace) = self.traces.core(core) {
-            trace.tracer.finish(last.map(|(_, behind)| behind));
+            trace.tracer.finish(last.map(|(_, after)| after));
         }
         let time = self.traces.threads.zip(time);
         let time = time.map(|(begin, time)| begin.saturating_add(time));
@@ -340,9 +340,7 @@ where
             unfinished.extend(last.map(|(last, _)| (core, last, None)));
             self.flow_ends(core, place)?;
             if let Some(trace) = self.traces.core(core) {
-                trace
-                    .tracer
-                    .finish(place.or(last.map(|(_, behind)| behind)));
+                trace.tracer.finish(place.or(last.map(|(_, after)| after)));
                 let (id, gaps) = (trace.id, trace.tracer.gaps());
                 summary.gaps += gaps;
                 summary.cores.push((core, id));

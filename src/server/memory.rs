@@ -60,7 +60,7 @@ fn range<'a>(
     while end - start < JOINED {
         let known = slice(Address(end)).len() as u64;
         match end.checked_add(known) {
-            Some(behind) if known > 0 => end = behind,
+            Some(after) if known > 0 => end = after,
             _ => break,
         }
     }

@@ -270,8 +270,8 @@ impl<'a> File<'a> {
 
     /// The bytes of all complete trace frames. Walks to the end.
     pub fn buffer(&self) -> &'a [u8] {
-        let behind = self.frames_from(self.count()).at;
-        &self.bytes[self.first..behind]
+        let after = self.frames_from(self.count()).at;
+        &self.bytes[self.first..after]
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Index> {

@@ -228,10 +228,10 @@ fn frames_are_found_by_number_beyond_the_first_places_of_the_index() {
     assert!(file.frame(3000).is_none());
     assert_eq!(file.count(), 3000);
     for number in [0, 255, 256, 2999, 3000, 3001, usize::MAX] {
-        let mut behind = file.frames_from(number).map(|frame| frame.unwrap().number);
-        assert_eq!(behind.next(), (number < 3000).then_some(number));
+        let mut after = file.frames_from(number).map(|frame| frame.unwrap().number);
+        assert_eq!(after.next(), (number < 3000).then_some(number));
         assert_eq!(
-            behind.count(),
+            after.count(),
             3000_usize.saturating_sub(number).saturating_sub(1)
         );
     }

@@ -35,7 +35,7 @@ fn what_a_user_saw_is_found() {
             "file-not-opened",
         ),
         // On two lines of a terminal.
-        ("older than the history\n    that was looked at", "why-ends"),
+        ("older than the\n    searched history", "why-ends"),
         (
             "--until nowhere: expected an address, or a function or FILE:LINE of the program a.elf",
             "until-unknown",

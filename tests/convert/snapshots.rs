@@ -334,10 +334,10 @@ fn dumps_of_gigabytes_are_limited_to_the_size_of_a_frame() {
     // As much as GDB reads, and the rest after the frames.
     assert!((0x7fff_ff00..0x8000_0000).contains(&size), "{size:#x}");
     let missing = (3_u64 << 30) - size as u64;
-    let behind = written.length - size as u64;
+    let after = written.length - size as u64;
     assert!(
-        (missing..missing + (1 << 20)).contains(&behind),
-        "{behind:#x}"
+        (missing..missing + (1 << 20)).contains(&after),
+        "{after:#x}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Time lines: decoded again, slices nest, and their numbers agree with the other formats.
+//! Timelines: decoded again, slices nest, and their numbers agree with the other formats.
 
 use super::common::{
     arg, armsnap, export, export_text, number, recorded, run, said, snapshots, stats,

@@ -316,12 +316,12 @@ fn ctrl_c_ends_the_script_that_moves() {
     let server = Server::start(snapshot.path(), &[], 1);
     let commands = concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb/armsnap.py");
     for text in [steps, python] {
-        std::fs::write(&script, format!("{text}echo behind the moves\\n\n")).unwrap();
+        std::fs::write(&script, format!("{text}echo after the moves\\n\n")).unwrap();
         let source = format!("source {}", script.display());
         let commands = [commands, "info threads", &source, "echo GDB goes on\\n"];
         let text = interrupted(&server.addresses[0], &commands, "Cortex-A57_1");
         assert_eq!(text.matches("received signal SIGINT").count(), 1, "{text}");
-        assert!(!text.contains("behind the moves"), "{text}");
+        assert!(!text.contains("after the moves"), "{text}");
         assert!(text.contains("GDB goes on"), "{text}");
     }
 }

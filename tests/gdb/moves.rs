@@ -287,7 +287,7 @@ fn moves_in_inlined_code_of_the_outermost_function() {
 }
 
 /// Halts directly after a call.
-const BEHIND: &str = r#"
+const AFTER_A_CALL: &str = r#"
 static int counter;
 __attribute__((noinline)) static void inner(void) { counter++; }
 __attribute__((noinline)) static void outer(int n)
@@ -343,9 +343,9 @@ fn same_moves_from_after_a_call(
 
 #[test]
 fn moves_from_the_halted_state_after_a_call() {
-    let within = BEHIND.replace("outer(before);", "outer((inner(), __builtin_trap(), 3));");
-    assert_ne!(within, BEHIND);
-    for source in [BEHIND, &within] {
+    let within = AFTER_A_CALL.replace("outer(before);", "outer((inner(), __builtin_trap(), 3));");
+    assert_ne!(within, AFTER_A_CALL);
+    for source in [AFTER_A_CALL, &within] {
         same_moves_from_after_a_call("aarch64", "cortex-a57", source, &["-O0", "-static"]);
     }
 }
@@ -354,12 +354,12 @@ fn moves_from_the_halted_state_after_a_call() {
 fn moves_from_the_halted_state_after_a_call_optimised() {
     // Only GDB shows frames of tail calls.
     let options = ["-O2", "-static", "-fno-optimize-sibling-calls"];
-    same_moves_from_after_a_call("aarch64", "cortex-a57", BEHIND, &options);
+    same_moves_from_after_a_call("aarch64", "cortex-a57", AFTER_A_CALL, &options);
 }
 
 #[test]
 fn moves_from_the_halted_state_after_a_call_in_32_bits() {
-    let source = format!("int main(void);\nvoid _start(void) {{ main(); }}\n{BEHIND}");
+    let source = format!("int main(void);\nvoid _start(void) {{ main(); }}\n{AFTER_A_CALL}");
     let options = [&FREE[..], &["-O0", "-marm"]].concat();
     same_moves_from_after_a_call("arm", "cortex-a15", &source, &options);
 }

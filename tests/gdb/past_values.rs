@@ -87,10 +87,10 @@ pub(super) fn past(guest: &Guest, commands: &[&str]) -> String {
 pub(super) fn in_order(text: &str, wanted: &[&str]) {
     let mut rest = text;
     for wanted in wanted {
-        let Some((_, behind)) = rest.split_once(wanted) else {
+        let Some((_, after)) = rest.split_once(wanted) else {
             panic!("{wanted:?} is not in {rest}\n--- of\n{text}");
         };
-        rest = behind;
+        rest = after;
     }
 }
 

@@ -489,10 +489,10 @@ fn ctrl_c_ends_a_search() {
     let mut stream = TcpStream::connect(&server.addresses[0]).unwrap();
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).unwrap();
-    let mut ask = |payload: &str, behind: &[u8]| {
+    let mut ask = |payload: &str, after: &[u8]| {
         let mut bytes = Vec::new();
         write_packet(payload.as_bytes(), &mut bytes);
-        bytes.extend_from_slice(behind);
+        bytes.extend_from_slice(after);
         stream.write_all(&bytes).unwrap();
         loop {
             let mut reply = Vec::new();

@@ -141,8 +141,8 @@ fn names(architecture: &'static str) {
         let (name, offset) = found.as_ref().unwrap();
         let (place, section) = word.split_once(" in section ").unwrap();
         // One address may have several names, but the same offset in all.
-        let behind = place.rsplit_once(" + ").map_or("0", |(_, behind)| behind);
-        assert_eq!(behind, offset.to_string(), "{address:#x} {name}: {word}");
+        let after = place.rsplit_once(" + ").map_or("0", |(_, after)| after);
+        assert_eq!(after, offset.to_string(), "{address:#x} {name}: {word}");
         libraries += usize::from(section.contains("libraries/libc.so.6"));
     }
     assert!(libraries > 20, "{libraries} of {}", decoded.len());

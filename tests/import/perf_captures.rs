@@ -240,11 +240,11 @@ fn with_index(mut file: Vec<u8>) -> Vec<u8> {
     while at < begin + size {
         let kind = u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
         let length = usize::from(u16::from_le_bytes(file[at + 6..at + 8].try_into().unwrap()));
-        let behind = if kind == 71 { word(&file, at + 8) } else { 0 };
+        let after = if kind == 71 { word(&file, at + 8) } else { 0 };
         if kind == 71 {
             found.extend([at as u64, length as u64]);
         }
-        at += length + behind;
+        at += length + after;
     }
     let before = (0..18)
         .filter(|bit| word(&file, 72) >> bit & 1 == 1)

@@ -38,7 +38,7 @@ fn long(name: &str, protocol: &str, options: &[&str], reference: u64) {
         true
     });
     assert_eq!(beside.gaps, []);
-    assert_eq!(executed.next(), None, "behind instruction {count}");
+    assert_eq!(executed.next(), None, "after instruction {count}");
     assert!(count > 100_000_000, "{count}");
 
     let mut executed = Instructions::of(&witness);

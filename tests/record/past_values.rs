@@ -543,11 +543,11 @@ fn the_store_that_broke_a_pointer_is_found() {
         )
         .unwrap();
     assert_eq!(again.hit, Some(hit));
-    let behind = history.step(hit.position, Direction::Forward).unwrap();
+    let after = history.step(hit.position, Direction::Forward).unwrap();
     let none = recovery
         .accesses(
             history,
-            (behind, end),
+            (after, end),
             range.clone(),
             Direction::Forward,
             wanted,
@@ -558,10 +558,10 @@ fn the_store_that_broke_a_pointer_is_found() {
     // The first position belongs to a search forward, the last one to a search backward.
     let before = history.step(hit.position, Direction::Backward).unwrap();
     for (between, direction, is_hit) in [
-        ((end, behind), Direction::Backward, false),
+        ((end, after), Direction::Backward, false),
         ((end, hit.position), Direction::Backward, true),
         ((before, hit.position), Direction::Forward, false),
-        ((before, behind), Direction::Forward, true),
+        ((before, after), Direction::Forward, true),
     ] {
         let found = recovery
             .accesses(history, between, range.clone(), direction, wanted, &cancel)

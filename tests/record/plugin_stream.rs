@@ -191,12 +191,12 @@ action: .quad handler, 0x04000004, restorer, 0
         address: Address(symbol("after").address.0 - 4),
         ..symbol("after")
     };
-    let behind = CodeAddress {
+    let next = CodeAddress {
         address: Address(symbol("restorer").address.0 + 8),
         ..symbol("after")
     };
     same(&listing, &guest, Some(faulting.address.0));
-    assert_eq!(listing.steps.broken, [Some(faulting), Some(behind)]);
+    assert_eq!(listing.steps.broken, [Some(faulting), Some(next)]);
     assert_eq!(listing.handlers, [(11, guest.symbol("handler"))]);
     assert_eq!(listing.masks, 1, "the return from the handler");
 }

@@ -40,8 +40,8 @@ fn reads(name: &str, program: &str, branched: bool, counts: &[(&str, usize)]) {
         let architecture = Architecture::detect(device).architecture;
         let pc = RegisterFile::read(device, architecture).pc().unwrap();
         let last = *decoded.last().unwrap();
-        let behind = last + code.length(last, code.isa(last));
-        assert!(pc == behind || branched, "{name} {core}");
+        let after = last + code.length(last, code.isa(last));
+        assert!(pc == after || branched, "{name} {core}");
     }
 }
 

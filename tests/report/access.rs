@@ -116,9 +116,9 @@ fn the_keyboard_selects_marks() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
-/// The ring around a time line is within what its surroundings show.
+/// The ring around a timeline is within what its surroundings show.
 #[test]
-fn the_focus_of_a_time_line_is_visible() {
+fn the_focus_of_a_timeline_is_visible() {
     let Some((_report, mut browser)) = open() else {
         return;
     };

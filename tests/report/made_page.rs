@@ -147,7 +147,7 @@ fn hostile_names_stay_text_everywhere() {
 
 /// The page of a part of a trace in which one core executed nothing.
 #[test]
-fn tracks_without_anything_do_not_widen_the_time_line() {
+fn tracks_without_anything_do_not_widen_the_timeline() {
     if !browser::is_available() {
         return;
     }

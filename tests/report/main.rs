@@ -7,7 +7,7 @@ mod access;
 mod command;
 mod figures;
 mod made_page;
-mod time_line;
+mod timeline;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

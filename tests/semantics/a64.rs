@@ -42,10 +42,10 @@ fn random_instructions_do_what_their_models_say() {
         let mut tally = Tally::default();
         for _ in 0..20 {
             let before: Vec<_> = (0..BATCH).map(|_| random.instance(mask, fixed)).collect();
-            let behind = executor.execute(&before);
-            for (slot, (before, behind)) in before.iter().zip(&behind).enumerate() {
+            let after = executor.execute(&before);
+            for (slot, (before, after)) in before.iter().zip(&after).enumerate() {
                 let model = a64::decode(before.word as u32, place(slot));
-                tally.take(&model, place(slot), before, behind);
+                tally.take(&model, place(slot), before, after);
             }
         }
         let Tally {

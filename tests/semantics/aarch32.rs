@@ -73,10 +73,10 @@ fn run(
                 before.push(instance);
             }
         }
-        let behind = executor.execute(&before);
-        for (slot, (before, behind)) in before.iter().zip(&behind).enumerate() {
+        let after = executor.execute(&before);
+        for (slot, (before, after)) in before.iter().zip(&after).enumerate() {
             let (model, address) = decode(before.word, slot);
-            tally.take_arm(&model, address, before, behind);
+            tally.take_arm(&model, address, before, after);
         }
     }
     let Tally {

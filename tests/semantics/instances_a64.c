@@ -1,4 +1,4 @@
-// Executes single A64 instructions on states from its input and writes the states behind them.
+// Executes single A64 instructions on states from its input and writes the states after them.
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Executes single A32 and T32 instructions on states from its input and writes the states behind
+// Executes single A32 and T32 instructions on states from its input and writes the states after
 // them.
 #include <signal.h>
 #include <stdint.h>

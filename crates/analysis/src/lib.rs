@@ -5,7 +5,7 @@
 //! | module | what it is for |
 //! | --- | --- |
 //! | [`profile`] | how often code was executed, and the sequence of calls |
-//! | [`export`] | coverage, profiles and time lines in the formats of other tools |
+//! | [`export`] | coverage, profiles and timelines in the formats of other tools |
 //! | [`report`] | listings, `info`, and calls |
 //! | [`page`] | a report as one HTML page |
 

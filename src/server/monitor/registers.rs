@@ -139,10 +139,10 @@ fn matches(pattern: &str, name: &str) -> bool {
                 n += 1;
             }
             _ => match star {
-                Some((behind, covered)) => {
-                    p = behind;
+                Some((after, covered)) => {
+                    p = after;
                     n = covered + 1;
-                    star = Some((behind, n));
+                    star = Some((after, n));
                 }
                 None => return false,
             },

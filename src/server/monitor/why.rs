@@ -124,7 +124,7 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
             "further back is not known: nothing from before the instruction at {} is connected with it",
             place(position)
         ),
-        End::Older => "older than the history that was looked at".to_owned(),
+        End::Older => "older than the searched history".to_owned(),
         End::Stack => {
             "further back it is the stack pointer, which functions moved by constants".to_owned()
         }

@@ -140,13 +140,13 @@ fn tree(tokens: TokenStream, place: &str, out: &mut Vec<Text>) {
 
 /// The texts of an attribute; only those of errors have any. Returns how many of the tokens after
 /// it belong to a test.
-fn attribute(inner: TokenStream, behind: &[TokenTree], place: &str, out: &mut Vec<Text>) -> usize {
+fn attribute(inner: TokenStream, after: &[TokenTree], place: &str, out: &mut Vec<Text>) -> usize {
     let text = inner.to_string();
     if text.starts_with("error") {
         tree(inner, place, out);
     }
     let is_test = text.starts_with("cfg") && text.contains("test") && !text.contains("not");
-    let end = behind.iter().position(|token| match token {
+    let end = after.iter().position(|token| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
         TokenTree::Punct(sign) => sign.as_char() == ';',
         _ => false,

@@ -138,13 +138,13 @@ fn way(
         })
         .collect();
     let mut best = (before[&wanted], vec![(wanted, before[&wanted])]);
-    let mut behind = 0;
+    let mut after = 0;
     for at in (from + 1..=to).rev() {
         let (address, count) = (all[at].address, between[at - from - 1]);
         if address == wanted {
-            behind += 1;
-        } else if usable.contains(&address) && count + behind < best.0 {
-            best = (count + behind, vec![(address, count), (wanted, behind)]);
+            after += 1;
+        } else if usable.contains(&address) && count + after < best.0 {
+            best = (count + after, vec![(address, count), (wanted, after)]);
         }
     }
     (best.0 <= MOST).then_some(best.1)

@@ -137,10 +137,10 @@ pub fn evaluate(snapshot: &Path, before: &[&str], expressions: &[String]) -> Vec
             Some(register) if is_float(register) => format!("info registers {register}\n"),
             _ => format!("output/x {expression}\necho \\n\n"),
         };
-        lines += "echo behind:\\n\n";
+        lines += "echo after:\\n\n";
     }
-    let text = script(snapshot, &[], before, &format!("echo behind:\\n\n{lines}"));
-    let shown: Vec<&str> = text.split("behind:\n").collect();
+    let text = script(snapshot, &[], before, &format!("echo after:\\n\n{lines}"));
+    let shown: Vec<&str> = text.split("after:\n").collect();
     assert_eq!(shown.len(), expressions.len() + 2, "{text}");
     let shown = shown[1..=expressions.len()].iter().zip(expressions);
     let bits = shown.map(|(shown, expression)| {

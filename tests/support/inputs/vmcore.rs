@@ -32,10 +32,10 @@ pub fn file(wide: bool, notes: &[u8], address: u64, memory: &[u8]) -> Vec<u8> {
         out.extend(half.to_le_bytes());
     }
     let begin = size + 2 * u64::from(entry);
-    let behind = begin + notes.len() as u64;
+    let after = begin + notes.len() as u64;
     for (kind, at, address, physical, length) in [
         (4_u32, begin, 0, 0, notes.len()),
-        (1, behind, address, PHYSICAL, memory.len()),
+        (1, after, address, PHYSICAL, memory.len()),
     ] {
         out.extend(kind.to_le_bytes());
         if wide {

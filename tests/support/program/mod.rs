@@ -184,8 +184,8 @@ impl Code {
 
     /// The instruction set at an address.
     pub fn isa(&self, address: u64) -> Isa {
-        let behind = self.sets.partition_point(|(begin, _)| *begin <= address);
-        self.sets[behind - 1].1
+        let after = self.sets.partition_point(|(begin, _)| *begin <= address);
+        self.sets[after - 1].1
     }
 
     /// The bytes of the instruction at an address.

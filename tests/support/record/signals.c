@@ -1,4 +1,4 @@
-/* Signals of Linux in A64 without libc: from tgkill, and from a fault, whose handler goes on behind the
+/* Signals of Linux in A64 without libc: from tgkill, and from a fault, whose handler goes on after the
    instruction that faulted. With INSIDE the program ends in a handler; with DIES a handler lets the next
    fault end the program, and returns to the instruction that faulted, as Rust's does. */
 typedef unsigned long word;

@@ -349,10 +349,10 @@ impl Tally {
         semantics: &Semantics,
         address: u64,
         before: &Instance,
-        behind: &Instance,
+        after: &Instance,
     ) {
-        let [known, is] = [before, behind].map(Instance::values);
-        self.compare(semantics, address, before, behind, known, &is);
+        let [known, is] = [before, after].map(Instance::values);
+        self.compare(semantics, address, before, after, known, &is);
     }
 
     /// Compares states of AArch32.
@@ -361,10 +361,10 @@ impl Tally {
         semantics: &Semantics,
         address: u64,
         before: &Instance,
-        behind: &Instance,
+        after: &Instance,
     ) {
-        let [known, is] = [before, behind].map(Instance::values_of_arm);
-        self.compare(semantics, address, before, behind, known, &is);
+        let [known, is] = [before, after].map(Instance::values_of_arm);
+        self.compare(semantics, address, before, after, known, &is);
     }
 
     fn compare(
@@ -372,13 +372,13 @@ impl Tally {
         semantics: &Semantics,
         address: u64,
         before: &Instance,
-        behind: &Instance,
+        after: &Instance,
         mut values: Values,
         is: &Values,
     ) {
         let word = before.word as u32;
-        if behind.word != 0 {
-            if behind.word == 4 && semantics.relations.len() < 100 {
+        if after.word != 0 {
+            if after.word == 4 && semantics.relations.len() < 100 {
                 *self.unallocated.entry(word).or_default() += 1;
             }
             return;
@@ -397,7 +397,7 @@ impl Tally {
                 _ => {}
             }
         }
-        for (place, (known, is)) in window.0.iter().zip(behind.memory).enumerate() {
+        for (place, (known, is)) in window.0.iter().zip(after.memory).enumerate() {
             match known {
                 Some(known) if *known != is => {
                     wrong.push(format!("byte {place}: {known:#x}, is {is:#x}"))

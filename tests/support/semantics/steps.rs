@@ -228,22 +228,22 @@ impl Tally {
             return;
         };
         for _ in 0..limit {
-            let Some(behind) = log.next() else {
+            let Some(after) = log.next() else {
                 break;
             };
             let Some(code) = log.code.get_mut(&before.pc) else {
                 // What the kernel's page does for programs of A32, the emulator does itself.
                 assert!(before.pc >> 12 == 0xffff0, "no code at {:#x}", before.pc);
                 shadow.forget();
-                before = behind;
+                before = after;
                 continue;
             };
             let model = code.model.get_or_insert_with(|| decode(code.word, &before));
-            self.check_block(&before, &behind, code.word);
+            self.check_block(&before, &after, code.word);
             before.values[Location::THREAD_POINTER.index()] = thread_pointer;
             let known = self.step(
                 &before,
-                &behind,
+                &after,
                 code.word,
                 model,
                 &mut shadow,
@@ -254,27 +254,27 @@ impl Tally {
             counts.1 += u64::from(known);
             self.steps += 1;
             self.known += u64::from(known);
-            before = behind;
+            before = after;
         }
     }
 
     /// Where the next instruction follows in memory, so does the state of the IT block.
-    fn check_block(&mut self, before: &State, behind: &State, word: u32) {
-        let (Some(block), Some(is)) = (before.t32, behind.t32) else {
+    fn check_block(&mut self, before: &State, after: &State, word: u32) {
+        let (Some(block), Some(is)) = (before.t32, after.t32) else {
             return;
         };
         let size = if is_wide(word as u16) { 4 } else { 2 };
         let next = block.next(word as u16);
-        if behind.pc == before.pc + size && next != is {
+        if after.pc == before.pc + size && next != is {
             self.wrong
-                .push(format!("{:#x}: IT {is:?}, not {next:?}", behind.pc));
+                .push(format!("{:#x}: IT {is:?}, not {next:?}", after.pc));
         }
     }
 
     fn step(
         &mut self,
         before: &State,
-        behind: &State,
+        after: &State,
         word: u32,
         model: &Semantics,
         shadow: &mut Shadow,
@@ -296,11 +296,11 @@ impl Tally {
             values[0] = None;
             values[Location::THREAD_POINTER.index()] = None;
         }
-        if let Some(next) = next.filter(|next| *next != behind.pc) {
-            told(format!("goes to {:#x}, not {next:#x}", behind.pc));
+        if let Some(next) = next.filter(|next| *next != after.pc) {
+            told(format!("goes to {:#x}, not {next:#x}", after.pc));
         }
         let mut known = next.is_some();
-        for (index, (value, is)) in values.iter().zip(&behind.values).enumerate() {
+        for (index, (value, is)) in values.iter().zip(&after.values).enumerate() {
             match (value, is) {
                 (Some(value), Some(is)) if value != is => {
                     told(format!("location {index} is {is:#x}, not {value:#x}"));
@@ -310,7 +310,7 @@ impl Tally {
             }
         }
         *thread_pointer = values[Location::THREAD_POINTER.index()];
-        learn(model, behind, shadow, thread_pointer);
+        learn(model, after, shadow, thread_pointer);
         let missed = shadow.loads.iter().any(|load| !load.2);
         self.loads += shadow.loads.iter().filter(|load| load.2).count() as u64;
         known || missed || system_call
@@ -318,7 +318,7 @@ impl Tally {
 }
 
 /// What the next state says of memory and registers that the log does not have.
-fn learn(model: &Semantics, behind: &State, shadow: &mut Shadow, thread_pointer: &mut Option<u64>) {
+fn learn(model: &Semantics, after: &State, shadow: &mut Shadow, thread_pointer: &mut Option<u64>) {
     let of = |operation: fn(&Operation) -> bool| {
         model
             .relations
@@ -331,7 +331,7 @@ fn learn(model: &Semantics, behind: &State, shadow: &mut Shadow, thread_pointer:
         .iter()
         .find(|relation| relation.a == pointer)
     {
-        *thread_pointer = behind.values[read.destination.index()];
+        *thread_pointer = after.values[read.destination.index()];
     }
     let loads = of(|operation| matches!(operation, Operation::Load { .. }));
     let stores = of(|operation| matches!(operation, Operation::Store { .. })).count();
@@ -350,7 +350,7 @@ fn learn(model: &Semantics, behind: &State, shadow: &mut Shadow, thread_pointer:
         let to = through.map_or(load.destination, |relation| relation.destination);
         if !known
             && to.is_kept()
-            && let Some(value) = behind.values[to.index()]
+            && let Some(value) = after.values[to.index()]
         {
             shadow.learn(address, size, value);
         }

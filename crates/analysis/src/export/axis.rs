@@ -1,4 +1,4 @@
-//! The clock of a time line.
+//! The clock of a timeline.
 
 use crate::profile::{Moment, Profile, Track};
 

@@ -1,4 +1,4 @@
-//! Time lines in Chrome's tracing JSON ("Trace Event Format"), which Perfetto and others read.
+//! Timelines in Chrome's tracing JSON ("Trace Event Format"), which Perfetto and others read.
 
 use super::axis::{Axis, Clock};
 use super::happenings::{Happenings, Joined, Taken, event_parts};

@@ -1,4 +1,4 @@
-//! Time lines as a Perfetto trace (`protos/perfetto/trace` in its documentation).
+//! Timelines as a Perfetto trace (`protos/perfetto/trace` in its documentation).
 
 use super::axis::{Axis, Clock};
 use super::happenings::{Happenings, Joined, Taken, event_parts};

@@ -80,7 +80,7 @@ pub fn build(input: PageInput<'_>) -> Result<PageData, DisassemblerError> {
     let mut texts = Texts::default();
     let lines = tracks.iter().zip(&indexes);
     let lines: Vec<TrackData> = lines
-        .map(|(track, indexes)| time_line(track, indexes, &table, base, &mut texts))
+        .map(|(track, indexes)| timeline(track, indexes, &table, base, &mut texts))
         .collect();
     let files = sources.into_rows();
     let totals = totals(&profiles, tracks, input.bytes, &files);
@@ -184,7 +184,7 @@ fn left_out(functions: &PageFunctions, listing: &Listing, sources: &Sources) -> 
     notes
 }
 
-fn time_line(
+fn timeline(
     (track, profile, listener): &(Track, Profile, TrackListener),
     indexes: &Indexes,
     table: &BlockTable,
@@ -216,7 +216,7 @@ fn time_line(
     }
 }
 
-/// Says what a time line does not show.
+/// Says what a timeline does not show.
 fn note(listener: &TrackListener) -> Option<String> {
     let mut notes = Vec::new();
     let resolution = listener.slices.resolution();

@@ -28,7 +28,7 @@ pub struct PageData {
     pub texts: Vec<String>,
     /// The first timestamp, which is the zero of the clocks.
     pub time_base: String,
-    /// Time lines.
+    /// Timelines.
     pub tracks: Vec<TrackData>,
     /// Exceptions with their latency.
     pub exceptions: Vec<ExceptionRow>,
@@ -96,7 +96,7 @@ pub struct FileRow {
 /// line and file.
 pub type CodeRow = (u64, u64, String, Option<u32>, Option<u32>);
 
-/// A time line.
+/// A timeline.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TrackData {
     /// The core, thread or source.

@@ -18,7 +18,7 @@ const BLOCKS: usize = 1_000_000;
 const READINGS: usize = 120_000;
 const MARKS: usize = 24_000;
 
-/// The input for a track's time line.
+/// The input for a track's timeline.
 #[derive(Debug)]
 pub struct TrackListener {
     /// Whether the track follows a program: its positions count instructions, not messages.

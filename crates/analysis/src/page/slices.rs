@@ -1,4 +1,4 @@
-//! The slices of a track's time line: nested calls, in as much detail as fits on the page.
+//! The slices of a track's timeline: nested calls, in as much detail as fits on the page.
 //!
 //! Slices are added as they end. When there are too many, neighbours that together span less than a
 //! limit are merged, and the limit doubles. This bounds memory use and the size of the page however

@@ -39,9 +39,9 @@ pub(super) fn settle(code: &mut ExecutedCode, functions: &Functions) {
                 moved = (target != first).then_some((target, first, end));
             }
             None => match &mut moved {
-                Some((target, from, behind)) if *from == first && start <= *behind => {
+                Some((target, from, until)) if *from == first && start <= *until => {
                     *owner = *target;
-                    *behind = end.max(*behind);
+                    *until = end.max(*until);
                 }
                 _ => moved = None,
             },

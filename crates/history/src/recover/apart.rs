@@ -8,7 +8,7 @@ use crate::timeline::{Direction, History, Position};
 use armsnap_snapshot::stop::Cancel;
 
 /// Positions after the requested one that are examined.
-const BEHIND: u64 = 1 << 15;
+const LATER: u64 = 1 << 15;
 /// Positions after it that suffice if they were already examined.
 const ENOUGH: u32 = 1 << 12;
 /// The most positions before the main window that are walked for the stack pointer.
@@ -79,7 +79,7 @@ impl Apart {
             }
         }
         let walk = main.stack.as_ref().filter(|_| main.ends);
-        let last = walk.and_then(|walk| Some((walk, walk.behind(position, BEHIND)?)));
+        let last = walk.and_then(|walk| Some((walk, walk.after(position, LATER)?)));
         if let Some((walk, last)) = last {
             let forward = walk.forward(history.begin(), last.position);
             let mut hints = vec![last];
@@ -90,7 +90,7 @@ impl Apart {
                 return Some(());
             }
         }
-        let end = behind(history, position);
+        let end = after(history, position);
         let window = self.start(history, facts, end, Vec::new());
         window.reach(history, facts, position, most_bytes, cancel)?;
         Some(())
@@ -110,14 +110,14 @@ impl Apart {
     }
 }
 
-/// A position about [`BEHIND`] positions after another.
-fn behind(history: &mut History, position: Position) -> Position {
+/// A position about [`LATER`] positions after another.
+fn after(history: &mut History, position: Position) -> Position {
     let mut places = 0;
     let mut last = position;
     for event in history.entries(position, Direction::Forward) {
         last = event.position;
         places += event.entry.places();
-        if places >= BEHIND {
+        if places >= LATER {
             break;
         }
     }

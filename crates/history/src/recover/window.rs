@@ -162,17 +162,17 @@ impl Window {
         self.start(history, facts);
         loop {
             let found = self.steps.find(position);
-            let behind = found.map_or(0, |step| self.steps.len() - step);
+            let older = found.map_or(0, |step| self.steps.len() - step);
             if found.is_none() && self.is_beyond(position) {
                 return Some(Reached::Not);
             }
-            if behind >= BEFORE || self.steps.is_complete() {
+            if older >= BEFORE || self.steps.is_complete() {
                 self.solve(history, facts, cancel)?;
                 return Some(self.steps.find(position).into());
             }
             let room = self.room(most_bytes);
             let count = match self.steps.distance(history, position, room, cancel)? {
-                Ok(distance) => distance.saturating_add(BEFORE - behind),
+                Ok(distance) => distance.saturating_add(BEFORE - older),
                 Err(beyond) if found.is_none() => {
                     self.beyond = self.beyond.max(Some(beyond));
                     return Some(Reached::Not);

@@ -63,7 +63,7 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
                     match start.checked_add(bytes.len() as u64 - 1) {
                         Some(_) => Ok((start, bytes.into())),
                         None => Err(ImportError::Usage(format!(
-                            "--memory {}: the address behind @ moves {address:#x} beyond 64 bits",
+                            "--memory {}: the address after @ moves {address:#x} beyond 64 bits",
                             named.path.display()
                         ))),
                     }
@@ -71,8 +71,8 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
                 (form, runs.collect::<Result<_, _>>()?)
             }
             (None, Some(address)) => {
-                let behind = (bytes.len() as u64).saturating_sub(1);
-                if address.checked_add(behind).is_none() {
+                let last = (bytes.len() as u64).saturating_sub(1);
+                if address.checked_add(last).is_none() {
                     return Err(ImportError::Usage(format!(
                         "--memory {}: {} from {address:#x} on reach beyond 64 bits",
                         named.path.display(),

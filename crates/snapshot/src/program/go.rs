@@ -94,10 +94,10 @@ mod tests {
             let elf = Elf::open(file.path()).unwrap();
             GoCode::new([&elf]).contains(0x1000)
         };
-        let behind = |zeros: usize| [&vec![0; zeros][..], BUILD, b"\x08\x02"].concat();
-        assert!(is_go(&behind(0)));
-        assert!(is_go(&behind(16 << 16)), "a linker put tables before it");
-        assert!(!is_go(&behind(8)), "it is aligned");
-        assert!(!is_go(&behind(0)[1..]));
+        let after = |zeros: usize| [&vec![0; zeros][..], BUILD, b"\x08\x02"].concat();
+        assert!(is_go(&after(0)));
+        assert!(is_go(&after(16 << 16)), "a linker put tables before it");
+        assert!(!is_go(&after(8)), "it is aligned");
+        assert!(!is_go(&after(0)[1..]));
     }
 }

@@ -1,4 +1,4 @@
-// The page: reads its data, fills the tables, and connects the time line to the code.
+// The page: reads its data, fills the tables, and connects the timeline to the code.
 
 const FUNCTION_FIELDS = ["name", "start", "file", "line", "self", "total", "calls", "executed", "size"];
 

@@ -1,4 +1,4 @@
-// The time line: slices of nested calls, drawn on one canvas for each track.
+// The timeline: slices of nested calls, drawn on one canvas for each track.
 
 const ROW = 17;
 const MARKS = 16;
@@ -122,8 +122,8 @@ class TrackCanvas {
     this.view = view;
     this.page = page;
     this.selected = null;
-    this.canvas = make("canvas", { tabIndex: 0, role: "application", "aria-roledescription": "time line" });
-    this.canvas.setAttribute("aria-label", `Time line of ${track.name}`);
+    this.canvas = make("canvas", { tabIndex: 0, role: "application", "aria-roledescription": "timeline" });
+    this.canvas.setAttribute("aria-label", `Timeline of ${track.name}`);
     this.canvas.setAttribute("aria-describedby", "timeline-help");
     this.sheet = make("div", { className: "sheet" }, this.canvas);
     this.rows = make("div", { className: "rows" }, this.sheet);

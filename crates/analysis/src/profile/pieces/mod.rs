@@ -3,7 +3,7 @@
 //!
 //! A [`Recorder`] is the last stage of the decoders of a part. What depends on earlier execution
 //! becomes a [`Step`] of its [`Piece`]: calls, returns, exceptions, gaps; everything else is only
-//! counted. For courses that want sums and no time line, it also counts the calls that begin and
+//! counted. For courses that want sums and no timeline, it also counts the calls that begin and
 //! return within the piece.
 
 mod counts;

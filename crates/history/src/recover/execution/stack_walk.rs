@@ -182,7 +182,7 @@ impl StackWalk {
     /// The nearest noted position that is at least `places` positions after another, or the last
     /// one if there are fewer; `None` if it is more than twice as far, or if the walk did not reach
     /// the position.
-    pub fn behind(&self, position: Position, places: u64) -> Option<Noted> {
+    pub fn after(&self, position: Position, places: u64) -> Option<Noted> {
         if self.at > position {
             return None;
         }
@@ -328,7 +328,7 @@ impl StackWalk {
             _ => {}
         }
         self.stack_pointer = match (self.stack_pointer, line.adds) {
-            (Some(behind), Some(adds)) => Some(behind.wrapping_sub(adds) & self.address),
+            (Some(after), Some(adds)) => Some(after.wrapping_sub(adds) & self.address),
             _ => None,
         };
     }
@@ -345,12 +345,12 @@ impl StackWalk {
             self.is_over |= self.stack_pointer.is_none();
             return;
         };
-        let behind = self.returns[recent + found].stack_pointer;
+        let after = self.returns[recent + found].stack_pointer;
         self.returns.truncate(recent + found);
         // If these differ, execution switched to another stack.
-        let differs = matches!((self.stack_pointer, behind), (Some(a), Some(b)) if a != b);
+        let differs = matches!((self.stack_pointer, after), (Some(a), Some(b)) if a != b);
         self.is_over |= differs;
-        self.stack_pointer = behind;
+        self.stack_pointer = after;
     }
 
     fn line(&mut self, history: &History, templates: &mut Templates, range: &Range) -> Line {
@@ -410,8 +410,8 @@ impl Forward {
     }
 
     fn pass(&mut self, line: Line) {
-        let behind = |(before, adds): (u64, u64)| before.wrapping_add(adds) & self.address;
-        self.stack_pointer = self.stack_pointer.zip(line.adds).map(behind);
+        let after = |(before, adds): (u64, u64)| before.wrapping_add(adds) & self.address;
+        self.stack_pointer = self.stack_pointer.zip(line.adds).map(after);
         self.returns = line.ends_with == Ending::Indirect && !line.go;
         if line.ends_with == Ending::Call && self.calls.len() < MAX_RETURNS {
             self.calls.push(ReturnPoint {

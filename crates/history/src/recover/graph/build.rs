@@ -360,11 +360,11 @@ impl Builder {
     }
 
     /// Relates the locations that a function preserves: by convention, they are unchanged.
-    fn same(&self, behind: &[u32; PRESERVED_MOST], isa: Isa, sink: &mut impl Sink) {
-        for (&behind, location) in behind.iter().zip(preserved(isa)) {
+    fn same(&self, after: &[u32; PRESERVED_MOST], isa: Isa, sink: &mut impl Sink) {
+        for (&after, location) in after.iter().zip(preserved(isa)) {
             let before = self.current[location.index()];
-            if behind != before && behind != NONE && before != NONE {
-                sink.relation(SAME_BY_CONVENTION, [behind, before, NONE, NONE]);
+            if after != before && after != NONE && before != NONE {
+                sink.relation(SAME_BY_CONVENTION, [after, before, NONE, NONE]);
             }
         }
     }
@@ -415,12 +415,12 @@ impl Builder {
         for index in (0..u32::from(template.count)).rev() {
             let number = template.first + index;
             let op = through.templates.op(number);
-            let behind = self.current[op.destination.index()];
+            let after = self.current[op.destination.index()];
             self.operation(number, op, step, sink);
             let other_stack = template.go && op.switches_stack();
-            if op.frees_stack() && !other_stack && behind != NONE {
+            if op.frees_stack() && !other_stack && after != NONE {
                 let before = self.node(op.destination.index(), sink);
-                sink.below(before, behind);
+                sink.below(before, after);
             }
         }
         if template.control == Control::SystemCall && through.without_kernel {
@@ -444,20 +444,20 @@ impl Builder {
 
     /// The address at which execution continued after a step, if nothing came between.
     fn next(&self, through: &Through<'_>, step: u32) -> Option<u64> {
-        let behind = step.checked_sub(1)?;
+        let after = step.checked_sub(1)?;
         let taken = &through.steps.taken;
         let passed = self.counts.taken.checked_sub(1);
         let passed = passed.map(|last| taken[last]);
         // The final state is the one in which the last one was taken.
-        let ends = behind == 0 && through.halted.is_some();
-        if let Some(last) = passed.filter(|last| last.step == behind && !ends) {
+        let ends = after == 0 && through.halted.is_some();
+        if let Some(last) = passed.filter(|last| last.step == after && !ends) {
             match self.signal(through, last) {
                 Some(Signal::Delivered(from)) => return Some(from),
                 Some(Signal::Returned) => {}
                 None => return None,
             }
         }
-        match through.steps.step(behind) {
+        match through.steps.step(after) {
             Step::Halted => through.halted,
             Step::Gap => None,
             Step::Instruction(number) => {

@@ -299,16 +299,16 @@ impl Solved<'_> {
         let newer = ways(&newer, &mut newer.iter().skip(1).copied());
         let older = ways(&older, &mut older.iter().copied());
         let mut best: Option<Known<u8>> = None;
-        for (events, behind) in [(newer, true), (older, false)] {
+        for (events, after) in [(newer, true), (older, false)] {
             for (event, clear) in events {
                 let event = self.solver.cells.events[event as usize];
                 if byte_bits(event.bytes) >> by & 1 == 0 || event.kind == Kind::Nothing {
                     continue;
                 }
-                if event.kind == Kind::MayStore || event.kind == Kind::Store && behind {
+                if event.kind == Kind::MayStore || event.kind == Kind::Store && after {
                     break;
                 }
-                let (from, to, earlier) = if behind {
+                let (from, to, earlier) = if after {
                     (event.access + 1, access, step)
                 } else {
                     let step = self.solver.built.accesses[event.access as usize].step;

@@ -275,10 +275,10 @@ struct Frames {
 impl Frames {
     /// The first start of a frame at or after an offset.
     const fn next(self, offset: u64) -> u64 {
-        let behind = offset.saturating_sub(self.begin) % self.size;
-        match behind {
+        let within = offset.saturating_sub(self.begin) % self.size;
+        match within {
             0 => offset,
-            _ => offset.saturating_add(self.size - behind),
+            _ => offset.saturating_add(self.size - within),
         }
     }
 }

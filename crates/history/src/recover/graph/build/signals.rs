@@ -104,7 +104,7 @@ impl Builder {
     ) {
         let preserved = self.preserved(Isa::A64);
         let first = self.counts.accesses;
-        let behind = self.node(Location::SP.index(), sink);
+        let after = self.node(Location::SP.index(), sink);
         self.kernel(through, &through.templates.sigreturn, step, sink);
         let handler = self.node(Location::SP.index(), sink);
         if self.follows_returns {
@@ -115,7 +115,7 @@ impl Builder {
                 frame: (handler, first),
             });
         }
-        self.frame(handler, behind, sink);
+        self.frame(handler, after, sink);
     }
 
     /// Relates the stack pointers of a handler and of the program that it interrupts.

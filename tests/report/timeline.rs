@@ -1,4 +1,4 @@
-//! The time line, by mouse and by keyboard.
+//! The timeline, by mouse and by keyboard.
 
 use crate::support::browser::{self, Browser};
 use crate::support::program::program;
@@ -161,7 +161,7 @@ fn the_keyboard_reaches_everything() {
     browser.evaluate("document.getElementById('in-view').open = true");
     browser.wait_for("document.querySelectorAll('#in-view-table tbody tr').length > 10");
     let labels = "[...document.querySelectorAll('canvas:not([aria-hidden])')].every((canvas) => \
-        canvas.tabIndex === 0 && canvas.getAttribute('aria-label').startsWith('Time line of'))";
+        canvas.tabIndex === 0 && canvas.getAttribute('aria-label').startsWith('Timeline of'))";
     assert_eq!(browser.evaluate(labels), true);
     let nameless = "[...document.querySelectorAll('main button, main input')].filter((control) => \
         !control.hidden && !control.textContent.trim() && !control.labels?.length).length";
