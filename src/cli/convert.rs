@@ -111,9 +111,9 @@ pub struct Arguments {
     trace: bool,
 
     /// Snapshot to perf.data: the version of the description of the trace units, 1 or 2; perf 6.1
-    /// reads 1
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=2))]
-    perf_version: u8,
+    /// reads 1 [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    perf_version: Option<u8>,
 
     #[command(flatten)]
     import: super::import::ImportArguments,
@@ -159,39 +159,124 @@ impl From<convert::Error> for Failure {
     }
 }
 
-/// What a snapshot is converted to, according to the name of the output.
+/// What is converted into what: the contents of the input and the name of the output decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
-    /// A GDB trace file.
+enum Direction {
+    /// From a snapshot to a GDB trace file.
     TraceFile,
-    /// A core file: `*.core`.
+    /// From a snapshot to a core file: `*.core`.
     CoreFile,
-    /// `perf.data` or `*.perf.data`.
+    /// From a snapshot to `perf.data` or `*.perf.data`.
     PerfData,
+    /// From a GDB trace file to a snapshot.
+    Snapshot,
 }
 
-impl Target {
-    fn of(output: &Path) -> Self {
+use Direction::{CoreFile, PerfData, Snapshot, TraceFile};
+
+/// The directions from a snapshot.
+const FROM_SNAPSHOT: &[Direction] = &[TraceFile, CoreFile, PerfData];
+
+impl Direction {
+    fn of(input: &Path, output: &Path) -> Result<Self, Failure> {
+        if is_trace_file(input)? {
+            return Ok(Snapshot);
+        }
         let name = output.file_name().unwrap_or_default().to_string_lossy();
-        if name == "perf.data" || name.ends_with(".perf.data") {
-            Self::PerfData
+        Ok(if name == "perf.data" || name.ends_with(".perf.data") {
+            PerfData
         } else if name == "core" || name.ends_with(".core") {
-            Self::CoreFile
+            CoreFile
         } else {
-            Self::TraceFile
+            TraceFile
+        })
+    }
+
+    /// Says why an option for other directions does not apply to this one.
+    fn refusal(self, option: &str, others: &[Self]) -> String {
+        let other_output = others.iter().any(|other| FROM_SNAPSHOT.contains(other));
+        match self {
+            Snapshot => format!("{option}: the input is a trace file"),
+            TraceFile if other_output => format!("{option}: the output is a trace file"),
+            CoreFile if other_output => format!("{option}: the output is a core file"),
+            PerfData if other_output => format!("{option}: the output is a perf.data file"),
+            TraceFile | CoreFile | PerfData => format!("{option}: the input is a snapshot"),
         }
     }
 }
 
-/// Converts in the direction given by the input, to the format given by the name of the output.
-pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    if is_trace_file(&arguments.input)? {
-        to_snapshot(arguments)?;
-    } else {
-        match Target::of(&arguments.output) {
-            Target::TraceFile => to_trace_file(arguments)?,
-            target => to_other(arguments, target)?,
+impl Arguments {
+    /// The options that only some directions have: whether each was given, its name, and the
+    /// directions.
+    fn options(&self) -> [(bool, &'static str, &'static [Direction]); 16] {
+        // A new option has to be placed.
+        let Self {
+            input: _,
+            output: _,
+            force: _,
+            core,
+            frames,
+            last,
+            from,
+            to,
+            state_only,
+            values,
+            elf,
+            arch,
+            allow_outside,
+            no_shared_memory,
+            frame,
+            merge,
+            trace,
+            perf_version,
+            import,
+        } = self;
+        let import = import.given();
+        [
+            (core.is_some(), "--core", &[TraceFile]),
+            (frames.is_some(), "--frames", &[TraceFile]),
+            (last.is_some(), "--last", &[TraceFile]),
+            (from.is_some(), "--from", &[TraceFile]),
+            (to.is_some(), "--to", &[TraceFile]),
+            (*state_only, "--state-only", &[TraceFile]),
+            (values.is_some(), "--values", &[TraceFile]),
+            (!elf.is_empty(), "--elf", &[TraceFile, Snapshot]),
+            (*allow_outside, "--allow-outside", FROM_SNAPSHOT),
+            (*no_shared_memory, "--no-shared-memory", FROM_SNAPSHOT),
+            (import.is_some(), import.unwrap_or_default(), FROM_SNAPSHOT),
+            (perf_version.is_some(), "--perf-version", &[PerfData]),
+            (frame.is_some(), "--frame", &[Snapshot]),
+            (*merge, "--merge", &[Snapshot]),
+            (*trace, "--trace", &[Snapshot]),
+            (arch.is_some(), "--arch", &[Snapshot]),
+        ]
+    }
+
+    /// Fails if an option was given that the direction does not have.
+    fn check_options(&self, direction: Direction) -> Result<(), Failure> {
+        for (given, option, directions) in self.options() {
+            if given && !directions.contains(&direction) {
+                return Err(Failure::Usage(direction.refusal(option, directions)));
+            }
         }
+        Ok(())
+    }
+}
+
+/// Converts in the direction given by the input and the name of the output.
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let direction = Direction::of(&arguments.input, &arguments.output)?;
+    arguments.check_options(direction)?;
+    match direction {
+        TraceFile => to_trace_file(arguments)?,
+        CoreFile => to_other(arguments, core_file::write)?,
+        PerfData => {
+            let version = arguments.perf_version.unwrap_or(1).into();
+            to_other(arguments, |loaded, out| {
+                perf_data::write(loaded, version, out)
+            })?;
+        }
+        Snapshot => to_snapshot(arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -208,32 +293,18 @@ fn open(arguments: &Arguments) -> Result<OpenSnapshot, Failure> {
 }
 
 /// Writes a core file or a perf.data file.
-fn to_other(arguments: &Arguments, target: Target) -> Result<(), Failure> {
-    wrong_direction(
-        &[
-            (arguments.frame.is_some(), "--frame"),
-            (arguments.merge, "--merge"),
-            (arguments.trace, "--trace"),
-            (arguments.arch.is_some(), "--arch"),
-            (arguments.core.is_some(), "--core"),
-            (arguments.frames.is_some(), "--frames"),
-            (arguments.last.is_some(), "--last"),
-            (arguments.from.is_some(), "--from"),
-            (arguments.to.is_some(), "--to"),
-            (arguments.state_only, "--state-only"),
-            (arguments.values.is_some(), "--values"),
-            (!arguments.elf.is_empty(), "--elf"),
-        ],
-        "a snapshot, and the output no trace file",
-    )?;
+fn to_other(
+    arguments: &Arguments,
+    write: impl FnOnce(
+        &OpenSnapshot,
+        &mut BufWriter<Output>,
+    ) -> Result<Vec<convert::Note>, convert::Error>,
+) -> Result<(), Failure> {
     let loaded = open(arguments)?;
     not_named(&arguments.output, &loaded)?;
     let output = Output::new(Some(&arguments.output), arguments.force)?;
     let mut out = BufWriter::with_capacity(1 << 20, output);
-    let notes = match target {
-        Target::PerfData => perf_data::write(&loaded, arguments.perf_version.into(), &mut out)?,
-        Target::CoreFile | Target::TraceFile => core_file::write(&loaded, &mut out)?,
-    };
+    let notes = write(&loaded, &mut out)?;
     print_notes(&notes);
     let output = out.into_inner().map_err(|error| error.into_error())?;
     output.finish()
@@ -252,14 +323,6 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     Ok(!first.is_empty() && MAGIC.starts_with(first))
 }
 
-/// Fails if an option was given that does not apply to this input.
-fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
-    match given.iter().find(|(given, _)| *given) {
-        None => Ok(()),
-        Some((_, option)) => Err(Failure::Usage(format!("{option}: the input is {is}"))),
-    }
-}
-
 /// Prints each note once; several cores may have equal notes.
 fn print_notes(notes: &[impl std::fmt::Display]) {
     let mut printed = BTreeSet::new();
@@ -271,15 +334,6 @@ fn print_notes(notes: &[impl std::fmt::Display]) {
 }
 
 fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
-    wrong_direction(
-        &[
-            (arguments.frame.is_some(), "--frame"),
-            (arguments.merge, "--merge"),
-            (arguments.trace, "--trace"),
-            (arguments.arch.is_some(), "--arch"),
-        ],
-        "a snapshot",
-    )?;
     let loaded = open(arguments)?;
     let elfs: Result<_, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
     let options = Options {
@@ -378,20 +432,6 @@ fn with_core(path: &Path, core: &str) -> PathBuf {
 }
 
 fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
-    wrong_direction(
-        &[
-            (arguments.core.is_some(), "--core"),
-            (arguments.frames.is_some(), "--frames"),
-            (arguments.last.is_some(), "--last"),
-            (arguments.from.is_some(), "--from"),
-            (arguments.to.is_some(), "--to"),
-            (arguments.state_only, "--state-only"),
-            (arguments.values.is_some(), "--values"),
-            (arguments.allow_outside, "--allow-outside"),
-            (arguments.no_shared_memory, "--no-shared-memory"),
-        ],
-        "a trace file",
-    )?;
     let input = arguments.input.display();
     let fault = |text: String| Failure::Input(format!("{input}: {text}"));
     let bytes =

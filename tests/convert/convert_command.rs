@@ -33,6 +33,36 @@ fn nothing_is_overwritten_and_no_incomplete_files_remain() {
         ),
         (
             [&*file, &*back],
+            &["--symfs", "/"],
+            2,
+            "--symfs: the input is a trace file",
+        ),
+        (
+            [&*path, &*back.join("x.core")],
+            &["--elf", "x"],
+            2,
+            "--elf: the output is a core file",
+        ),
+        (
+            [&*path, &*back.join("perf.data")],
+            &["--last", "1"],
+            2,
+            "--last: the output is a perf.data file",
+        ),
+        (
+            [&*path, &*back.join("x.core")],
+            &["--frame", "1"],
+            2,
+            "--frame: the input is a snapshot",
+        ),
+        (
+            [&*path, &*back.join("x.tf")],
+            &["--perf-version", "2"],
+            2,
+            "--perf-version: the output is a trace file",
+        ),
+        (
+            [&*file, &*back],
             &["--frame", "7"],
             2,
             "from 0 to 0, found 7",
