@@ -49,7 +49,7 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     // Where other functions branch into a function, with the states there. They branch to rarely
     // executed parts, which GCC moves elsewhere, and to labels inside functions.
     let mut entered: Vec<Vec<(usize, State)>> = vec![Vec::new(); functions.len()];
-    let mut entries = vec![Vec::new(); functions.len()];
+    let mut entries = vec![None; functions.len()];
     let mut next: BTreeSet<usize> = (0..functions.len()).collect();
     for _ in 0..ROUNDS {
         for index in std::mem::take(&mut next) {
@@ -59,22 +59,22 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 continue;
             }
             if let Some(saved) = exception::saved(&code) {
-                entries[index] = out.exception(function.start, code.len(), saved);
+                entries[index] = Some(out.exception(function.start, code.len(), saved));
                 continue;
             }
             if exception::returns(&code) || is_entry(function) {
-                entries[index] = out.unknown(function.start, code.len());
+                entries[index] = Some(out.unknown(function.start, code.len()));
                 continue;
             }
             if entered[index].len() > MAX_ENTRIES {
-                entries[index] = out.unknown(function.start, code.len());
+                entries[index] = Some(out.unknown(function.start, code.len()));
                 continue;
             }
             let called = (!is_part(function)).then_some((0, State::ENTRY));
             let begin: Vec<_> = called.iter().chain(&entered[index]).copied().collect();
             let paths = Paths::of(function.start, &code, &begin);
             let switches = function.name == SWITCHES;
-            entries[index] = out.function(function.start, &paths.states, switches);
+            entries[index] = Some(out.function(function.start, &paths.states, switches));
             for exit in paths.exits {
                 let Some((into, at)) = place(functions, exit.target) else {
                     continue;
@@ -96,9 +96,9 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     }
     for index in next {
         let function = &functions[index];
-        entries[index] = out.unknown(function.start, function.length());
+        entries[index] = Some(out.unknown(function.start, function.length()));
     }
-    out.finish(&entries)
+    out.finish(entries.into_iter().flatten())
 }
 
 /// Returns the index of the function that contains an address, and the index of the instruction in

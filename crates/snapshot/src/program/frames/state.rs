@@ -46,9 +46,10 @@ impl State {
     };
 
     /// Returns a register and an offset whose sum is the caller's stack pointer.
-    pub fn caller_stack(&self) -> Option<(u8, u32)> {
+    pub fn caller_stack(&self) -> Option<(u8, i32)> {
         let of = |register: u8, offset: Option<i32>| {
-            Some((register, u32::try_from(offset?.checked_neg()?).ok()?))
+            let offset = offset?.checked_neg()?;
+            (offset >= 0).then_some((register, offset))
         };
         of(FP, self.frame).or_else(|| of(SP, self.stack))
     }
