@@ -39,20 +39,6 @@ impl<'a> Entries<'a> {
         }
     }
 
-    fn event(&mut self, here: &Here, number: usize) -> Event {
-        let part = here.part();
-        let index = part.index(number);
-        Event {
-            position: if index < part.places() {
-                here.position(index)
-            } else {
-                self.history.first_after(here)
-            },
-            offset: part.offset(number),
-            entry: part.entry(number),
-        }
-    }
-
     fn halted(&mut self) -> Option<Event> {
         self.halted = false;
         let position = self.history.end();
@@ -76,15 +62,15 @@ impl Iterator for Entries<'_> {
             return self.halted();
         }
         loop {
-            let here = self.here.clone()?;
+            let here = self.here.as_ref()?;
             match self.direction {
                 Direction::Forward if self.number < here.part().len() => {
                     self.number += 1;
-                    return Some(self.event(&here, self.number - 1));
+                    return Some(event(self.history, here, self.number - 1));
                 }
                 Direction::Backward if self.number > 0 => {
                     self.number -= 1;
-                    return Some(self.event(&here, self.number));
+                    return Some(event(self.history, here, self.number));
                 }
                 _ => {}
             }
@@ -97,5 +83,21 @@ impl Iterator for Entries<'_> {
                 (None, Direction::Backward) => return None,
             };
         }
+    }
+}
+
+/// Returns an entry of a part. Called for each entry of a walk: counting a reference to the part would
+/// take longer than the rest.
+fn event(history: &mut History, here: &Here, number: usize) -> Event {
+    let part = here.part();
+    let index = part.index(number);
+    Event {
+        position: if index < part.places() {
+            here.position(index)
+        } else {
+            history.first_after(here)
+        },
+        offset: part.offset(number),
+        entry: part.entry(number),
     }
 }
