@@ -9,19 +9,15 @@ use armsnap_arch::arch::{Architecture, RegisterFile};
 use armsnap_arch::quantity::Address;
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{
-    FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
-    SnapshotMemory,
+    FinalState, Known, Level, Limit, Options, Recovery, Registers, SnapshotMemory,
 };
 use armsnap_history::timeline::{History, Numbers, Position, Timeline, TracedCore};
 use armsnap_snapshot::capture::core_memory;
 use armsnap_snapshot::check;
 use armsnap_snapshot::program::elf::Elf;
-use armsnap_snapshot::program::go::GoCode;
-use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::libraries;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
-use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_snapshot::stop::Cancel;
 use std::sync::Arc;
 
@@ -185,38 +181,26 @@ fn at(
 
 /// Collects what is known about a core besides its trace and code.
 fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> FinalState {
-    let devices = &loaded.snapshot.devices;
-    let file = RegisterFile::read(&devices[core], state.description.architecture());
-    let stateless = state.pc.is_none() || check::placeholder(loaded, core).is_some();
+    let device = &loaded.snapshot.devices[core];
+    let file = RegisterFile::read(device, state.description.architecture());
     let memory = core_memory(loaded, core);
-    let addresses = loaded.data_addresses(&devices[core].name);
     let seen = (&memory, state.space.space);
     let libraries = elfs
         .iter()
         .flat_map(|elf| libraries::of_program(loaded, elf, seen));
     let libraries: Vec<Elf> = libraries.collect();
-    let code = || elfs.iter().chain(&libraries);
-    let (landing_pads, go) = (LandingPads::new(code()), GoCode::new(code()));
-    FinalState {
-        architecture: file.architecture(),
-        status: file.value("cpsr").filter(|_| !stateless),
-        registers: if stateless {
-            [None; Location::KEPT]
-        } else {
-            FinalState::locations(&file)
-        },
-        memory: Box::new(SnapshotMemory::new(
-            Arc::new(memory),
-            state.space.space,
-            elfs,
-        )),
-        others: Others::of(&loaded.snapshot, &devices[core].name),
-        without_kernel: Recording::of(&loaded.snapshot).linux_program,
-        addresses: addresses
-            .and_then(Result::ok)
-            .map(|addresses| Box::new(addresses) as Box<dyn RecordedAddresses>),
-        landing_pads,
-        go,
+    let code: Vec<&Elf> = elfs.iter().chain(&libraries).collect();
+    let memory = SnapshotMemory::new(Arc::new(memory), state.space.space, elfs);
+    let facts = FinalState::of(loaded, &device.name, &file, memory, code);
+    let stateless = state.pc.is_none() || check::placeholder(loaded, core).is_some();
+    if stateless {
+        FinalState {
+            status: None,
+            registers: [None; Location::KEPT],
+            ..facts
+        }
+    } else {
+        facts
     }
 }
 

@@ -15,14 +15,10 @@ use armsnap_arch::arch::registers::Bytes;
 use armsnap_arch::arch::{Architecture, RegisterDescription};
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{
-    FinalState, Known, Level, Limit, Options, Others, RecordedAddresses, Recovery, Registers,
-    SnapshotMemory, Status,
+    FinalState, Known, Level, Limit, Options, Recovery, Registers, SnapshotMemory, Status,
 };
 use armsnap_history::timeline::{History, PointKind, Position};
 use armsnap_snapshot::program::elf::Elf;
-use armsnap_snapshot::program::go::GoCode;
-use armsnap_snapshot::program::landing_pads::LandingPads;
-use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_snapshot::stop::Cancel;
 
 /// Time limit of a request, independent of the number of registers and bytes in it; clients wait up
@@ -346,30 +342,15 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let core = &endpoint.cores[thread.get() - 1];
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
     let libraries = endpoint.library_files();
-    let code = || programs.iter().copied().chain(&libraries);
-    let (landing_pads, go) = (LandingPads::new(code()), GoCode::new(code()));
+    let code: Vec<&Elf> = programs.iter().copied().chain(&libraries).collect();
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
-    FinalState {
-        architecture: core.registers.architecture(),
-        status: core.registers.value("cpsr"),
-        registers: match core.rests {
-            true => [None; Location::KEPT],
-            false => FinalState::locations(&core.registers),
-        },
-        memory: Box::new(memory),
-        others: Others::of(&endpoint.loaded.snapshot, &core.name),
-        without_kernel: Recording::of(&endpoint.loaded.snapshot).linux_program,
-        addresses: addresses(endpoint, &core.name),
-        landing_pads,
-        go,
+    let facts = FinalState::of(&endpoint.loaded, &core.name, &core.registers, memory, code);
+    if core.rests {
+        let registers = [None; Location::KEPT];
+        FinalState { registers, ..facts }
+    } else {
+        facts
     }
-}
-
-/// Returns the recorded addresses of a core's loads and stores, if there are any that can be read.
-/// Faults in their file are notes of the snapshot.
-fn addresses(endpoint: &Endpoint, core: &str) -> Option<Box<dyn RecordedAddresses>> {
-    let recorded = endpoint.loaded.data_addresses(core)?.ok()?;
-    Some(Box::new(recorded))
 }
 
 #[cfg(test)]

@@ -3,13 +3,10 @@
 use crate::support::record::{build, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
-use armsnap::program::go::GoCode;
-use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{FinalState, Options, Others, Recovery, SnapshotMemory, Status};
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::recording::Recording;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
@@ -69,19 +66,15 @@ fn cells(directory: &Path, program: &Path) -> (Others, [Bytes; 2]) {
     };
     let mut timeline = Timeline::open(&loaded, &[traced]);
     let history = timeline.history(0).unwrap();
-    let others = Others::of(&loaded.snapshot, &device.name);
     let elf = Elf::open(program).unwrap();
+    let registers = RegisterFile::read(device, Architecture::AArch64);
+    let memory = SnapshotMemory::new(memory, Space::Any, [&elf]);
     let facts = FinalState {
-        architecture: Architecture::AArch64,
         status: None,
-        registers: FinalState::locations(&RegisterFile::read(device, Architecture::AArch64)),
-        memory: Box::new(SnapshotMemory::new(memory, Space::Any, [&elf])),
-        others,
-        without_kernel: Recording::of(&loaded.snapshot).linux_program,
         addresses: None,
-        landing_pads: LandingPads::new([&elf]),
-        go: GoCode::new([&elf]),
+        ..FinalState::of(&loaded, &device.name, &registers, memory, [&elf])
     };
+    let others = facts.others;
     let file = object::File::parse(elf.bytes()).unwrap();
     let symbol = |name| {
         let mut symbols = file.symbols();

@@ -4,17 +4,14 @@ use crate::random_program;
 use crate::support::record::{Guest, build, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
-use armsnap::program::go::GoCode;
-use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::record::register_log::Reader;
 use armsnap::recover::{
-    Cause, End, FinalState, Level, Options, Others, Recovery, SnapshotMemory, Status, Wanted, What,
+    Cause, End, FinalState, Level, Options, Recovery, SnapshotMemory, Status, Wanted, What,
 };
 use armsnap::semantics::Location;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::recording::Recording;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
@@ -162,23 +159,9 @@ impl Recorded {
     pub(super) fn facts(&self) -> FinalState {
         let device = &self.loaded.snapshot.devices[0];
         let elf = Elf::open(&self.guest.program).unwrap();
-        let addresses = self.loaded.data_addresses(&device.name);
         let registers = RegisterFile::read(device, self.architecture());
-        FinalState {
-            architecture: self.architecture(),
-            status: registers.value("cpsr"),
-            registers: FinalState::locations(&registers),
-            memory: Box::new(SnapshotMemory::new(
-                Arc::clone(&self.memory),
-                Space::Any,
-                [&elf],
-            )),
-            others: Others::of(&self.loaded.snapshot, &device.name),
-            without_kernel: Recording::of(&self.loaded.snapshot).linux_program,
-            addresses: addresses.map(|addresses| Box::new(addresses.unwrap()) as _),
-            landing_pads: LandingPads::new([&elf]),
-            go: GoCode::new([&elf]),
-        }
+        let memory = SnapshotMemory::new(Arc::clone(&self.memory), Space::Any, [&elf]);
+        FinalState::of(&self.loaded, &device.name, &registers, memory, [&elf])
     }
 
     fn architecture(&self) -> Architecture {

@@ -7,6 +7,7 @@ use armsnap_arch::semantics::Location;
 use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
+use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::model::{DeviceClass, Snapshot};
 use armsnap_snapshot::snapshot::recording::Recording;
@@ -222,6 +223,31 @@ impl std::fmt::Debug for FinalState {
 }
 
 impl FinalState {
+    /// What a snapshot contains of the end of a core, besides its trace. `registers` and `memory` are
+    /// its own; `code` is what it may have run: its programs and their libraries. Recorded addresses
+    /// that cannot be read are left out.
+    #[must_use]
+    pub fn of<'a>(
+        loaded: &OpenSnapshot,
+        core: &str,
+        registers: &RegisterFile,
+        memory: SnapshotMemory,
+        code: impl IntoIterator<Item = &'a Elf> + Clone,
+    ) -> Self {
+        let addresses = loaded.data_addresses(core).and_then(Result::ok);
+        Self {
+            architecture: registers.architecture(),
+            status: registers.value("cpsr"),
+            registers: Self::locations(registers),
+            memory: Box::new(memory),
+            others: Others::of(&loaded.snapshot, core),
+            without_kernel: Recording::of(&loaded.snapshot).linux_program,
+            addresses: addresses.map(|addresses| Box::new(addresses) as _),
+            landing_pads: LandingPads::new(code.clone()),
+            go: GoCode::new(code),
+        }
+    }
+
     /// x29, the frame pointer.
     pub(in crate::recover) fn frame(&self) -> Option<u64> {
         let is_convention = self.architecture == Architecture::AArch64;
