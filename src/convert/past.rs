@@ -5,11 +5,12 @@ use super::executed::ExecutedInstruction;
 use super::kept::KeptInstructions;
 use super::note::NoValues;
 use super::state::State;
-use armsnap_arch::arch::{Architecture, RegisterFile};
+use armsnap_arch::arch::RegisterFile;
 use armsnap_arch::quantity::Address;
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{
-    FinalState, Known, Level, Limit, Options, Recovery, Registers, SnapshotMemory,
+    FinalState, Known, Level, Limit, Options, Recovery, RegisterLocations, Registers,
+    SnapshotMemory,
 };
 use armsnap_history::timeline::{History, Numbers, Position, Timeline, TracedCore};
 use armsnap_snapshot::capture::core_memory;
@@ -58,22 +59,6 @@ pub struct PastCore<'a> {
     pub state: &'a State,
     /// The frames.
     pub kept: &'a KeptInstructions,
-}
-
-/// Returns the location of a register; `None` for the program counter.
-fn location(architecture: Architecture, name: &str) -> Option<Location> {
-    match (architecture, name) {
-        (Architecture::AArch64, "sp") => return Some(Location::SP),
-        (Architecture::AArch32 | Architecture::MProfile, "sp") => {
-            return Some(Location::general(13));
-        }
-        (Architecture::AArch32 | Architecture::MProfile, "lr") => {
-            return Some(Location::general(14));
-        }
-        _ => {}
-    }
-    let number = name.strip_prefix(['x', 'r'])?.parse().ok()?;
-    (number < 31).then(|| Location::general(number))
 }
 
 /// Returns the known values in the last frames, oldest first, at most [`MOST`]; and what limits
@@ -158,8 +143,8 @@ fn at(
         .registers(history, position, &never)
         .unwrap_or_else(Registers::unknown);
     let value = |name: &str| {
-        let location = location(architecture, name)?;
-        Some(known.get(location)?.value)
+        let known = RegisterLocations::of(architecture, name)?.value(&known)?;
+        u64::try_from(known.value).ok()
     };
     let registers = state
         .short_block()
@@ -201,22 +186,5 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
         }
     } else {
         facts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn registers_have_locations() {
-        let of = |name| location(Architecture::AArch64, name);
-        assert_eq!(of("x30"), Some(Location::general(30)));
-        assert_eq!(of("sp"), Some(Location::SP));
-        assert_eq!((of("pc"), of("x31"), of("v1")), (None, None, None));
-        let of = |name| location(Architecture::AArch32, name);
-        assert_eq!(of("sp"), Some(Location::general(13)));
-        assert_eq!(of("lr"), Some(Location::general(14)));
-        assert_eq!((of("r12"), of("pc")), (Some(Location::general(12)), None));
     }
 }

@@ -38,12 +38,13 @@ use gdbstub::common::Tid;
 use super::endpoint::Endpoint;
 use super::frame_calls::{self, Owner};
 use super::memory::MemoryView;
-use super::past_values::{Places, past_position};
+use super::past_values::past_position;
 use super::positions::{GAPS, Positions};
 use super::reply::thread_id;
 use super::target::SnapshotTarget;
 use armsnap_arch::arch::Architecture;
 use armsnap_history::calls::{OpenCall, Outside};
+use armsnap_history::recover::RegisterLocations;
 use armsnap_history::timeline::{Direction, EndAgrees, PointKind, Position};
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::stop::Cancel;
@@ -239,7 +240,9 @@ fn own_calls(
         };
         let register = |name: &str| match (inner, &registers) {
             (None, Some(known)) => {
-                let value = Places::of(architecture, name)?.value(known)?.value;
+                let value = RegisterLocations::of(architecture, name)?
+                    .value(known)?
+                    .value;
                 u64::try_from(value).ok()
             }
             _ => field(&outer, name),
@@ -329,7 +332,7 @@ fn caller_registers<'a>(
             return None;
         }
         let mut text = String::new();
-        let value = |name: &str| Places::of(architecture, name)?.value(known.as_ref()?);
+        let value = |name: &str| RegisterLocations::of(architecture, name)?.value(known.as_ref()?);
         // Go functions preserve nothing, and their stack may have been moved since.
         let preserves = call.signal || !target.go().contains(call.function.0);
         if let Some(stack) = value("sp").filter(|_| preserves) {

@@ -11,11 +11,12 @@ use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
 use super::positions::Positions;
+use armsnap_arch::arch::RegisterDescription;
 use armsnap_arch::arch::registers::Bytes;
-use armsnap_arch::arch::{Architecture, RegisterDescription};
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{
-    FinalState, Known, Level, Limit, Options, Recovery, Registers, SnapshotMemory, Status,
+    FinalState, Known, Level, Limit, Options, Recovery, RegisterLocations, Registers,
+    SnapshotMemory, Status,
 };
 use armsnap_history::timeline::{History, PointKind, Position};
 use armsnap_snapshot::program::elf::Elf;
@@ -119,8 +120,8 @@ impl PastValues {
         let registers = self.registers(endpoint, positions, (thread, position), cancel)?;
         let known = registers.0.iter().flatten();
         known.for_each(|known| found.add(known.status));
-        let stack = Places::of(endpoint.architecture(), "sp");
-        if let Some(stack) = stack.and_then(|stack| registers.get(stack.low)) {
+        let stack = RegisterLocations::of(endpoint.architecture(), "sp");
+        if let Some(stack) = stack.and_then(|stack| registers.get(stack.low())) {
             let mut bytes = [None; 256];
             let (recovery, history) = self.of(endpoint, positions, thread)?;
             recovery.memory(history, position, stack.value, &mut bytes, cancel)?;
@@ -198,7 +199,7 @@ impl PastValues {
         cancel: &Cancel,
     ) -> Option<Bytes> {
         let shown = positions.register(thread, register)?;
-        let found = Places::of(endpoint.architecture(), &register.name);
+        let found = RegisterLocations::of(endpoint.architecture(), &register.name);
         let (Some(places), Some(position)) = (found, past_position(positions, thread)) else {
             return Some(shown);
         };
@@ -273,70 +274,6 @@ pub(super) fn past_position(positions: &Positions, thread: Tid) -> Option<Positi
     matches!(place.kind, PointKind::Instruction { .. }).then_some(place.position)
 }
 
-/// The locations of a register; a vector register has two, for its low and high half.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Places {
-    low: Location,
-    high: Option<Location>,
-}
-
-impl Places {
-    /// Returns the locations of a register with this name.
-    pub fn of(architecture: Architecture, name: &str) -> Option<Self> {
-        let one = |low| Some(Self { low, high: None });
-        let number = |prefix: &str, end: u8| -> Option<u8> {
-            let digits = name.strip_prefix(prefix)?;
-            let number: u8 = digits.parse().ok()?;
-            (number < end && digits == number.to_string()).then_some(number)
-        };
-        if architecture == Architecture::AArch64 {
-            if name == "sp" {
-                return one(Location::SP);
-            }
-            if let Some(number) = number("v", 32) {
-                return Some(Self {
-                    low: Location::vector(number, 0),
-                    high: Some(Location::vector(number, 1)),
-                });
-            }
-            return one(Location::general(number("x", 31)?));
-        }
-        match name {
-            "sp" => one(Location::general(13)),
-            "lr" => one(Location::general(14)),
-            _ => match (number("r", 13), number("d", 32)) {
-                (Some(number), _) => one(Location::general(number)),
-                (_, Some(number)) => one(Location::vector(number / 2, number % 2)),
-                _ => None,
-            },
-        }
-    }
-
-    /// Returns the location; for a vector register, that of its low half.
-    pub fn low(self) -> Location {
-        self.low
-    }
-
-    /// Returns the bytes of the register as sent, if all of it is known.
-    pub fn bytes(self, known: &Registers, register: &RegisterDescription) -> Option<Bytes> {
-        let bytes = self.value(known)?.value.to_le_bytes().map(Some);
-        Some(bytes.into_iter().take(register.bytes()).collect())
-    }
-
-    /// Returns the value of the register, if all of it is known.
-    pub fn value(self, registers: &Registers) -> Option<Known<u128>> {
-        let low = registers.get(self.low)?;
-        let high = match self.high {
-            Some(high) => registers.get(high)?,
-            None => Known { value: 0, ..low },
-        };
-        Some(Known {
-            value: u128::from(high.value) << 64 | u128::from(low.value),
-            status: low.status.max(high.status),
-        })
-    }
-}
-
 /// Collects what is known of a core besides its trace and code.
 fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let core = &endpoint.cores[thread.get() - 1];
@@ -350,52 +287,5 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
         FinalState { registers, ..facts }
     } else {
         facts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn registers_have_locations() {
-        let of = |architecture, name| Places::of(architecture, name).map(|places| places.low);
-        for (architecture, name, wanted) in [
-            (Architecture::AArch64, "x0", Some(Location::general(0))),
-            (Architecture::AArch64, "x30", Some(Location::general(30))),
-            (Architecture::AArch64, "x31", None),
-            (Architecture::AArch64, "x01", None),
-            (Architecture::AArch64, "sp", Some(Location::SP)),
-            (Architecture::AArch64, "v31", Some(Location::vector(31, 0))),
-            (Architecture::AArch64, "pc", None),
-            (Architecture::AArch64, "cpsr", None),
-            (Architecture::AArch32, "sp", Some(Location::general(13))),
-            (Architecture::AArch32, "lr", Some(Location::general(14))),
-            (Architecture::AArch32, "r13", None),
-            (Architecture::MProfile, "r12", Some(Location::general(12))),
-            (Architecture::AArch32, "d3", Some(Location::vector(1, 1))),
-        ] {
-            assert_eq!(of(architecture, name), wanted, "{name}");
-        }
-    }
-
-    #[test]
-    fn half_of_a_register_is_not_shown() {
-        let known = |value| {
-            Some(Known {
-                value,
-                status: Status::Proved,
-            })
-        };
-        let mut registers = Registers::unknown();
-        let places = Places::of(Architecture::AArch64, "v2").unwrap();
-        registers.0[Location::vector(2, 0).index()] = known(1);
-        assert_eq!(places.value(&registers), None);
-        registers.0[Location::vector(2, 1).index()] = Some(Known {
-            value: 2,
-            status: Status::Inferred,
-        });
-        let value = places.value(&registers).unwrap();
-        assert_eq!((value.value, value.status), (2 << 64 | 1, Status::Inferred));
     }
 }

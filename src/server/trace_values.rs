@@ -6,13 +6,12 @@ use std::time::Duration;
 use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
-use super::past_values::{PastValues, Places};
+use super::past_values::PastValues;
 use super::positions::Positions;
 use super::trace_frames::FramePlace;
+use armsnap_arch::arch::RegisterDescription;
 use armsnap_arch::arch::registers::Bytes;
-use armsnap_arch::arch::{Architecture, RegisterDescription};
-use armsnap_arch::semantics::Location;
-use armsnap_history::recover::{Known, Level, Registers};
+use armsnap_history::recover::{Known, Level, RegisterLocations, Registers};
 use armsnap_history::timeline::Numbers;
 use armsnap_snapshot::stop::Cancel;
 
@@ -38,7 +37,8 @@ pub(super) struct FrameValues {
 impl FrameValues {
     /// Returns a register, if all of it is known.
     pub fn register(&self, endpoint: &Endpoint, register: &RegisterDescription) -> Option<Bytes> {
-        Places::of(endpoint.architecture(), &register.name)?.bytes(&self.registers, register)
+        RegisterLocations::of(endpoint.architecture(), &register.name)?
+            .bytes(&self.registers, register)
     }
 }
 
@@ -109,13 +109,9 @@ impl TraceValues {
             return None;
         }
         let registers = recovery.registers(history, position, cancel)?;
-        let stack = if endpoint.architecture() == Architecture::AArch64 {
-            Location::SP
-        } else {
-            Location::general(13)
-        };
         let mut pieces = Vec::new();
-        if let Some(stack) = registers.get(stack) {
+        let stack = RegisterLocations::of(endpoint.architecture(), "sp");
+        if let Some(stack) = stack.and_then(|stack| registers.get(stack.low())) {
             let from = stack.value.saturating_sub(BELOW);
             let mut bytes = vec![None; STACK];
             recovery.memory(history, position, from, &mut bytes, cancel)?;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const RECOVER: &[(&str, &[&str])] = &[
     ("bits", &[]),
     ("status", &[]),
-    ("facts", &[]),
+    ("facts", &["status"]),
     ("kernel", &["bits", "facts"]),
     ("execution", &["bits", "facts", "kernel"]),
     ("graph", &["bits", "execution"]),

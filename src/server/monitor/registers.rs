@@ -8,10 +8,11 @@ use gdbstub::common::Tid;
 use crate::server::cores::Core;
 use crate::server::endpoint::Endpoint;
 use crate::server::monitor::STOPPED;
-use crate::server::past_values::{Places, past_position};
+use crate::server::past_values::past_position;
 use crate::server::target::SnapshotTarget;
 use armsnap_arch::arch::RegisterDescription;
 use armsnap_arch::arch::registers::Bytes;
+use armsnap_history::recover::RegisterLocations;
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::stop::Cancel;
 
@@ -51,7 +52,7 @@ fn past(
         if !matches(pattern, &register.name) {
             continue;
         }
-        let places = Places::of(endpoint.architecture(), &register.name);
+        let places = RegisterLocations::of(endpoint.architecture(), &register.name);
         let found = places.and_then(|places| places.value(known.as_ref()?));
         let (value, status) = match found {
             Some(found) => {

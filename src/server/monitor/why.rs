@@ -7,10 +7,9 @@ use gdbstub::common::Tid;
 
 use super::history;
 use super::output::Output;
-use crate::server::past_values::Places;
 use crate::server::target::SnapshotTarget;
 use armsnap_arch::semantics::Location;
-use armsnap_history::recover::{Cause, Contribution, End, Recovery, Way, What};
+use armsnap_history::recover::{Cause, Contribution, End, Recovery, RegisterLocations, Way, What};
 use armsnap_history::timeline::{History, Position};
 use armsnap_snapshot::stop::Cancel;
 
@@ -51,7 +50,7 @@ fn expected(what: &str, found: &str) -> String {
 /// half.
 fn location(target: &SnapshotTarget, name: &str) -> Option<Location> {
     let name = name.trim_start_matches('$').to_ascii_lowercase();
-    Places::of(target.endpoint.architecture(), &name).map(Places::low)
+    RegisterLocations::of(target.endpoint.architecture(), &name).map(RegisterLocations::low)
 }
 
 fn address(text: &str) -> Option<u64> {

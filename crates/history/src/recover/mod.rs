@@ -43,6 +43,7 @@ mod tests;
 
 pub use facts::constants::Constants;
 pub use facts::final_state::{FinalMemory, FinalState, Others, RecordedAddresses, SnapshotMemory};
+pub use facts::register_locations::RegisterLocations;
 pub use queries::origin::{Cause, Contribution, End, Way, What};
 pub use queries::writes::{Accesses, Hit, MayHave, Wanted};
 pub use recovery::{Options, Recovery};

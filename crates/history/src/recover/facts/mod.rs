@@ -2,3 +2,4 @@
 
 pub(super) mod constants;
 pub(super) mod final_state;
+pub(super) mod register_locations;
