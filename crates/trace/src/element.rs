@@ -434,6 +434,9 @@ pub trait AtomSink: ElementSink {
     /// locating packets takes time.
     const LOCATES: bool = true;
 
+    /// Whether the sink ignores [`Element::WaypointAtoms`].
+    const IGNORES_ATOMS: bool = false;
+
     /// Receives packets of atoms at the start of `bytes`, one byte each, as long as this is faster
     /// than [`element`](ElementSink::element), and returns their number. `atoms` decodes a byte;
     /// `locate` returns its offset, in ascending order.

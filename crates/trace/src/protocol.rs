@@ -116,6 +116,12 @@ pub trait PacketDecoder: Clone {
 
     /// Returns whether the start of the next packet is known.
     fn is_synchronised(&self) -> bool;
+
+    /// Returns whether [`ElementDecoder::targets`] may decode the next bytes.
+    #[inline(always)]
+    fn is_certain(&self) -> bool {
+        false
+    }
 }
 
 /// Receives the packets of [`PacketDecoder::several`]. (A closure that is called in two places is not
@@ -165,6 +171,16 @@ pub trait ElementDecoder {
     /// up to the next packet of another kind.
     fn passes_atoms(&self) -> bool;
 
+    /// Decodes the packets at the start of `bytes` that are atoms, addresses and cycle counts, for
+    /// a sink that [ignores atoms](crate::element::AtomSink::IGNORES_ATOMS) and offsets, as long
+    /// as this is faster than [`packet`](Self::packet). They do not change the state of the
+    /// [`PacketDecoder`]. Returns their length in bytes, and their number.
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
+        let _ = (bytes, out);
+        (0, 0)
+    }
+
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink);
 }
@@ -188,6 +204,11 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
     #[inline(always)]
     fn passes_atoms(&self) -> bool {
         (**self).passes_atoms()
+    }
+
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
+        (**self).targets(bytes, out)
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
@@ -216,6 +237,14 @@ pub trait PacketSink<P> {
     ) -> usize {
         let _ = (bytes, atoms, locate);
         0
+    }
+
+    /// Receives packets without their offsets at the start of `bytes`: see
+    /// [`ElementDecoder::targets`].
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let _ = bytes;
+        (0, 0)
     }
 
     /// Reports that bytes were lost before the next packet.

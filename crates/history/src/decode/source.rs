@@ -66,6 +66,13 @@ impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
         count
     }
 
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let (length, count) = self.sink.targets(bytes);
+        self.packets += count as u64;
+        (length, count)
+    }
+
     fn lost(&mut self, at: BufferOffset) {
         self.sink.lost(at);
     }
@@ -144,6 +151,14 @@ impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S
             return 0;
         }
         self.sink.atoms(bytes, atoms, locate)
+    }
+
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
+        if S::LOCATES || !S::IGNORES_ATOMS {
+            return (0, 0);
+        }
+        self.elements.targets(bytes, &mut self.sink)
     }
 
     fn lost(&mut self, at: BufferOffset) {

@@ -80,12 +80,12 @@ fn atom_packet(header: u8) -> Packet {
 }
 
 /// The length of the longest packet that holds an address alone.
-const LONGEST_ADDRESS: usize = 9;
+pub(super) const LONGEST_ADDRESS: usize = 9;
 
 /// Decodes a short or long address packet from a window that holds the longest one; also returns
 /// its length.
 #[inline(always)]
-fn address(header: u8, window: &[u8; LONGEST_ADDRESS]) -> Option<(AddressBits, usize)> {
+pub(super) fn address(header: u8, window: &[u8; LONGEST_ADDRESS]) -> Option<(AddressBits, usize)> {
     let (value, bits, is, length) = match header {
         0x95 | 0x96 => {
             let shift = 0x97 - header;
@@ -438,6 +438,11 @@ impl PacketDecoder for Decoder {
 
     fn is_synchronised(&self) -> bool {
         self.sync != Sync::No
+    }
+
+    #[inline(always)]
+    fn is_certain(&self) -> bool {
+        self.sync == Sync::Yes
     }
 }
 

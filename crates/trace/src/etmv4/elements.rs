@@ -507,6 +507,11 @@ impl ElementDecoder for Elements {
         self.emits_at_once() && !self.counted && !self.needs_context
     }
 
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
+        self.targets_of(bytes, out)
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.emit_rest(out);
         out.mark(at, Mark::End);
@@ -514,6 +519,7 @@ impl ElementDecoder for Elements {
 }
 
 mod emit;
+mod targets;
 
 #[cfg(test)]
 mod tests;

@@ -157,6 +157,10 @@ impl Stream {
                     .map_or(self.payload.len(), |end| end.min(self.payload.len()))
             });
             while at < end {
+                if decoder.is_certain() {
+                    let (length, _) = sink.targets(&self.payload[at..end]);
+                    at += length;
+                }
                 let rest = &self.payload[at..end];
                 let start = self.consumed + at as u64;
                 let taken = sink.atoms(rest, decoder.atoms(), |index| {

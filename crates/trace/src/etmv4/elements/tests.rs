@@ -727,8 +727,50 @@ fn decode_holding_counts(config: &Config, bytes: &[u8]) -> Vec<(BufferOffset, El
     out
 }
 
+/// Decodes for a sink that ignores atoms and offsets; also returns the number of packets.
+fn decode_targets(config: &Config, bytes: &[u8]) -> (Vec<Element>, usize) {
+    let (mut decoder, mut elements, mut out) =
+        (Decoder::new(config), Elements::new(config), vec![]);
+    let (mut at, mut count) = (0, 0);
+    while at < bytes.len() {
+        if decoder.is_certain() {
+            let (length, packets) = elements.targets(&bytes[at..], &mut out);
+            at += length;
+            count += packets;
+        }
+        let rest = &bytes[at..];
+        if rest.is_empty() {
+            break;
+        }
+        let next = decoder.next_at_end(rest);
+        let (packet, length) = next.unwrap_or_else(|| (decoder.finish(rest), rest.len()));
+        elements.packet(BufferOffset(0), &packet, &mut out);
+        at += length;
+        count += 1;
+    }
+    elements.end(BufferOffset(0), &mut out);
+    (without_atoms(&out), count)
+}
+
+fn without_atoms(elements: &[(BufferOffset, Element)]) -> Vec<Element> {
+    let elements = elements.iter().map(|(_, element)| *element);
+    elements
+        .filter(|element| !matches!(element, Element::WaypointAtoms(_)))
+        .collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn targets_are_those_among_all_elements(bytes in counted(), which in 0usize..5) {
+        let config = config([PLAIN, DEEP, ETE, COUNTED[0], COUNTED[1]][which]);
+        let packets = crate::protocol::tests::packets_in_pieces(
+            &mut Decoder::new(&config), &bytes, bytes.len(),
+        );
+        let wanted = (without_atoms(&decode(&config, &bytes)), packets.len());
+        prop_assert_eq!(decode_targets(&config, &bytes), wanted);
+    }
 
     #[test]
     fn counts_emitted_at_once_give_the_same_elements(bytes in counted(), which in 0usize..2) {
