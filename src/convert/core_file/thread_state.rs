@@ -4,11 +4,12 @@
 use super::note;
 use armsnap_arch::arch::pointer_auth::{MASKS, Masks};
 use armsnap_arch::arch::{Architecture, RegisterFile, pointer_auth};
+use object::elf;
 use std::collections::BTreeSet;
 
-const NT_ARM_TLS: u32 = 0x401;
-const NT_ARM_SYSTEM_CALL: u32 = 0x404;
-const NT_ARM_SVE: u32 = 0x405;
+const NT_ARM_TLS: u32 = elf::NT_ARM_TLS.0;
+const NT_ARM_SYSTEM_CALL: u32 = elf::NT_ARM_SYSTEM_CALL.0;
+const NT_ARM_SVE: u32 = elf::NT_ARM_SVE.0;
 const NT_ARM_PAC_MASK: u32 = 0x406;
 const NT_ARM_TAGGED_ADDR_CTRL: u32 = 0x409;
 const NT_ARM_FPMR: u32 = 0x40e;

@@ -24,21 +24,21 @@ use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::snapshot::libraries::LIBRARIES;
 use armsnap_snapshot::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
 use notes::{Notes, Thread};
-use object::Object;
+use object::{Object, elf};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-const PT_LOAD: u32 = 1;
-const PT_NOTE: u32 = 4;
-const PF_X: u32 = 1;
-const PF_W: u32 = 2;
-const ET_CORE: u16 = 4;
+const PT_LOAD: u32 = elf::PT_LOAD.0;
+const PT_NOTE: u32 = elf::PT_NOTE.0;
+const PF_X: u32 = elf::PF_X.0;
+const PF_W: u32 = elf::PF_W.0;
+const ET_CORE: u16 = elf::ET_CORE.0;
 const SIGTRAP: u32 = 5;
-const EM_ARM: u16 = 40;
-const EM_AARCH64: u16 = 183;
+const EM_ARM: u16 = elf::EM_ARM.0;
+const EM_AARCH64: u16 = elf::EM_AARCH64.0;
 /// `e_phnum` if there are more headers than it can express: section header 0 contains the number.
-const PN_XNUM: u16 = 0xFFFF;
+const PN_XNUM: u16 = elf::PN_XNUM;
 
 /// The maximum number of dumps of all threads together: each thread lists all parts.
 const MAX_DUMPS: usize = 1 << 23;

@@ -10,16 +10,17 @@ use crate::import::note::{CoreFileNote, Note};
 use armsnap_arch::arch::pointer_auth;
 use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
 use armsnap_snapshot::snapshot::signals::{INFORMATION, Signal};
+use object::elf;
 use std::collections::BTreeSet;
 
-const PRSTATUS: u32 = 1;
-const FPREGSET: u32 = 2;
-const PRPSINFO: u32 = 3;
-const AUXV: u32 = 6;
-const ARM_VFP: u32 = 0x400;
-const ARM_SVE: u32 = 0x405;
-const SIGINFO: u32 = 0x5349_4749;
-const FILE: u32 = 0x4649_4C45;
+const PRSTATUS: u32 = elf::NT_PRSTATUS.0;
+const FPREGSET: u32 = elf::NT_FPREGSET.0;
+const PRPSINFO: u32 = elf::NT_PRPSINFO.0;
+const AUXV: u32 = elf::NT_AUXV.0;
+const ARM_VFP: u32 = elf::NT_ARM_VFP.0;
+const ARM_SVE: u32 = elf::NT_ARM_SVE.0;
+const SIGINFO: u32 = elf::NT_SIGINFO.0;
+const FILE: u32 = elf::NT_FILE.0;
 /// NT_GDB_TDESC: the register description that GDB 12 and later write.
 const DESCRIPTION: u32 = 0xff00_0000;
 

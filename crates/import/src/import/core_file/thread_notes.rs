@@ -5,11 +5,12 @@ use super::notes::register;
 use crate::import::fields::Fields;
 use armsnap_arch::arch::pointer_auth;
 use armsnap_snapshot::snapshot::model::Register;
+use object::elf;
 
-const ARM_TLS: u32 = 0x401;
-const ARM_HW_BREAK: u32 = 0x402;
-const ARM_HW_WATCH: u32 = 0x403;
-const ARM_SYSTEM_CALL: u32 = 0x404;
+const ARM_TLS: u32 = elf::NT_ARM_TLS.0;
+const ARM_HW_BREAK: u32 = elf::NT_ARM_HW_BREAK.0;
+const ARM_HW_WATCH: u32 = elf::NT_ARM_HW_WATCH.0;
+const ARM_SYSTEM_CALL: u32 = elf::NT_ARM_SYSTEM_CALL.0;
 const ARM_PAC_MASK: u32 = 0x406;
 const ARM_PACA_KEYS: u32 = 0x407;
 const ARM_PACG_KEYS: u32 = 0x408;
