@@ -89,11 +89,19 @@ impl Stream {
         let after = self.consumed + count as u64;
         self.losses.retain(|&at| at >= after && at > self.consumed);
         self.consumed = after;
-        let kept = self.consumed.saturating_sub(LOCATABLE);
-        let passed = self
+        let passed = self.segment_of(self.consumed.saturating_sub(LOCATABLE));
+        // Each time, no more segments are moved than are dropped.
+        if passed > self.segments.len() / 2 {
+            self.segments.drain(..passed);
+        }
+    }
+
+    /// Returns the index of the segment that holds a position.
+    fn segment_of(&self, position: u64) -> usize {
+        let begun = self
             .segments
-            .partition_point(|segment| segment.start <= kept);
-        self.segments.drain(..passed.saturating_sub(1));
+            .partition_point(|segment| segment.start <= position);
+        begun.saturating_sub(1)
     }
 
     /// Sets whether the payload ends inside a piece of the buffer, with whose other bytes a search for
@@ -105,13 +113,10 @@ impl Stream {
     /// Returns a copy of the stream that contains what is needed to continue.
     pub fn rest(&self) -> Self {
         // A packet may be located by the byte before it.
-        let first = self.consumed.saturating_sub(1);
-        let begun = self
-            .segments
-            .partition_point(|segment| segment.start <= first);
+        let begun = self.segment_of(self.consumed.saturating_sub(1));
         Self {
             payload: self.payload.clone(),
-            segments: self.segments[begun.saturating_sub(1)..].to_vec(),
+            segments: self.segments[begun..].to_vec(),
             losses: self.losses.clone(),
             ..*self
         }
