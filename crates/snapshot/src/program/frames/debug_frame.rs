@@ -4,27 +4,59 @@ use super::effects::{FP, LR, SP};
 use super::exception::{PC, Saved};
 use super::state::{FIRST, Rule, State};
 use gimli::write::{
-    Address, CallFrameInstruction as Instruction, CieId, CommonInformationEntry, EndianVec,
-    Expression, FrameDescriptionEntry, FrameTable,
+    Address, CallFrameInstruction as Instruction, CommonInformationEntry, EndianVec, Expression,
+    FrameDescriptionEntry, FrameTable,
 };
 use gimli::{AArch64, Encoding, Format, LittleEndian, Register, constants};
 
-/// The section, with its common information entries.
-#[derive(Debug)]
-pub(super) struct DebugFrame {
-    table: FrameTable,
-    /// Whether return addresses in memory and registers may have an authentication code.
-    signed: bool,
-    /// The common entry for functions.
-    plain: CieId,
-    /// The common entry for functions whose caller is on another stack.
-    switches: CieId,
-    /// The common entry for exceptions.
-    exceptions: CieId,
+/// The number of entries that are converted and written at once: the forms of [`gimli::write`] take
+/// several times the memory of an [`Entry`].
+const AT_ONCE: usize = 1 << 12;
+
+/// The common information entries.
+#[derive(Clone, Copy, Debug)]
+enum Common {
+    /// That of functions.
+    Plain,
+    /// That of functions whose caller is on another stack.
+    Switches,
+    /// That of exceptions.
+    Exceptions,
 }
 
 /// The entry of a function.
-pub(super) type Entry = (CieId, FrameDescriptionEntry);
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    common: Common,
+    start: u64,
+    /// The number of instructions.
+    instructions: usize,
+    /// What changes, and from which instruction on.
+    changes: Vec<(u32, Change)>,
+}
+
+/// A change of the rules for finding the caller.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    CallerStack(u8, i32),
+    /// The rule of a register.
+    Rule(u8, Rule),
+    /// The rule that a register has in the common entry.
+    Restore(u8),
+    /// The program counter's place.
+    Pc(i32),
+}
+
+impl Change {
+    fn instruction(self, signed: bool) -> Instruction {
+        match self {
+            Self::CallerStack(base, offset) => Instruction::Cfa(register(base), offset),
+            Self::Rule(number, now) => rule(number, now, signed),
+            Self::Restore(number) => Instruction::Restore(register(number)),
+            Self::Pc(at) => Instruction::Offset(AArch64::PC, at),
+        }
+    }
+}
 
 /// The rules for finding the caller that apply from a certain instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +72,7 @@ impl Row {
         rules: [Rule::Unknown; (LR - FIRST) as usize + 1],
     };
 
-    /// The row of [`DebugFrame`]'s common entry.
+    /// The row of the common entry of functions.
     const INITIAL: Self = Self {
         caller_stack: (SP, 0),
         rules: [Rule::Same; (LR - FIRST) as usize + 1],
@@ -95,88 +127,106 @@ fn register(number: u8) -> Register {
     Register(number.into())
 }
 
-impl DebugFrame {
-    /// Creates the section without functions. `signed` tells whether return addresses may have
-    /// authentication codes.
-    pub fn new(signed: bool) -> Self {
-        let mut table = FrameTable::default();
-        let preserved = || (FIRST..=LR).map(|number| rule(number, Rule::Same, signed));
-        let pc = [Instruction::Undefined(AArch64::PC)];
-        Self {
-            signed,
-            plain: table.add_cie(common(AArch64::X30, false, preserved())),
-            switches: table.add_cie(common(AArch64::X30, true, preserved())),
-            exceptions: table.add_cie(common(AArch64::PC, true, pc)),
-            table,
-        }
-    }
-
+impl Entry {
     /// Returns the entry of a function. `switches` tells whether its caller is on another stack.
-    pub fn function(&self, start: u64, states: &[Option<State>], switches: bool) -> Entry {
-        let mut entry = entry(start, states.len());
+    pub fn of_function(start: u64, states: &[Option<State>], switches: bool) -> Self {
+        let mut changes = Vec::new();
         let mut before = Row::INITIAL;
         for (at, state) in states.iter().enumerate() {
             let row = Row::of(state.as_ref());
             if row != before {
-                change(&before, &row, self.signed, |instruction| {
-                    entry.add_instruction(4 * at as u32, instruction);
-                });
+                change(&before, &row, |change| changes.push((at as u32, change)));
                 before = row;
             }
         }
-        let common = if switches { self.switches } else { self.plain };
-        (common, entry)
+        changes.shrink_to_fit();
+        Self {
+            common: if switches {
+                Common::Switches
+            } else {
+                Common::Plain
+            },
+            start,
+            instructions: states.len(),
+            changes,
+        }
     }
 
     /// Returns the entry of code whose caller is not known.
-    pub fn unknown(&self, start: u64, instructions: usize) -> Entry {
-        let mut entry = entry(start, instructions);
-        entry.add_instruction(0, Instruction::Undefined(AArch64::X30));
-        (self.plain, entry)
+    pub fn unknown(start: u64, instructions: usize) -> Self {
+        Self {
+            common: Common::Plain,
+            start,
+            instructions,
+            changes: vec![(0, Change::Rule(LR, Rule::Unknown))],
+        }
     }
 
     /// Returns the entry of code that takes exceptions.
-    pub fn exception(&self, start: u64, instructions: usize, saved: Saved) -> Entry {
+    pub fn of_exception(start: u64, instructions: usize, saved: Saved) -> Self {
         let Saved { from, record } = saved;
-        let mut entry = entry(start, instructions);
-        let mut add = |instruction| entry.add_instruction(4 * from as u32, instruction);
-        // The address after the frame record, to which x29 points.
-        add(Instruction::Cfa(register(FP), 16));
-        for number in 0..=SP {
+        let saved = (0..=SP).map(|number| {
             let place = 8 * i32::from(number);
-            add(Instruction::Offset(register(number), place - record - 16));
+            Change::Rule(number, Rule::At(place - record - 16))
+        });
+        // The address after the frame record, to which x29 points.
+        let changes = std::iter::once(Change::CallerStack(FP, 16))
+            .chain(saved)
+            .chain([Change::Pc(PC - record - 16)]);
+        Self {
+            common: Common::Exceptions,
+            start,
+            instructions,
+            changes: changes.map(|change| (from as u32, change)).collect(),
         }
-        add(Instruction::Offset(AArch64::PC, PC - record - 16));
-        (self.exceptions, entry)
-    }
-
-    /// Returns the section with these entries.
-    pub fn finish(mut self, entries: impl IntoIterator<Item = Entry>) -> Vec<u8> {
-        for (common, entry) in entries {
-            self.table.add_fde(common, entry);
-        }
-        let mut section = gimli::write::DebugFrame::from(EndianVec::new(LittleEndian));
-        let written = self.table.write_debug_frame(&mut section);
-        debug_assert_eq!(written, Ok(()));
-        section.0.into_vec()
     }
 }
 
-fn entry(start: u64, instructions: usize) -> FrameDescriptionEntry {
-    FrameDescriptionEntry::new(Address::Constant(start), 4 * instructions as u32)
+/// Returns the section with these entries. `signed` tells whether return addresses in memory and registers
+/// may have an authentication code.
+pub(super) fn section(entries: &[Entry], signed: bool) -> Vec<u8> {
+    let mut section = gimli::write::DebugFrame::from(EndianVec::new(LittleEndian));
+    let preserved = || (FIRST..=LR).map(|number| rule(number, Rule::Same, signed));
+    let plain = common(AArch64::X30, false, preserved());
+    let switches = common(AArch64::X30, true, preserved());
+    let pc = [Instruction::Undefined(AArch64::PC)];
+    let exceptions = common(AArch64::PC, true, pc);
+    for entries in entries.chunks(AT_ONCE) {
+        let mut table = FrameTable::default();
+        let [plain, switches, exceptions] =
+            [&plain, &switches, &exceptions].map(|common| table.add_cie(common.clone()));
+        for entry in entries {
+            let common = match entry.common {
+                Common::Plain => plain,
+                Common::Switches => switches,
+                Common::Exceptions => exceptions,
+            };
+            let size = 4 * entry.instructions as u32;
+            let mut out = FrameDescriptionEntry::new(Address::Constant(entry.start), size);
+            for &(at, change) in &entry.changes {
+                // The return address of code that takes exceptions is not that in x30.
+                let signed = signed && !matches!(entry.common, Common::Exceptions);
+                out.add_instruction(4 * at, change.instruction(signed));
+            }
+            table.add_fde(common, out);
+        }
+        let written = table.write_debug_frame(&mut section);
+        written.expect("all addresses are constants, and all offsets multiples of eight");
+    }
+    section.0.into_vec()
 }
 
 /// Passes on what changes from a row to the next one.
-fn change(before: &Row, row: &Row, signed: bool, mut add: impl FnMut(Instruction)) {
+fn change(before: &Row, row: &Row, mut add: impl FnMut(Change)) {
     if row.caller_stack != before.caller_stack {
         let (base, offset) = row.caller_stack;
-        add(Instruction::Cfa(register(base), offset));
+        add(Change::CallerStack(base, offset));
     }
     for ((now, before), number) in row.rules.iter().zip(&before.rules).zip(FIRST..) {
         if now != before {
             add(match now {
-                Rule::Same => Instruction::Restore(register(number)),
-                &now => rule(number, now, signed),
+                Rule::Same => Change::Restore(number),
+                &now => Change::Rule(number, now),
             });
         }
     }

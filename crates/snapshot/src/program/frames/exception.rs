@@ -44,7 +44,11 @@ pub(super) fn saved(code: &[u32]) -> Option<Saved> {
                 to: FP,
                 from: SP,
                 add,
-            } => record = i32::try_from(add).ok().filter(|add| *add > PC),
+            } => {
+                record = i32::try_from(add)
+                    .ok()
+                    .filter(|add| *add > PC && add % 8 == 0)
+            }
             Effect::Sum { to: SP, .. } => (saved, record) = (0, None),
             Effect::Sum { to, .. } => has_pc &= !(1 << to),
             Effect::Writes(registers) => {

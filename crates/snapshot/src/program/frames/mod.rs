@@ -15,7 +15,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use debug_frame::DebugFrame;
+use debug_frame::Entry;
 use paths::Paths;
 use state::State;
 use std::collections::BTreeSet;
@@ -45,7 +45,6 @@ const MAX_ENTRIES: usize = 256;
 /// Writes `.debug_frame` for these functions, which are sorted by address and do not overlap. With
 /// `signed`, return addresses may have authentication codes.
 pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
-    let out = DebugFrame::new(signed);
     // Where other functions branch into a function, with the states there. They branch to rarely
     // executed parts, which GCC moves elsewhere, and to labels inside functions.
     let mut entered: Vec<Vec<(usize, State)>> = vec![Vec::new(); functions.len()];
@@ -59,22 +58,22 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 continue;
             }
             if let Some(saved) = exception::saved(&code) {
-                entries[index] = Some(out.exception(function.start, code.len(), saved));
+                entries[index] = Some(Entry::of_exception(function.start, code.len(), saved));
                 continue;
             }
             if exception::returns(&code) || is_entry(function) {
-                entries[index] = Some(out.unknown(function.start, code.len()));
+                entries[index] = Some(Entry::unknown(function.start, code.len()));
                 continue;
             }
             if entered[index].len() > MAX_ENTRIES {
-                entries[index] = Some(out.unknown(function.start, code.len()));
+                entries[index] = Some(Entry::unknown(function.start, code.len()));
                 continue;
             }
             let called = (!is_part(function)).then_some((0, State::ENTRY));
             let begin: Vec<_> = called.iter().chain(&entered[index]).copied().collect();
             let paths = Paths::of(function.start, &code, &begin);
             let switches = function.name == SWITCHES;
-            entries[index] = Some(out.function(function.start, &paths.states, switches));
+            entries[index] = Some(Entry::of_function(function.start, &paths.states, switches));
             for exit in paths.exits {
                 let Some((into, at)) = place(functions, exit.target) else {
                     continue;
@@ -96,9 +95,10 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     }
     for index in next {
         let function = &functions[index];
-        entries[index] = Some(out.unknown(function.start, function.length()));
+        entries[index] = Some(Entry::unknown(function.start, function.length()));
     }
-    out.finish(entries.into_iter().flatten())
+    let entries: Vec<Entry> = entries.into_iter().flatten().collect();
+    debug_frame::section(&entries, signed)
 }
 
 /// Returns the index of the function that contains an address, and the index of the instruction in

@@ -208,6 +208,17 @@ fn exceptions_are_passed_by_the_saved_registers() {
     let mut less = code.clone();
     less[4] = NOP;
     assert_eq!(of(&less)[from], None);
+    // Nor if the frame record is at an odd place; other functions are not affected.
+    let mut odd = code.clone();
+    // add x29, sp, #284
+    odd[19] = 0x9104_73fd;
+    let (odd, leaf) = (self::bytes(&odd), self::bytes(&[RET]));
+    let after = START + odd.len() as u64;
+    let functions = [("el1h_64_irq", START, &odd), ("leaf", after, &leaf)];
+    let functions = functions.map(|(name, start, bytes)| Code { name, start, bytes });
+    let found = rows(&debug_frame(&functions, false), code.len() + 1);
+    assert_eq!(found[from], None);
+    assert_eq!(found[code.len()], LEAF);
 }
 
 #[test]
