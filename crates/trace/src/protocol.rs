@@ -119,7 +119,7 @@ pub trait PacketDecoder: Clone {
 
     /// Returns whether [`ElementDecoder::targets`] may decode the next bytes.
     #[inline(always)]
-    fn is_certain(&self) -> bool {
+    fn permits_targets(&self) -> bool {
         false
     }
 }

@@ -169,6 +169,14 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
         self.only.is_none() && self.inner.passes_atoms()
     }
 
+    #[inline(always)]
+    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
+        match self.only {
+            None => self.inner.targets(bytes, out),
+            Some(_) => (0, 0),
+        }
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         let Self { inner, only } = self;
         match only {
@@ -263,6 +271,10 @@ mod tests {
             true
         }
 
+        fn targets(&mut self, bytes: &[u8], _: &mut impl ElementSink) -> (usize, usize) {
+            (bytes.len(), bytes.len())
+        }
+
         fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
             out.mark(at, Mark::End);
         }
@@ -272,6 +284,11 @@ mod tests {
     fn atoms_of_all_contexts_take_the_short_way() {
         assert!(Only::new(Given, None).passes_atoms());
         assert!(!Only::new(Given, Some(OnlyContext::Vmid(1))).passes_atoms());
+        let bytes = [0; 8];
+        let mut out: Vec<(BufferOffset, Element)> = Vec::new();
+        let mut targets = |only| Only::new(Given, only).targets(&bytes, &mut out);
+        assert_eq!(targets(None), (8, 8));
+        assert_eq!(targets(Some(OnlyContext::Vmid(1))), (0, 0));
     }
 
     fn context(id: u32) -> Element {

@@ -441,7 +441,7 @@ impl PacketDecoder for Decoder {
     }
 
     #[inline(always)]
-    fn is_certain(&self) -> bool {
+    fn permits_targets(&self) -> bool {
         self.sync == Sync::Yes
     }
 }

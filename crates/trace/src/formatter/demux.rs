@@ -162,7 +162,7 @@ impl Stream {
                     .map_or(self.payload.len(), |end| end.min(self.payload.len()))
             });
             while at < end {
-                if decoder.is_certain() {
+                if decoder.permits_targets() {
                     let (length, _) = sink.targets(&self.payload[at..end]);
                     at += length;
                 }

@@ -733,7 +733,7 @@ fn decode_targets(config: &Config, bytes: &[u8]) -> (Vec<Element>, usize) {
         (Decoder::new(config), Elements::new(config), vec![]);
     let (mut at, mut count) = (0, 0);
     while at < bytes.len() {
-        if decoder.is_certain() {
+        if decoder.permits_targets() {
             let (length, packets) = elements.targets(&bytes[at..], &mut out);
             at += length;
             count += packets;
