@@ -132,14 +132,24 @@ impl ImportArguments {
 
     /// Returns the first option that was given.
     pub fn given(&self) -> Option<&'static str> {
+        // A new option has to be placed.
+        let Self {
+            symfs,
+            vmlinux,
+            pid,
+            tid,
+            comm,
+            cpu,
+            by,
+        } = self;
         let options = [
-            (!self.symfs.is_empty(), "--symfs"),
-            (self.vmlinux.is_some(), "--vmlinux"),
-            (!self.pid.is_empty(), "--pid"),
-            (!self.tid.is_empty(), "--tid"),
-            (!self.comm.is_empty(), "--comm"),
-            (!self.cpu.is_empty(), "--cpu"),
-            (self.by.is_some(), "--by"),
+            (!symfs.is_empty(), "--symfs"),
+            (vmlinux.is_some(), "--vmlinux"),
+            (!pid.is_empty(), "--pid"),
+            (!tid.is_empty(), "--tid"),
+            (!comm.is_empty(), "--comm"),
+            (!cpu.is_empty(), "--cpu"),
+            (by.is_some(), "--by"),
         ];
         let given = options.into_iter().find(|(given, _)| *given);
         given.map(|(_, name)| name)
@@ -252,7 +262,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         [input, output] if traced || !raw => (Some(input), output),
         [input] => {
             return Err(Failure::Usage(format!(
-                "expected the snapshot directory to write after {}",
+                "expected, after {}, the snapshot directory to write",
                 input.display()
             )));
         }

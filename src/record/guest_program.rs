@@ -26,7 +26,7 @@ pub struct Program {
     /// Whether it is loaded at the addresses in the file (`ET_EXEC`).
     pub fixed: bool,
     segments: Vec<Segment>,
-    /// The instruction set from an address on, `None` for data; ordered by address.
+    /// What the file contains from each address on, ordered by address.
     marks: Vec<(u64, Contents)>,
     /// Functions and labels: name, address, and whether it is an indirect function
     /// (`STT_GNU_IFUNC`).

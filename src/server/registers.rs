@@ -8,7 +8,7 @@ use super::history_registers::{self, HistoryRegister};
 use super::past_values::PATIENCE;
 use super::reply::{NO_MEMORY, known_or_not};
 use super::target::SnapshotTarget;
-use super::tracepoints;
+use super::tracepoints::{self, FrameRegister};
 use crate::remote_protocol::framing::write_runs;
 use crate::remote_protocol::hex::parse_hex;
 use armsnap_arch::arch::registers::Bytes;
@@ -45,10 +45,12 @@ pub(super) fn general(target: &mut SnapshotTarget, thread: Tid) -> Option<Bytes>
 /// receives the error: it would show bytes of 0xcc in place of `xx`. Its first request is an exception:
 /// LLDB only wants to know whether `p` is supported, and drops the value.
 pub(super) fn single(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
-    if let Some(reply) = tracepoints::frame_register(target, number) {
-        return reply;
-    }
     let number = u32::try_from(parse_hex(number)?).ok()?;
+    match tracepoints::frame_register(target, number) {
+        FrameRegister::NoFrame => {}
+        FrameRegister::NoRegister => return None,
+        FrameRegister::Value(reply) => return Some(reply),
+    }
     let thread = target.selection.read();
     let history = target.endpoint.history_registers;
     if let Some(register) = history.and_then(|registers| registers.find(number)) {

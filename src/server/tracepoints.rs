@@ -84,43 +84,51 @@ pub(super) fn frame_registers(target: &mut SnapshotTarget) -> Option<Bytes> {
     Some(bytes)
 }
 
-/// `p` in a frame. The outer `None` means that no frame is shown, the inner one a malformed packet.
-pub(super) fn frame_register(
-    target: &mut SnapshotTarget,
-    number: &[u8],
-) -> Option<Option<Vec<u8>>> {
-    let frame = shown(target)?;
-    let frames = frames(target).ok()?;
-    let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
-    let Some(number) = number else {
-        return Some(None);
+/// A register in a frame.
+pub(super) enum FrameRegister {
+    /// No frame is shown.
+    NoFrame,
+    /// The description has no register with the number.
+    NoRegister,
+    /// The register as sent.
+    Value(Vec<u8>),
+}
+
+/// Returns a register of the shown frame, for `p`.
+pub(super) fn frame_register(target: &mut SnapshotTarget, number: u32) -> FrameRegister {
+    let Some(frame) = shown(target) else {
+        return FrameRegister::NoFrame;
+    };
+    let Ok(frames) = frames(target) else {
+        return FrameRegister::NoFrame;
     };
     let history = target.endpoint.history_registers;
     let is_big = target.endpoint.is_big_endian();
     match history.and_then(|registers| registers.find(number)) {
         // Only the frame of the halted state has a position.
         Some(HistoryRegister::Position) => {
-            return Some(Some(match frames.tracepoint(frame) {
+            return FrameRegister::Value(match frames.tracepoint(frame) {
                 HALTED => history_registers::position_value(0, false).into(),
                 _ => vec![b'x'; 16],
-            }));
+            });
         }
         Some(HistoryRegister::Isa) => {
             let isa = history_registers::isa_value(frames.isa(frame), is_big);
-            return Some(Some(isa.into()));
+            return FrameRegister::Value(isa.into());
         }
         None => {}
     }
     let description = target.endpoint.described_cores().description;
-    let bytes = frames.register(frame, number);
-    let bytes = bytes.map(|bytes| match description.register(number) {
-        Some(register) => complete(target, bytes, register),
-        None => bytes,
-    });
-    Some(bytes.map(|bytes| match bytes.contains(&None) {
+    let Some(mut bytes) = frames.register(frame, number) else {
+        return FrameRegister::NoRegister;
+    };
+    if let Some(register) = description.register(number) {
+        bytes = complete(target, bytes, register);
+    }
+    FrameRegister::Value(match bytes.contains(&None) {
         true if target.takes_unknown_for_value => NO_MEMORY.to_vec(),
         _ => known_or_not(&bytes),
-    }))
+    })
 }
 
 /// Returns the known bytes of the shown frame from an address; `None` if no frame is shown.

@@ -230,7 +230,7 @@ fn atoms_after_a_branch_without_a_target_are_reported_once() {
 
 /// History does not lead from such a branch to where the trace names an address again.
 #[test]
-fn an_atom_behind_a_branch_without_a_target_is_a_gap_of_history() {
+fn an_atom_after_a_branch_without_a_target_is_a_gap_of_history() {
     let off = snapshot("0xc1", 0x10, "source_data", IN, &without_target());
     let mut gdb = Command::new(crate::support::armsnap());
     gdb.arg("gdb").arg(off.path()).args(["--", "-nx", "-batch"]);

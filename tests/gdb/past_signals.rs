@@ -86,8 +86,8 @@ fn handlers_have_callers() {
         if handler == "on_fault" {
             // The handler makes the program continue after the instruction, in the same function.
             let line = SIGNALS.lines().position(|line| line.contains("return out"));
-            let behind = format!("tbreak program.c:{}", line.unwrap() + 1);
-            let after = stopped(&[&behind, "continue", "bt"]);
+            let line_after = format!("tbreak program.c:{}", line.unwrap() + 1);
+            let after = stopped(&[&line_after, "continue", "bt"]);
             assert_eq!(functions(&after), outer);
         } else {
             let after = stopped(&["finish", "bt"]);

@@ -254,7 +254,7 @@ fn the_form_and_the_kind_of_trace_are_found_out() {
 }
 
 #[test]
-fn trace_is_found_behind_other_memory() {
+fn trace_is_found_after_other_memory() {
     let scratch = tempfile::tempdir().unwrap();
     let buffer = scratch.path().join("dump.bin");
     let written = scratch.path().join("snapshot");

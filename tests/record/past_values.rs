@@ -161,6 +161,8 @@ impl Recorded {
         let elf = Elf::open(&self.guest.program).unwrap();
         let registers = RegisterFile::read(device, self.architecture());
         let memory = SnapshotMemory::new(Arc::clone(&self.memory), Space::Any, [&elf]);
+        let mut recorded = self.loaded.data_addresses(&device.name).into_iter();
+        assert!(recorded.all(|read| read.is_ok()));
         FinalState::of(&self.loaded, &device.name, &registers, memory, [&elf])
     }
 

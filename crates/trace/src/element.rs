@@ -435,7 +435,7 @@ pub trait AtomSink: ElementSink {
     const LOCATES: bool = true;
 
     /// Whether the sink ignores [`Element::WaypointAtoms`].
-    const IGNORES_ATOMS: bool = false;
+    const IGNORES_WAYPOINT_ATOMS: bool = false;
 
     /// Receives packets of atoms at the start of `bytes`, one byte each, as long as this is faster
     /// than [`element`](ElementSink::element), and returns their number. `atoms` decodes a byte;

@@ -172,7 +172,7 @@ pub trait ElementDecoder {
     fn passes_atoms(&self) -> bool;
 
     /// Decodes the packets at the start of `bytes` that are atoms, addresses and cycle counts, for
-    /// a sink that [ignores atoms](crate::element::AtomSink::IGNORES_ATOMS) and offsets, as long
+    /// a sink that [ignores atoms](crate::element::AtomSink::IGNORES_WAYPOINT_ATOMS) and offsets, as long
     /// as this is faster than [`packet`](Self::packet). They do not change the state of the
     /// [`PacketDecoder`]. Returns their length in bytes, and their number.
     #[inline(always)]

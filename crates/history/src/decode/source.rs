@@ -155,7 +155,7 @@ impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S
 
     #[inline(always)]
     fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
-        if S::LOCATES || !S::IGNORES_ATOMS {
+        if S::LOCATES || !S::IGNORES_WAYPOINT_ATOMS {
             return (0, 0);
         }
         self.elements.targets(bytes, &mut self.sink)

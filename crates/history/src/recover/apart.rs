@@ -8,7 +8,7 @@ use crate::timeline::{Direction, History, Position};
 use armsnap_snapshot::stop::Cancel;
 
 /// Positions after the requested one that are examined.
-const LATER: u64 = 1 << 15;
+const REACH: u64 = 1 << 15;
 /// Positions after it that suffice if they were already examined.
 const ENOUGH: u32 = 1 << 12;
 /// The most positions before the main window that are walked for the stack pointer.
@@ -79,7 +79,7 @@ impl Apart {
             }
         }
         let walk = main.stack.as_ref().filter(|_| main.ends);
-        let last = walk.and_then(|walk| Some((walk, walk.after(position, LATER)?)));
+        let last = walk.and_then(|walk| Some((walk, walk.after(position, REACH)?)));
         if let Some((walk, last)) = last {
             let forward = walk.forward(history.begin(), last.position);
             let mut hints = vec![last];
@@ -110,14 +110,14 @@ impl Apart {
     }
 }
 
-/// A position about [`LATER`] positions after another.
+/// A position about [`REACH`] positions after another.
 fn after(history: &mut History, position: Position) -> Position {
     let mut places = 0;
     let mut last = position;
     for event in history.entries(position, Direction::Forward) {
         last = event.position;
         places += event.entry.places();
-        if places >= LATER {
+        if places >= REACH {
             break;
         }
     }

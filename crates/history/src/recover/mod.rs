@@ -12,7 +12,7 @@
 //! | part | what it is for |
 //! | --- | --- |
 //! | `bits`, `status` | partly known values, how well a value is known |
-//! | `facts` | final registers and memory, recorded addresses |
+//! | `facts` | final registers and memory, recorded addresses, where registers are |
 //! | `kernel` | what Linux does in system calls and for signals |
 //! | `execution` | the executed steps, and the operations of their instructions |
 //! | `graph` | steps → nodes and relations; walks that do this again |

@@ -43,7 +43,7 @@ pub(super) enum Start {
     At { segment: u64, index: u64 },
 }
 
-/// It was cancelled.
+/// The request was cancelled before it finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 

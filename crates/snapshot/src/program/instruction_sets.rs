@@ -8,7 +8,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 #[derive(Clone, Debug)]
 pub struct InstructionSets<'e> {
     elf: &'e Elf,
-    /// What each address up to the next one starts.
+    /// The contents from each address up to the next one.
     sets: Vec<(u64, Contents)>,
 }
 

@@ -170,7 +170,7 @@ impl<L: Lines> ElementSink for Branches<L> {
 /// Atoms are not listed; their cycles count.
 impl<L: Lines> AtomSink for Branches<L> {
     const LOCATES: bool = !L::SILENT;
-    const IGNORES_ATOMS: bool = true;
+    const IGNORES_WAYPOINT_ATOMS: bool = true;
 
     #[inline(always)]
     fn atoms(

@@ -113,8 +113,8 @@ impl Steps {
     pub fn find(&self, position: Position) -> Option<u32> {
         let index = self.pieces.partition_point(|piece| piece.first > position);
         let piece = self.pieces.get(index)?;
-        let after = position.distance(piece.first)?;
-        (after < u64::from(piece.places)).then(|| piece.step - after as u32)
+        let distance = position.distance(piece.first)?;
+        (distance < u64::from(piece.places)).then(|| piece.step - distance as u32)
     }
 
     /// The position of a step.
@@ -122,9 +122,9 @@ impl Steps {
         // The `step` of a piece is its largest.
         let index = self.pieces.partition_point(|piece| piece.step < step);
         let piece = self.pieces.get(index)?;
-        let after = piece.step - step;
+        let distance = piece.step - step;
         // Steps between pieces have no position.
-        (after < piece.places).then(|| piece.first.after(after.into()))
+        (distance < piece.places).then(|| piece.first.after(distance.into()))
     }
 
     /// The earliest explored position; initially, the end of the history.
@@ -347,7 +347,7 @@ impl Stretch {
                     }
                     let untaken = is_untaken(&range.last);
                     let key = (range.start, range.end, range.isa, view.0, blocks, untaken);
-                    let (first, count, after) = *runs.entry(key).or_insert_with(|| {
+                    let (first, count, known) = *runs.entry(key).or_insert_with(|| {
                         let first = sequences.len() as u32;
                         let addresses = history.range_instructions(view, &range);
                         sequences.extend(templates.instructions(
@@ -359,7 +359,7 @@ impl Stretch {
                         ));
                         (first, sequences.len() as u32 - first, blocks)
                     });
-                    blocks = after;
+                    blocks = known;
                     let sequence = &sequences[first as usize..(first + count) as usize];
                     stretch.places.extend_from_slice(sequence);
                 }

@@ -93,7 +93,7 @@ impl Lifetimes {
     /// are in there.
     pub fn of(&self, granule: u64, access: u32) -> Range<u32> {
         let bound = granule << 3;
-        let here = self.accesses.partition_point(|&after| after < access);
+        let here = self.accesses.partition_point(|&other| other < access);
         let newer = self.values.last_above(bound, here);
         let older = self.values.first_above(bound, here);
         let start = newer.map_or(0, |at| self.accesses[at] + 1);
@@ -105,7 +105,7 @@ impl Lifetimes {
     pub fn outside(&self, granule: u64, barrier: u32) -> Option<u32> {
         // A part of the granule may have been: in AArch32 the stack is aligned to four bytes.
         let bound = (granule << 3) + 7;
-        let here = self.accesses.partition_point(|&after| after < barrier);
+        let here = self.accesses.partition_point(|&other| other < barrier);
         let next = self.values.first_marked_up_to(bound, here)?;
         (next > here).then(|| self.accesses[next - 1] + 1)
     }

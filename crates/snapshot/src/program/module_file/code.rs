@@ -25,7 +25,7 @@ pub struct Code<'c> {
     /// Its bytes, without relocations.
     pub bytes: &'c [u8],
     words: Vec<Word>,
-    /// What each offset up to the next one starts.
+    /// The contents from each offset up to the next one.
     sets: Vec<(u64, Contents)>,
     usual: Isa,
 }
