@@ -167,6 +167,38 @@ fn pieces_of_any_size_decode_as_the_whole() {
     skip::found_enough(count, 80);
 }
 
+#[test]
+fn losses_are_located_in_pieces_of_any_size_as_in_the_whole() {
+    let mut random = numbers(0x10550);
+    let mut count = 0;
+    for path in snapshots() {
+        cases(&path, |mut case| {
+            let mut bytes = bytes_of(&case.buffer);
+            if case.buffer.frames.is_none() || bytes.len() < 64 {
+                return;
+            }
+            bytes.truncate(8_000);
+            for _ in 0..8 {
+                let at = random() as usize % bytes.len();
+                // Frame synchronisation in a frame.
+                bytes.splice(at..at, [0xff, 0xff, 0xff, 0x7f]);
+            }
+            case.buffer.parts = vec![bytes.into()];
+            for level in [LEVELS[0], LEVELS[1]] {
+                (case.level, case.form, case.piece) = (level, LineForm::Text, 4 << 10);
+                let whole = in_pieces(&case, || usize::MAX);
+                for most in [1, 17, 40] {
+                    let sizes = || random() as usize % most + 1;
+                    let name = format!("{}: {}", path.display(), case.name());
+                    assert!(in_pieces(&case, sizes) == whole, "{name}, {most}");
+                    count += 1;
+                }
+            }
+        });
+    }
+    skip::found_enough(count, 40);
+}
+
 /// Receives the lines of a program's output as they appear.
 fn lines(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();

@@ -85,10 +85,15 @@ impl Stream {
     /// one.
     pub fn consume(&mut self, count: usize) {
         let count = count.min(self.payload.len());
-        self.payload.drain(..count);
         let after = self.consumed + count as u64;
         self.losses.retain(|&at| at >= after && at > self.consumed);
-        self.consumed = after;
+        self.advance(count);
+    }
+
+    /// Drops the first `count` bytes of the payload.
+    fn advance(&mut self, count: usize) {
+        self.payload.drain(..count);
+        self.consumed += count as u64;
         let passed = self.segment_of(self.consumed.saturating_sub(LOCATABLE));
         // Each time, no more segments are moved than are dropped.
         if passed > self.segments.len() / 2 {
@@ -105,7 +110,8 @@ impl Stream {
     }
 
     /// Sets whether the payload ends inside a piece of the buffer, with whose other bytes a search for
-    /// a synchronisation point is continued: skipped bytes are one packet in a piece.
+    /// a synchronisation point is continued: skipped bytes are one packet in a piece. A loss at the
+    /// end of the payload is also left to them.
     pub fn set_continues(&mut self, continues: bool) {
         self.continues = continues;
     }
@@ -194,7 +200,7 @@ impl Stream {
                     at = after;
                     continue;
                 }
-                if self.continues && decoder.skips_all(rest) {
+                if self.continues && loss.is_none() && decoder.skips_all(rest) {
                     break;
                 }
                 // Borrowed in place, because copying the packet is slow.
@@ -223,15 +229,16 @@ impl Stream {
                     continue;
                 }
             }
-            if loss.is_none() {
+            // A loss is located by the byte after it, which may be in the rest of the piece.
+            if loss.is_none() || self.continues && at == self.payload.len() {
                 break;
             }
             decoder.lost();
             sink.lost(locator.locate_position(self.consumed + at as u64));
             losses += 1;
         }
-        self.losses.clear();
-        self.consume(at);
+        self.losses.drain(..losses);
+        self.advance(at);
     }
 
     /// Same as [`decode`](Self::decode) with a closure, which is not notified of losses.
