@@ -338,18 +338,17 @@ pub fn run() -> ExitCode {
     let Some(command) = parse().command else {
         return ended(around::run());
     };
-    let cleans_up = match &command {
-        // Ctrl-C ends the trace.
-        Command::Decode(arguments) => !arguments.is_live(),
+    let cleans_up = matches!(
+        command,
         Command::Check(_)
-        | Command::Info(_)
-        | Command::Export(_)
-        | Command::Report(_)
-        | Command::Shards(_)
-        | Command::Convert(_)
-        | Command::Import(_) => true,
-        _ => false,
-    };
+            | Command::Decode(_)
+            | Command::Info(_)
+            | Command::Export(_)
+            | Command::Report(_)
+            | Command::Shards(_)
+            | Command::Convert(_)
+            | Command::Import(_)
+    );
     if cleans_up && let Err(error) = signals::clean_up() {
         say(&error);
         return ExitCode::FAILURE;

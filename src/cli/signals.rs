@@ -40,37 +40,34 @@ pub use unix::{before_the_end, interruption, not_ignored};
 mod unix {
     use signal_hook::consts::SIGINT;
     pub use signal_hook::consts::{SIGHUP, SIGTERM};
-    use std::io::{self, PipeReader};
+    use std::io::{self, PipeReader, PipeWriter};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Closed on Ctrl-C, which does not end the program then.
+    static INTERRUPTION: Mutex<Option<PipeWriter>> = Mutex::new(None);
+
+    fn interruption_writer() -> MutexGuard<'static, Option<PipeWriter>> {
+        let writer = INTERRUPTION.lock();
+        writer.unwrap_or_else(PoisonError::into_inner)
+    }
 
     pub fn clean_up_on(signals: &[i32]) -> io::Result<()> {
-        before_the_end(signals, remove_incomplete)
+        before_the_end(signals, || {
+            armsnap::leftovers::remove_all();
+            super::super::pager::abandon();
+        })
     }
 
-    fn remove_incomplete() {
-        armsnap::leftovers::remove_all();
-        super::super::pager::abandon();
-    }
-
-    /// Returns a pipe whose other end is closed on the first Ctrl-C. The next one and other signals
-    /// are handled as in [`clean_up`](super::clean_up).
+    /// Returns a pipe whose other end is closed on the next Ctrl-C, which does not end the program.
+    /// Expects that [`clean_up`](super::clean_up) was called.
     pub fn interruption() -> io::Result<PipeReader> {
         let (reader, writer) = io::pipe()?;
-        let mut writer = Some(writer);
-        let handled = not_ignored([SIGINT, SIGTERM, SIGHUP]);
-        let mut signals = signal_hook::iterator::Signals::new(handled)?;
-        std::thread::spawn(move || {
-            for signal in signals.forever() {
-                if signal == SIGINT && writer.take().is_some() {
-                    continue;
-                }
-                remove_incomplete();
-                let _ = signal_hook::low_level::emulate_default_handler(signal);
-            }
-        });
+        *interruption_writer() = Some(writer);
         Ok(reader)
     }
 
-    /// Calls `clean_up` when one of these signals arrives, before the signal ends the program.
+    /// Calls `clean_up` when one of these signals arrives, before the signal ends the program. A
+    /// Ctrl-C that [`interruption`] waits for does not.
     pub fn before_the_end(
         signals: &[i32],
         clean_up: impl FnOnce() + Send + 'static,
@@ -78,7 +75,9 @@ mod unix {
         let handled = not_ignored(signals.iter().copied());
         let mut signals = signal_hook::iterator::Signals::new(handled)?;
         std::thread::spawn(move || {
-            if let Some(signal) = signals.forever().next() {
+            let mut signals = signals.forever();
+            let ends = |&signal: &i32| signal != SIGINT || interruption_writer().take().is_none();
+            if let Some(signal) = signals.find(ends) {
                 clean_up();
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
