@@ -1,6 +1,7 @@
 //! The processes that write a file, where `/proc` shows them (Linux).
 
 use armsnap::mapped::Identity;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -12,17 +13,37 @@ impl Writers {
     /// Returns whether every process that was seen to write the file has closed it. Those of other
     /// users are not seen.
     pub fn have_closed(&mut self, file: &File) -> bool {
-        let Ok(file) = Identity::of(file) else {
+        let (Ok(file), Some(name)) = (Identity::of(file), name(file)) else {
             return false;
         };
-        let were_there = !self.0.is_empty();
-        self.0.retain(|process| writes(process, &file));
+        let file = (&*name, &file);
+        let were_there = self.are_known();
+        self.0.retain(|process| writes(process, file));
         if self.0.is_empty() {
             let processes = processes();
-            self.0 = processes.filter(|other| writes(other, &file)).collect();
+            self.0 = processes.filter(|other| writes(other, file)).collect();
         }
-        were_there && self.0.is_empty()
+        were_there && !self.are_known()
     }
+
+    /// Returns whether processes are known that write the file.
+    pub const fn are_known(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// The name of an open file, without its directory: containers may have another path to it.
+#[cfg(unix)]
+fn name(file: &File) -> Option<OsString> {
+    use std::os::fd::AsRawFd;
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Some(fs::read_link(link).ok()?.file_name()?.to_owned())
+}
+
+/// Not known.
+#[cfg(not(unix))]
+const fn name(_: &File) -> Option<OsString> {
+    None
 }
 
 /// The other processes.
@@ -35,10 +56,13 @@ fn processes() -> impl Iterator<Item = PathBuf> {
 }
 
 /// Whether a process has a file open for writing.
-fn writes(process: &Path, file: &Identity) -> bool {
+fn writes(process: &Path, (name, file): (&OsStr, &Identity)) -> bool {
     let open = fs::read_dir(process.join("fd")).into_iter().flatten();
     open.flatten().any(|open| {
-        let is_it = Identity::at(&open.path()).is_ok_and(|other| other.is_file(file));
+        let path = open.path();
+        // Accessing the other files takes longer, and may block.
+        let has_name = fs::read_link(&path).is_ok_and(|link| link.file_name() == Some(name));
+        let is_it = has_name && Identity::at(&path).is_ok_and(|other| other.is_file(file));
         is_it && is_for_writing(&process.join("fdinfo").join(open.file_name())).unwrap_or(false)
     })
 }
