@@ -177,10 +177,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         buffers: arguments.buffer.clone(),
         without_files: arguments.is_live(),
     };
-    let (capture, notes) = Capture::select(&loaded, &selection).map_err(|error| match error {
-        SelectionError::Unknown { .. } => Failure::Usage(error.to_string()),
-        _ => Failure::Input(error.to_string()),
-    })?;
+    let (mut capture, notes) =
+        Capture::select(&loaded, &selection).map_err(|error| match error {
+            SelectionError::Unknown { .. } => Failure::Usage(error.to_string()),
+            _ => Failure::Input(error.to_string()),
+        })?;
     let faulty = notes.iter().any(|note| note.severity == Severity::Error);
     print_notes(&notes);
     let needs_code = matches!(arguments.level, Level::Elements | Level::Instructions);
@@ -196,10 +197,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Some(path) = &arguments.output {
         super::output::not_named(path, &loaded)?;
     }
-    let input = arguments.is_live();
-    let input = input.then(|| live::input(arguments, &loaded, &capture));
-    let mut input = input.transpose()?;
+    if arguments.is_live() && capture.buffers.len() > 1 {
+        capture.buffers.retain(|buffer| !buffer.sources.is_empty());
+    }
     let out = super::output::Output::new(arguments.output.as_deref(), arguments.force)?;
+    let input = arguments.is_live();
+    let input = input.then(|| live::input(arguments, &loaded, &capture, &out));
+    let mut input = input.transpose()?;
     let form = match arguments.format {
         Format::Jsonl => Form::Json,
         Format::Text | Format::None => Form::Text,
@@ -225,7 +229,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         sources: Vec::new(),
         ..selection
     };
-    let (all, _) = Capture::select(&loaded, &whole).unwrap_or_default();
+    let (mut all, _) = Capture::select(&loaded, &whole).unwrap_or_default();
+    let is_decoded = |whole: &CaptureBuffer| {
+        let mut buffers = capture.buffers.iter();
+        buffers.any(|buffer| buffer.index == whole.index)
+    };
+    all.buffers.retain(is_decoded);
     let mut stats = Stats::default();
     let mut progress = Progress::new(capture.buffers.iter().map(CaptureBuffer::bytes).sum());
     for (buffer, whole) in capture.buffers.iter().zip(&all.buffers) {

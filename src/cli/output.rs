@@ -64,6 +64,17 @@ pub fn not_input(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses to overwrite a file that is read while the output is written.
+pub fn not_open_file(path: &Path, input: &File) -> Result<(), Failure> {
+    let is_file = input.metadata().is_ok_and(|data| data.is_file());
+    let input = Identity::of(input).ok().filter(|_| is_file);
+    let same = |input| Identity::at(path).is_ok_and(|output| output.is_file(&input));
+    match input.is_some_and(same) {
+        true => Err(is_input(path)),
+        false => Ok(()),
+    }
+}
+
 /// Refuses to overwrite a file that a snapshot names, even if it has not been read yet.
 pub fn not_named(path: &Path, loaded: &OpenSnapshot) -> Result<(), Failure> {
     match inputs::is_named(path, loaded) {
@@ -128,6 +139,18 @@ impl Output {
             path: path.to_owned(),
             force,
         })
+    }
+
+    /// Returns a descriptor of the output if it may be a pipe; the file beside the final one is not.
+    #[cfg(unix)]
+    pub fn descriptor(&self) -> io::Result<Option<std::os::fd::OwnedFd>> {
+        use std::os::fd::AsFd;
+        let descriptor = match self {
+            Self::Standard(out) => out.as_fd(),
+            Self::Device { file, .. } => file.as_fd(),
+            Self::File { .. } => return Ok(None),
+        };
+        descriptor.try_clone_to_owned().map(Some)
     }
 
     /// Completes the output.

@@ -351,8 +351,13 @@ fn a_reader_that_leaves_ends_the_program() {
     let mut piped = from_input(snapshot.path(), &[]);
     let mut input = piped.stdin.take().unwrap();
     input.write_all(&bytes).unwrap();
-    let followed = decode(snapshot.path(), &["-f"]).spawn().unwrap();
-    for mut child in [piped, followed] {
+    let followed = [
+        &["-f"][..],
+        &["-f", "-o", "-"],
+        &["-f", "-o", "/dev/stdout"],
+    ];
+    let followed = followed.map(|arguments| decode(snapshot.path(), arguments).spawn().unwrap());
+    for mut child in [piped].into_iter().chain(followed) {
         let mut found = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         found.read_line(&mut line).unwrap();
@@ -428,9 +433,24 @@ fn wrong_use_is_explained() {
     let metadata = fs::read_to_string(two.path().join("trace.ini")).unwrap();
     let metadata = metadata.replacen("buffers=", "buffers=other,", 1);
     let metadata = metadata + "\n[other]\nname=other\nfile=trace.bin\nformat=coresight\n";
+    fs::write(two.path().join("trace.ini"), &metadata).unwrap();
+    let mut one = decode(Path::new("-"), &["--source", "ETMV4_0", "--like"]);
+    succeeded(&one.arg(two.path()).stdin(Stdio::null()).output().unwrap());
+    let input = two.path().join("live.bin");
+    fs::write(&input, [0; 64]).unwrap();
+    let mut same = decode(Path::new("-"), &["--source", "ETMV4_0", "--force", "-o"]);
+    same.arg(&input).arg("--like").arg(two.path());
+    let output = same.stdin(File::open(&input).unwrap()).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("is input: it is not overwritten"), "{told}");
+    assert_eq!(fs::read(&input).unwrap(), [0; 64]);
+    let metadata = metadata.replace("=ETB_0", "=ETB_0,other");
+    let metadata = metadata.replace("name=ETB_0,other", "name=ETB_0");
     fs::write(two.path().join("trace.ini"), metadata).unwrap();
     let told = usage(decode(Path::new("-"), &["--like"]).arg(two.path()));
-    assert!(told.contains("--buffer names it; there are: "), "{told}");
+    let expected = "live decoding reads one buffer: select it with --buffer; the buffers are: ";
+    assert!(told.starts_with(expected), "{told}");
 }
 
 /// The most memory that a running program used so far, in KiB.

@@ -5,9 +5,10 @@
 //! where each source has pages of its own.
 
 use super::Arguments;
-use super::input::Input;
+use super::input::{Input, standard_input};
 use super::job::{Decoded, Job, Stopped};
 use super::waiting::Waiting;
+use crate::cli::output::{Output, not_open_file};
 use crate::cli::{Failure, print_notes, say};
 use armsnap::capture::{Capture, CaptureBuffer};
 use armsnap::decode::{BufferDecoder, FIRST_BYTES, silence_at_start};
@@ -30,23 +31,30 @@ pub fn input(
     arguments: &Arguments,
     loaded: &OpenSnapshot,
     capture: &Capture,
+    output: &Output,
 ) -> Result<Input, Failure> {
     let [buffer] = &capture.buffers[..] else {
         let names = capture.buffers.iter().map(|buffer| &*buffer.name);
         let names: Vec<&str> = names.collect();
-        return Err(Failure::Usage(format!(
-            "trace that arrives is that of one buffer: --buffer names it; there are: {}",
-            names.join(", ")
-        )));
+        return Err(Failure::Usage(match &names[..] {
+            [] => "live decoding: the snapshot has no trace buffer with a source".to_owned(),
+            _ => format!(
+                "live decoding reads one buffer: select it with --buffer; the buffers are: {}",
+                names.join(", ")
+            ),
+        }));
     };
-    let to_standard_output = arguments.output.is_none();
     if is_standard_input(&arguments.snapshot.snapshot) {
         if io::stdin().is_terminal() {
             let text = "standard input is a terminal: expected trace from a pipe or a file";
             return Err(Failure::Usage(text.to_owned()));
         }
-        let waiting = Waiting::new(to_standard_output)?;
-        return Ok(Input::standard(arguments.follow, waiting)?);
+        let file = standard_input()?;
+        if let Some(path) = &arguments.output {
+            not_open_file(path, &file)?;
+        }
+        let waiting = Waiting::new(output)?;
+        return Ok(Input::standard(file, arguments.follow, waiting)?);
     }
     if loaded.root.as_os_str().is_empty() {
         return Err(Failure::Usage(
@@ -55,7 +63,7 @@ pub fn input(
     }
     let paths = loaded.buffer_paths(buffer.index, arguments.snapshot.allow_outside);
     let paths = paths.map_err(|error| Failure::Input(error.to_string()))?;
-    Ok(Input::growing(paths, Waiting::new(to_standard_output)?)?)
+    Ok(Input::growing(paths, Waiting::new(output)?)?)
 }
 
 impl Job<'_> {

@@ -1,34 +1,51 @@
-//! Waiting for trace that arrives, until Ctrl-C or until nobody reads the output.
+//! Waiting for live trace, until Ctrl-C or until nobody reads the output.
 
 #[cfg(unix)]
 pub use unix::Waiting;
 
 #[cfg(unix)]
 mod unix {
+    use super::super::super::output::Output;
     use super::super::super::signals;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::Errno;
     use std::fs::File;
     use std::io::{self, ErrorKind, PipeReader};
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::OwnedFd;
     use std::time::Duration;
 
     /// Waits for trace.
     pub struct Waiting {
         /// Closed on Ctrl-C.
         interrupted: PipeReader,
-        /// Standard output, if the results go there.
+        /// The output, if it may be a pipe.
         output: Option<OwnedFd>,
     }
 
     impl Waiting {
         /// From here on, Ctrl-C ends the trace instead of the program.
-        pub fn new(to_standard_output: bool) -> io::Result<Self> {
-            let output = to_standard_output.then(|| io::stdout().as_fd().try_clone_to_owned());
+        pub fn new(output: &Output) -> io::Result<Self> {
             Ok(Self {
                 interrupted: signals::interruption()?,
-                output: output.transpose()?,
+                output: output.descriptor()?,
             })
+        }
+
+        /// Waits until the other end of a pipe is closed, instead of Ctrl-C.
+        #[cfg(test)]
+        pub const fn until(interrupted: PipeReader) -> Self {
+            let output = None;
+            Self {
+                interrupted,
+                output,
+            }
+        }
+
+        /// Returns whether a file can be read without waiting.
+        #[allow(clippy::unused_self, reason = "not on all systems")]
+        pub fn has_input(&self, file: &File) -> io::Result<bool> {
+            let mut waits = [PollFd::new(file, PollFlags::IN)];
+            Ok(poll(&mut waits, Some(&Timespec::default()))? > 0)
         }
 
         /// Waits until a file can be read. Returns whether to continue: `false` after Ctrl-C.
@@ -40,10 +57,9 @@ mod unix {
             self.wait(Some(file), None)
         }
 
-        /// Waits for some time. Returns whether to continue, and fails, as
-        /// [`for_input`](Self::for_input).
-        pub fn pause(&self, time: Duration) -> io::Result<bool> {
-            self.wait(None, Some(time))
+        /// Waits for some time, or until Ctrl-C. Fails as [`for_input`](Self::for_input).
+        pub fn pause(&self, time: Duration) -> io::Result<()> {
+            self.wait(None, Some(time)).map(drop)
         }
 
         fn wait(&self, file: Option<&File>, time: Option<Duration>) -> io::Result<bool> {
@@ -72,6 +88,7 @@ mod unix {
 
 #[cfg(not(unix))]
 mod other {
+    use super::super::super::output::Output;
     use std::fs::File;
     use std::io;
     use std::time::Duration;
@@ -82,8 +99,13 @@ mod other {
     #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "as on Unix")]
     impl Waiting {
         /// Creates it.
-        pub const fn new(_: bool) -> io::Result<Self> {
+        pub const fn new(_: &Output) -> io::Result<Self> {
             Ok(Self)
+        }
+
+        /// Not known, and used only after Ctrl-C.
+        pub const fn has_input(&self, _: &File) -> io::Result<bool> {
+            Ok(false)
         }
 
         /// Does not wait: reading does.
@@ -92,9 +114,9 @@ mod other {
         }
 
         /// Waits for some time.
-        pub fn pause(&self, time: Duration) -> io::Result<bool> {
+        pub fn pause(&self, time: Duration) -> io::Result<()> {
             std::thread::sleep(time);
-            Ok(true)
+            Ok(())
         }
     }
 }
