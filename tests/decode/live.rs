@@ -388,6 +388,33 @@ fn a_file_that_shrinks_is_an_error() {
     assert!(errors.contains(" to 100 bytes while"), "{errors}");
 }
 
+#[cfg(unix)]
+#[test]
+fn files_of_a_buffer_are_followed_as_at_rest() {
+    let mut random = numbers(0xf11e5);
+    let several = recording(&[]);
+    for name in ["a.bin", "b.bin", "c.bin"] {
+        let noise: Vec<u8> = (0..100).map(|_| random() as u8 | 1).collect();
+        fs::write(several.path().join(name), noise).unwrap();
+    }
+    let metadata = fs::read_to_string(several.path().join("trace.ini")).unwrap();
+    let metadata = metadata.replace("file=trace.bin", "file=a.bin, b.bin, c.bin");
+    let metadata = metadata.replace("format=coresight", "format=source_data");
+    fs::write(several.path().join("trace.ini"), metadata).unwrap();
+    let arguments = ["--source", "ETMV4_0", "--level", "packets"];
+    let wanted = text_lines(&at_rest(several.path(), &arguments));
+    let mut child = decode(several.path(), &[&arguments[..], &["-f"]].concat())
+        .spawn()
+        .unwrap();
+    let found = lines(child.stdout.take().unwrap());
+    let mut all = receive(&found, 2);
+    interrupt(&child);
+    all.extend(found.iter());
+    assert_eq!(all, wanted);
+    assert_eq!(all.len(), 3);
+    assert!(child.wait().unwrap().success());
+}
+
 #[test]
 fn standard_input_may_be_a_file() {
     let snapshot = repeated("etmv4", 20_000);

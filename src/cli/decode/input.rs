@@ -73,6 +73,11 @@ impl Input {
         self.bytes
     }
 
+    /// Returns whether everything has been read.
+    pub fn has_ended(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// Checks whether the file that may grow is still written.
     fn check(&mut self) -> io::Result<()> {
         let Some((path, file)) = self.files.front_mut() else {
@@ -106,6 +111,7 @@ impl Input {
 }
 
 impl Read for Input {
+    /// Returns 0 at the end of each file; after the last one, [`has_ended`](Self::has_ended).
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         while let Some((path, file)) = self.files.front_mut() {
             if self.left.is_none() && !self.waiting.for_input(file)? {
@@ -126,7 +132,7 @@ impl Read for Input {
             }
             if self.files.len() > 1 {
                 self.files.pop_front();
-                continue;
+                return Ok(0);
             }
             if !self.grows || self.is_closed || self.left.is_some() {
                 break;

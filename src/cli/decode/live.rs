@@ -12,6 +12,7 @@ use crate::cli::output::{Output, not_open_file};
 use crate::cli::{Failure, print_notes, say};
 use armsnap::capture::{Capture, CaptureBuffer};
 use armsnap::decode::{BufferDecoder, FIRST_BYTES, silence_at_start};
+use armsnap::report::listing::Listed;
 use armsnap::snapshot::OpenSnapshot;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
@@ -66,6 +67,14 @@ pub fn input(
     Ok(Input::growing(paths, Waiting::new(output)?)?)
 }
 
+/// Writes what is known of a source so far.
+fn write(listed: &mut (dyn Listed + '_), out: &mut impl Write) -> io::Result<()> {
+    let text = listed.text();
+    out.write_all(text.bytes())?;
+    text.clear();
+    Ok(())
+}
+
 impl Job<'_> {
     /// Decodes `buffer`, whose bytes are read from `input`; `whole` is the buffer with all its
     /// sources. Notes on what the start of the trace is are printed once it is there.
@@ -86,13 +95,11 @@ impl Job<'_> {
         loop {
             let count = input.read(&mut piece)?;
             let bytes = &piece[..count];
-            let last = bytes.is_empty();
-            decoder.arrived(bytes, last, |_, listed| {
-                let text = listed.text();
-                out.write_all(text.bytes())?;
-                text.clear();
-                Ok::<(), io::Error>(())
-            })?;
+            let last = bytes.is_empty() && input.has_ended();
+            match bytes.is_empty() && !last {
+                true => decoder.end_part(|_, listed| write(listed, out))?,
+                false => decoder.arrived(bytes, last, |_, listed| write(listed, out))?,
+            }
             out.flush()?;
             if let Some(first) = &mut start {
                 first.extend_from_slice(bytes);

@@ -23,6 +23,8 @@ pub struct BufferDecoder<'a, 'd, O: ?Sized> {
     piece: usize,
     /// The number of bytes so far.
     offset: u64,
+    /// Where the part of the buffer starts whose pieces are decoded.
+    part: u64,
 }
 
 impl<'a, 'd, O: ?Sized> BufferDecoder<'a, 'd, O> {
@@ -42,6 +44,7 @@ impl<'a, 'd, O: ?Sized> BufferDecoder<'a, 'd, O> {
             ids,
             piece: piece.max(1),
             offset: 0,
+            part: 0,
         }
     }
 
@@ -60,7 +63,7 @@ impl<'a, 'd, O: ?Sized> BufferDecoder<'a, 'd, O> {
     ) -> Result<(), X> {
         let mut rest = bytes;
         loop {
-            let left = self.piece - (self.offset % self.piece as u64) as usize;
+            let left = self.piece - self.in_piece();
             let (now, later) = rest.split_at(left.min(rest.len()));
             let last = last && later.is_empty();
             let continues = !last && now.len() < left;
@@ -70,6 +73,28 @@ impl<'a, 'd, O: ?Sized> BufferDecoder<'a, 'd, O> {
             }
             rest = later;
         }
+    }
+
+    /// Ends a part of the buffer, such as a file: pieces are counted anew. `after_piece` is that of
+    /// [`arrived`](Self::arrived).
+    ///
+    /// # Errors
+    ///
+    /// If `after_piece` fails: its error.
+    pub fn end_part<X>(
+        &mut self,
+        mut after_piece: impl FnMut(usize, &mut O) -> Result<(), X>,
+    ) -> Result<(), X> {
+        if self.in_piece() > 0 {
+            self.decode(&[], false, false, &mut after_piece)?;
+        }
+        self.part = self.offset;
+        Ok(())
+    }
+
+    /// The number of bytes so far of the piece that is not complete.
+    const fn in_piece(&self) -> usize {
+        ((self.offset - self.part) % self.piece as u64) as usize
     }
 
     fn decode<X>(
