@@ -433,12 +433,17 @@ fn bytes_that_are_no_trace_are_decoded_and_explained() {
     for name in ["etmv3", "etmv4", "ptm"] {
         let snapshot = repeated(name, 1);
         let noise: Vec<u8> = (0..300_000).map(|_| random() as u8).collect();
-        let arguments = ["--level", "elements"];
+        let arguments = ["--level", "elements", "--format", "jsonl"];
+        fs::write(snapshot.path().join("trace.bin"), &noise).unwrap();
+        let wanted = at_rest(snapshot.path(), &arguments);
         let mut child = from_input(snapshot.path(), &arguments);
         let feeder = feed(child.stdin.take().unwrap(), noise, 7);
         let output = child.wait_with_output().unwrap();
         feeder.join().unwrap();
-        succeeded(&output);
+        assert!(
+            by_source(succeeded(&output)) == by_source(&wanted),
+            "{name}"
+        );
         assert!(!output.stderr.is_empty(), "{name}");
     }
 }
