@@ -114,6 +114,7 @@ impl Job<'_> {
         let totals = decoder.totals();
         self.decoded(&mut decoders, &buffer.sources, totals, |_, _| Ok(()))
     }
+
     /// Prints what the start of the trace is, if it cannot be decoded.
     fn explain(&self, whole: &CaptureBuffer, start: Vec<u8>) {
         if start.is_empty() {
