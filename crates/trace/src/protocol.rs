@@ -222,6 +222,9 @@ pub trait PacketSink<P> {
     /// [`packet`](Self::packet), because locating packets takes time.
     const LOCATES: bool = true;
 
+    /// Whether the sink has [`targets`](Self::targets).
+    const TAKES_TARGETS: bool = false;
+
     /// Receives the next packet, with its offset in the buffer and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]);
 

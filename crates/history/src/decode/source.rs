@@ -47,6 +47,7 @@ pub(super) struct Counted<S> {
 
 impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
     const LOCATES: bool = S::LOCATES;
+    const TAKES_TARGETS: bool = S::TAKES_TARGETS;
 
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
@@ -134,6 +135,7 @@ pub struct ElementStage<E, S> {
 
 impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S> {
     const LOCATES: bool = S::LOCATES;
+    const TAKES_TARGETS: bool = !S::LOCATES && S::IGNORES_WAYPOINT_ATOMS;
 
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
@@ -155,9 +157,6 @@ impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S
 
     #[inline(always)]
     fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
-        if S::LOCATES || !S::IGNORES_WAYPOINT_ATOMS {
-            return (0, 0);
-        }
         self.elements.targets(bytes, &mut self.sink)
     }
 

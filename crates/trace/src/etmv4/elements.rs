@@ -469,21 +469,20 @@ impl ElementDecoder for Elements {
             }
             return;
         }
-        if let Packet::Address(bits) = *packet
-            && self.emits_at_once()
-            && !self.counted
-        {
+        if self.emits_at_once() {
             // Nothing before it is held or could be cancelled.
-            let (address, is) = self.history.resolve(bits, self.sent_64bit);
-            self.is = is;
-            return out.element(at, self.address(address, is));
-        }
-        if let Packet::CycleCount { commit, count, .. } = *packet
-            && self.emits_at_once()
-            && commit.unwrap_or(0) == 0
-        {
-            self.counted = true;
-            return out.mark(at, Mark::Cycles(self.cycles(count)));
+            match *packet {
+                Packet::Address(bits) if !self.counted => {
+                    let (address, is) = self.history.resolve(bits, self.sent_64bit);
+                    self.is = is;
+                    return out.element(at, self.address(address, is));
+                }
+                Packet::CycleCount { commit, count, .. } if commit.unwrap_or(0) == 0 => {
+                    self.counted = true;
+                    return out.mark(at, Mark::Cycles(self.cycles(count)));
+                }
+                _ => {}
+            }
         }
         self.other(at, packet, out);
     }

@@ -168,7 +168,7 @@ impl Stream {
                     .map_or(self.payload.len(), |end| end.min(self.payload.len()))
             });
             while at < end {
-                if decoder.permits_targets() {
+                if S::TAKES_TARGETS && decoder.permits_targets() {
                     let (length, _) = sink.targets(&self.payload[at..end]);
                     at += length;
                 }
