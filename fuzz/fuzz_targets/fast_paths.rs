@@ -51,6 +51,11 @@ impl<E: ElementDecoder> ElementDecoder for Slowly<E> {
         false
     }
 
+    #[inline(always)]
+    fn targets(&mut self, _: &[u8], _: &mut impl ElementSink) -> (usize, usize) {
+        (0, 0)
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.0.end(at, &mut OneByOne(out));
     }

@@ -338,18 +338,18 @@ pub fn run() -> ExitCode {
     let Some(command) = parse().command else {
         return ended(around::run());
     };
-    let cleans_up = matches!(
+    if matches!(
         command,
         Command::Check(_)
-            | Command::Decode(_)
             | Command::Info(_)
+            | Command::Decode(_)
             | Command::Export(_)
             | Command::Report(_)
             | Command::Shards(_)
             | Command::Convert(_)
             | Command::Import(_)
-    );
-    if cleans_up && let Err(error) = signals::clean_up() {
+    ) && let Err(error) = signals::clean_up()
+    {
         say(&error);
         return ExitCode::FAILURE;
     }

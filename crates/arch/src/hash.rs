@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map by numbers that nobody chooses to collide, such as addresses of executed code.
+/// A map by numbers, such as addresses of executed code. Its order is the same in each run.
 pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
-/// A set of numbers that nobody chooses to collide, such as addresses of executed code.
+/// A set of numbers, such as addresses of executed code. Its order is the same in each run.
 pub type NumberSet<K> = HashSet<K, BuildHasherDefault<NumberHasher>>;
 
-/// A fast hasher of numbers, which separates neighbours.
+/// A fast hasher of numbers, which separates neighbours. It has no secret seed: an input can choose
+/// numbers that collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 

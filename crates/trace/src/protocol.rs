@@ -174,12 +174,9 @@ pub trait ElementDecoder {
     /// Decodes the packets at the start of `bytes` that are atoms, addresses and cycle counts, for
     /// a sink that [ignores atoms](crate::element::AtomSink::IGNORES_WAYPOINT_ATOMS) and offsets, as long
     /// as this is faster than [`packet`](Self::packet). They do not change the state of the
-    /// [`PacketDecoder`]. Returns their length in bytes, and their number.
-    #[inline(always)]
-    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
-        let _ = (bytes, out);
-        (0, 0)
-    }
+    /// [`PacketDecoder`]. Returns their length in bytes, and their number: 0 of each if it never is.
+    /// (No default: a decoder that wraps another one would silently lose the fast path.)
+    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize);
 
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink);

@@ -281,6 +281,11 @@ impl ElementDecoder for Elements {
         self.is_settled()
     }
 
+    #[inline(always)]
+    fn targets(&mut self, _: &[u8], _: &mut impl ElementSink) -> (usize, usize) {
+        (0, 0)
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         self.settle(out);
         out.mark(at, Mark::End);

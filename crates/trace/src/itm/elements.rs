@@ -145,6 +145,11 @@ impl ElementDecoder for Elements {
         false
     }
 
+    #[inline(always)]
+    fn targets(&mut self, _: &[u8], _: &mut impl ElementSink) -> (usize, usize) {
+        (0, 0)
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         out.mark(at, Mark::End);
     }
