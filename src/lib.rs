@@ -50,7 +50,7 @@ pub use armsnap_arch::{arch, quantity, semantics, translation, xml};
 pub use armsnap_history::{calls, decode, recover, timeline};
 pub use armsnap_import::import;
 pub use armsnap_snapshot::{
-    budget, cache, capture, check, leftovers, linux, mapped, program, snapshot, stop, text,
+    budget, cache, capture, check, fault, leftovers, linux, mapped, program, snapshot, stop, text,
 };
 pub use armsnap_trace::{
     data_addresses, element, encode, etm, etmv3, etmv4, flow, formatter, itm, protocol, ptm, stm,

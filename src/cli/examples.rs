@@ -20,6 +20,12 @@ Examples:
   armsnap info perf.data        the same for a recording of Linux perf
   armsnap info board --json";
 
+pub const FAULT: &str = "\
+Examples:
+  armsnap fault board           the fault of each core
+  armsnap fault hardfault.core --elf firmware.elf
+  armsnap fault board --json";
+
 pub const SERVE: &str = "\
 Examples:
   armsnap serve board           prints the command to type in GDB

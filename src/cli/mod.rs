@@ -15,6 +15,7 @@ mod doctor;
 mod examples;
 mod explain;
 mod export;
+mod fault;
 mod gdb;
 mod generate;
 mod import;
@@ -61,6 +62,9 @@ enum Command {
     /// Show the contents of a snapshot: devices, registers, memory, trace
     #[command(after_help = examples::INFO)]
     Info(ReportArguments),
+    /// Say why cores faulted: their fault registers in words, the instruction, the address
+    #[command(after_help = examples::FAULT)]
+    Fault(fault::Arguments),
     /// Serve a snapshot to GDB or LLDB
     #[command(after_help = examples::SERVE)]
     Serve(serve::Arguments),
@@ -342,6 +346,7 @@ pub fn run() -> ExitCode {
         command,
         Command::Check(_)
             | Command::Info(_)
+            | Command::Fault(_)
             | Command::Decode(_)
             | Command::Export(_)
             | Command::Report(_)
@@ -356,6 +361,7 @@ pub fn run() -> ExitCode {
     let done = match command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Fault(arguments) => fault::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),

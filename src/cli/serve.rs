@@ -90,6 +90,20 @@ pub struct Selection {
 const NO_CACHE: &str = "ARMSNAP_NO_CACHE";
 
 impl Selection {
+    /// Selects cores and programs; the rest are defaults.
+    pub fn of(core: &[String], elf: &[PathBuf]) -> Self {
+        Self {
+            core: core.to_vec(),
+            cluster: None,
+            elf: elf.to_vec(),
+            no_elf_memory: false,
+            arch: None,
+            history: History::Replay,
+            jobs: None,
+            no_cache: false,
+        }
+    }
+
     /// Returns the endpoints of a snapshot.
     pub fn endpoints(&self, snapshot: &SnapshotArguments) -> Result<Vec<Endpoint>, Failure> {
         // A path that cannot be read is reported as a snapshot's path.

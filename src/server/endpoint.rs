@@ -23,7 +23,9 @@ use armsnap_history::timeline::{self, Timeline, TracedCore};
 use armsnap_snapshot::cache::Cache;
 use armsnap_snapshot::capture::core_memory;
 use armsnap_snapshot::check;
+use armsnap_snapshot::fault::{Fault, Halted};
 use armsnap_snapshot::program::elf::{Elf, ElfError};
+use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::libraries;
 use armsnap_snapshot::snapshot::memory::{CoreMemory, Origin};
@@ -162,6 +164,34 @@ impl Endpoint {
         };
         let memory = (&*core.memory, core.space.space);
         libraries::of_program(&self.loaded, &program.elf, memory)
+    }
+
+    /// Returns the symbols of all programs and of their libraries in the snapshot. Unreadable files
+    /// are skipped.
+    #[must_use]
+    pub fn symbols(&self) -> Symbols {
+        let mut symbols = Symbols::default();
+        for program in self.programs() {
+            let _ = symbols.add_file(&program.elf);
+        }
+        for library in self.library_files() {
+            let _ = symbols.add_file(&library);
+        }
+        symbols
+    }
+
+    /// Returns why a core faulted, if its registers or its memory tell of a fault.
+    #[must_use]
+    pub fn fault(&self, core: &Core, symbols: &Symbols) -> Option<Fault> {
+        let programs: Vec<&Elf> = self.programs().map(|program| &program.elf).collect();
+        Fault::of(&Halted {
+            registers: &core.registers,
+            memory: &core.memory,
+            space: core.space.space,
+            signal: self.signal(core).as_ref(),
+            symbols,
+            programs: &programs,
+        })
     }
 
     /// Returns the architecture of its cores.
@@ -385,6 +415,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             core.share(loaded, number < SHARING_NOTES);
         }
         process_stack::complete(&mut cores, |cores| timeline(loaded, cores, options));
+        note_faults(&mut cores);
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
         let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
         let description = TargetDescription::new(architecture, &kinds, &files);
@@ -455,6 +486,26 @@ fn timeline(loaded: &OpenSnapshot, cores: &[Core], options: &Options) -> Option<
         Some(cache) => Timeline::cached(loaded, &cores, &sizes, cache),
         None => Timeline::with(loaded, &cores, &sizes),
     })
+}
+
+/// Adds a note on each core that is handling a fault.
+fn note_faults(cores: &mut [Core]) {
+    let symbols = Symbols::default();
+    for core in cores {
+        let fault = Fault::of(&Halted {
+            registers: &core.registers,
+            memory: &core.memory,
+            space: core.space.space,
+            // Debuggers report signals themselves.
+            signal: None,
+            symbols: &symbols,
+            programs: &[],
+        });
+        let active = fault.filter(|fault| fault.active);
+        core.notes.extend(active.map(|fault| CoreNote::Fault {
+            summary: fault.summary,
+        }));
+    }
 }
 
 /// Sets a core with trace but without state to the end of its trace.

@@ -107,6 +107,12 @@ pub enum CoreNote {
          known"
     )]
     NoHaltedState,
+    /// It is handling a fault.
+    #[error("{summary}; monitor fault says more")]
+    Fault {
+        /// The fault in one line.
+        summary: String,
+    },
     /// Its PSP was determined.
     #[error(
         "psp {frame:#010x} is inferred: trace says that the task was interrupted at {returns_to}, \

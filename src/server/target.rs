@@ -163,17 +163,9 @@ impl SnapshotTarget {
     /// Returns the symbols of all programs and of their libraries in the snapshot. Unreadable files
     /// are skipped.
     pub(super) fn symbols(&self) -> Arc<Symbols> {
-        let made = self.symbols.get_or_init(|| {
-            let mut symbols = Symbols::default();
-            let endpoint = &*self.endpoint;
-            for program in endpoint.programs() {
-                let _ = symbols.add_file(&program.elf);
-            }
-            for library in self.endpoint.library_files() {
-                let _ = symbols.add_file(&library);
-            }
-            Arc::new(symbols)
-        });
+        let made = self
+            .symbols
+            .get_or_init(|| Arc::new(self.endpoint.symbols()));
         Arc::clone(made)
     }
 

@@ -373,7 +373,7 @@ fn transcripts_use_only_files_that_a_reader_has() {
 #[test]
 fn transcripts_are_run_or_not_for_a_reason() {
     /// A part of a command, and why no test here runs it.
-    const OTHERS: [(&str, &str); 5] = [
+    const OTHERS: [(&str, &str); 6] = [
         (
             "armsnap gdb-commands > ",
             "in another GDB: tests/gdb/save.rs",
@@ -381,6 +381,10 @@ fn transcripts_are_run_or_not_for_a_reason() {
         ("armsnap serve ", "serves until it is ended: tests/gdb"),
         ("lldb -o ", "as the tests of LLDB do: tests/gdb/lldb.rs"),
         ("armsnap export ", "in fenced blocks: tests/cli/blocks.rs"),
+        (
+            "armsnap fault board",
+            "this program and others: tests/record/faults.rs",
+        ),
         ("-- ./stock ", "shows an option with any program"),
     ];
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -41,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("snapshot", &["leftovers", "mapped", "program", "text"]),
     ("capture", &["mapped", "snapshot"]),
     ("check", &["capture", "program", "snapshot"]),
+    ("fault", &["program", "snapshot"]),
     ("decode", &[]),
     ("timeline", &["decode"]),
     ("calls", &["timeline"]),

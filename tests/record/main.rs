@@ -9,6 +9,7 @@ mod ends;
 mod exit;
 mod exit_status;
 mod far_back;
+mod faults;
 mod libraries;
 mod linux_programs;
 mod matrix;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Cores without and with floating point, their machines, and the starts of their memories.
-const MICROCONTROLLERS: [[&str; 4]; 3] = [
+pub const MICROCONTROLLERS: [[&str; 4]; 3] = [
     ["-mcpu=cortex-m3", "mps2-an385", "0", "0x20000000"],
     [
         "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16",
@@ -23,7 +23,17 @@ const MICROCONTROLLERS: [[&str; 4]; 3] = [
     ],
 ];
 
-fn build(directory: &Path, [core, _, code, ram]: [&str; 4]) -> PathBuf {
+fn build(directory: &Path, microcontroller: [&str; 4]) -> PathBuf {
+    build_program(directory, microcontroller, "tasks-m.c", &[])
+}
+
+/// Builds a program of testdata/programs.
+pub fn build_program(
+    directory: &Path,
+    [core, _, code, ram]: [&str; 4],
+    program: &str,
+    options: &[&str],
+) -> PathBuf {
     let file = |name: &str| directory.join(name);
     let script = format!(
         "SECTIONS {{ . = {code}; .text : {{ *(.vectors) *(.text*) *(.rodata*) }}\n\
@@ -35,7 +45,12 @@ fn build(directory: &Path, [core, _, code, ram]: [&str; 4]) -> PathBuf {
         .args(["-mthumb", "-O1", "-g", "-ffreestanding", "-nostdlib"])
         .args(["-Wl,--build-id=none", "-Wl,-z,noexecstack", "-T"])
         .arg(file("script.ld"))
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/programs/tasks-m.c"))
+        .args(options)
+        .arg(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("testdata/programs")
+                .join(program),
+        )
         .arg("-o")
         .arg(file("image.elf"))
         .output()
@@ -55,7 +70,7 @@ fn record(image: &Path, machine: &str, until: Option<&str>) -> PathBuf {
 }
 
 /// What GDB prints.
-fn told(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
+pub fn told(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
     let run = Command::new(crate::support::armsnap())
         .arg("gdb")
         .args(options)

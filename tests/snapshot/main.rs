@@ -4,6 +4,7 @@
 mod support;
 
 mod check_command;
+mod faults;
 mod hostile_files;
 mod info;
 mod mutated_snapshots;

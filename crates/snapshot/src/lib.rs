@@ -15,11 +15,13 @@
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`capture`] | a snapshot's trace: buffers, and the sources in each with ID, protocol, core |
 //! | [`check`] | what is wrong with a snapshot |
+//! | [`fault`] | why a core faulted, from its fault registers |
 
 pub mod budget;
 pub mod cache;
 pub mod capture;
 pub mod check;
+pub mod fault;
 pub mod leftovers;
 pub mod linux;
 pub mod mapped;

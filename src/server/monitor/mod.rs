@@ -4,6 +4,7 @@
 //! as a JSON object, whose fields say what the line says ([`output`]).
 
 mod calls;
+mod fault;
 mod history;
 mod linux;
 mod memory;
@@ -25,6 +26,8 @@ monitor help                   this list
 monitor info                   the snapshot, its cores, their memory, and notes on them
 monitor registers [PATTERN]    registers of this core, at past positions with their status; PATTERN
                                with * and ?, or a part of the name
+monitor fault                  why this core faulted: its fault registers in words, the instruction,
+                               the address
 monitor where                  the position in history: its time, and notes on reliability
 monitor history [N]            N positions before this one and after it (default 10)
 monitor calls [N]              the last N calls to this position, nested (default 40); * is open
@@ -114,6 +117,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
         "history" => history::around(target, rest),
         "calls" => calls::run(target, rest),
         "exceptions" => history::exceptions(target, rest),
+        "fault" => fault::run(target),
         "registers" => registers::run(target, rest, cancel),
         "translate" => translate::translate(target, rest),
         "maps" => translate::maps(target, rest),

@@ -138,42 +138,84 @@ impl Signal {
 
     /// Returns the cause according to `si_code` (sigaction(2)).
     fn cause(&self, is_64bit: bool) -> Option<String> {
-        let word = |at: usize| self.information.get(at..at + 4)?.first_chunk().copied();
-        let first = word(0)?;
-        let is_big = match (u32::from_le_bytes(first), u32::from_be_bytes(first)) {
-            (little, _) if little == self.number => false,
-            (_, big) if big == self.number => true,
-            _ => return None,
-        };
-        let word = |at: usize| {
-            let bytes = word(at)?;
-            Some(match is_big {
-                true => u32::from_be_bytes(bytes),
-                false => u32::from_le_bytes(bytes),
-            })
-        };
-        let code = word(8)? as i32;
-        let fields = if is_64bit { 16 } else { 12 };
-        if matches!(code, 0 | -1 | -6) {
-            return Some(format!("sent by process {}", word(fields)?));
+        let code = self.code()?;
+        if is_sent(code) {
+            return Some(format!("sent by process {}", self.word(fields(is_64bit))?));
         }
-        let named = CODES
-            .iter()
-            .find(|known| known.0 == self.number && known.1 == code);
-        let Some((_, _, named)) = named else {
+        let Some(named) = self.named_code() else {
             return Some(match code {
                 0x80 => "raised by the kernel".to_owned(),
                 _ => format!("code {code}"),
             });
         };
-        let (low, high) = (word(fields)?, if is_64bit { word(fields + 4)? } else { 0 });
-        let (low, high) = match is_big && is_64bit {
+        Some(format!("{named} at {:#x}", self.address(is_64bit)?))
+    }
+
+    /// Returns the address that the kernel reported: of the memory that was accessed or of the
+    /// instruction. `is_64bit` tells the layout of its information.
+    #[must_use]
+    pub fn address(&self, is_64bit: bool) -> Option<u64> {
+        self.named_code()?;
+        let at = fields(is_64bit);
+        let (low, high) = (
+            self.word(at)?,
+            if is_64bit { self.word(at + 4)? } else { 0 },
+        );
+        let (low, high) = match self.is_big_endian()? && is_64bit {
             true => (high, low),
             false => (low, high),
         };
-        let address = u64::from(high) << 32 | u64::from(low);
-        Some(format!("{named} at {address:#x}"))
+        Some(u64::from(high) << 32 | u64::from(low))
     }
+
+    /// Returns whether an instruction of the program raised it, and not another process or the
+    /// kernel for other reasons. `None` if that is not known.
+    #[must_use]
+    pub fn is_raised_by_the_program(&self) -> Option<bool> {
+        Some(self.code()? > 0)
+    }
+
+    /// The name of `si_code`, for signals with an address.
+    fn named_code(&self) -> Option<&'static str> {
+        let code = self.code()?;
+        let mut codes = CODES.iter();
+        let named = codes.find(|known| known.0 == self.number && known.1 == code);
+        named.map(|known| known.2)
+    }
+
+    /// `si_code`.
+    fn code(&self) -> Option<i32> {
+        Some(self.word(8)? as i32)
+    }
+
+    /// Whether its information is big-endian, as its first word, the number, says.
+    fn is_big_endian(&self) -> Option<bool> {
+        let first = *self.information.first_chunk()?;
+        match (u32::from_le_bytes(first), u32::from_be_bytes(first)) {
+            (little, _) if little == self.number => Some(false),
+            (_, big) if big == self.number => Some(true),
+            _ => None,
+        }
+    }
+
+    /// A word of its information.
+    fn word(&self, at: usize) -> Option<u32> {
+        let bytes = *self.information.get(at..at + 4)?.first_chunk()?;
+        Some(match self.is_big_endian()? {
+            true => u32::from_be_bytes(bytes),
+            false => u32::from_le_bytes(bytes),
+        })
+    }
+}
+
+/// Where the fields that depend on the signal begin.
+fn fields(is_64bit: bool) -> usize {
+    if is_64bit { 16 } else { 12 }
+}
+
+/// Whether a code says that a process sent the signal: SI_USER, SI_QUEUE, SI_TKILL.
+fn is_sent(code: i32) -> bool {
+    matches!(code, 0 | -1 | -6)
 }
 
 /// Decodes pairs of hexadecimal digits, at most [`INFORMATION`] bytes.
