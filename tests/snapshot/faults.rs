@@ -184,7 +184,7 @@ fn what_is_not_known_is_not_shown() {
     says(
         &shown,
         &[
-            "no fault is being handled; recorded earlier: UsageFault: unaligned",
+            "not in a fault handler; recorded: UsageFault: unaligned",
             "when it was is not known",
         ],
     );
@@ -296,7 +296,7 @@ fn aborts_of_aarch32_are_in_words() {
     assert!(!shown.contains("0x8000"), "{shown}");
     says(
         &state(0x9000, 0x1D3, &data),
-        &["no abort is being handled; recorded earlier: data abort"],
+        &["not in Abort mode; recorded: data abort"],
     );
     says(
         &state(0xC, 0x1D7, &[("IFSR", 0xD), ("IFAR", 0x8004)]),
@@ -317,4 +317,48 @@ fn aborts_of_aarch32_are_in_words() {
     let asynchronous = state(0x10, 0x1D7, &[("DFSR", 0x406), ("DFAR", 4)]);
     says(&asynchronous, &["asynchronous external abort"]);
     assert!(!asynchronous.contains("at 0x4"), "{asynchronous}");
+}
+
+#[test]
+fn bits_of_other_faults_are_not_the_cause() {
+    let state = |exception: u64, cfsr: u64, hfsr: u64| {
+        let status = [("CFSR", cfsr), ("HFSR", hfsr), ("BFAR", 0x2000_0104)];
+        let registers = [&handler(exception, 0xFFFF_FFF9)[..], &status].concat();
+        fault("Cortex-M4", &registers, &[(0x200, &LOAD), (STACK, &FRAME)])
+    };
+    let nmi = state(2, 0x8200, 0);
+    says(&nmi, &["cpu: NMI\n", "interrupted  0x200", "PRECISERR"]);
+    assert!(!nmi.contains("address  "), "{nmi}");
+    let usage = state(6, 1 << 25 | 0x8200, 0);
+    says(&usage, &["cpu: UsageFault: integer division by zero\n"]);
+    let both = state(3, 1 << 25 | 1 << 10, 1 << 30);
+    says(&both, &["BusFault and UsageFault", "interrupted  0x200"]);
+    // Zeros on the stack, and numbers that are not EXC_RETURN.
+    let zeros = [&handler(5, 0xFFFF_FFF9)[..], &[("CFSR", 0x200)]].concat();
+    let shown = fault("Cortex-M4", &zeros, &[(0, &LOAD), (STACK, &[0; 64])]);
+    says(&shown, &["the exception frame was not found"]);
+    let numbers = [&handler(5, 0x305)[..], &[("CFSR", 0x200)]].concat();
+    let stack = [&[0xFFFF_FFEA][..], &FRAME].concat();
+    let shown = fault("Cortex-M4", &numbers, &[(0x200, &LOAD), (STACK, &stack)]);
+    says(&shown, &["the exception frame was not found"]);
+    // An interrupt of AArch64 leaves ESR as it was.
+    let interrupted = [
+        ("PC", 0xFFFF_0000_0000_0280),
+        ("CPSR", 0x3C5),
+        ("VBAR_EL1", 0xFFFF_0000_0000_0000),
+        ("ESR_EL1", 0x9600_0004),
+        ("FAR_EL1", 0x18),
+        ("ELR_EL1", 0xFFFF_0000_0010_0000),
+        ("X0", 0x10),
+    ];
+    let code: (u64, &[u32]) = (0xFFFF_0000_0010_0000, &[0xF940_0401]);
+    let shown = fault("Cortex-A53", &interrupted, &[code]);
+    says(
+        &shown,
+        &[
+            "interrupted  0xffff000000100000",
+            "nor whether ELR belongs to it",
+        ],
+    );
+    assert!(!shown.contains("from x0"), "{shown}");
 }

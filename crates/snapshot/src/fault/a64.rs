@@ -48,6 +48,10 @@ const VECTORS: u64 = 0x800;
 /// The distance of its entries.
 const VECTOR: u64 = 0x80;
 
+/// The slots of synchronous exceptions and of SError in each group of four.
+const SYNCHRONOUS: u64 = 0;
+const SERROR: u64 = 3;
+
 /// Reads the fault.
 pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
     if let Some(signal) = core.signal {
@@ -68,8 +72,16 @@ pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
     }
     let vectors = core.registers.value(level.vbar);
     let pc = core.registers.pc();
-    let in_vectors = |vbar: u64| pc.is_some_and(|pc| pc.wrapping_sub(vbar) < VECTORS);
-    let active = vectors.is_some_and(in_vectors);
+    // The slots of interrupts leave ESR and FAR as they were, but change ELR.
+    let slot = |vbar: u64| {
+        let offset = pc?.wrapping_sub(vbar);
+        (offset < VECTORS).then_some(offset >> 7 & 3)
+    };
+    let active = match vectors.and_then(slot) {
+        Some(SYNCHRONOUS) => !syndrome.is_serror(),
+        Some(SERROR) => syndrome.is_serror(),
+        _ => false,
+    };
     let far = core
         .registers
         .value(level.far)
@@ -97,7 +109,12 @@ pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
             (false, false) => Isa::A32,
             (false, true) => Isa::T32,
         };
-        core.instruction(elr, isa, syndrome.relation())
+        // Later it may be that of an interrupt.
+        let relation = match active {
+            true => syndrome.relation(),
+            false => Relation::Interrupted,
+        };
+        core.instruction(elr, isa, relation)
     });
     // At the entry of a vector no register was changed yet.
     let at_entry = active && pc.is_some_and(|pc| pc % VECTOR == 0);
@@ -179,6 +196,10 @@ impl Syndrome {
         self.0 >> number & 1 == 1
     }
 
+    fn is_serror(&self) -> bool {
+        self.class() == 0x2F
+    }
+
     /// A data abort or a watchpoint.
     fn is_data(&self) -> bool {
         matches!(self.class(), 0x24 | 0x25 | 0x34 | 0x35)
@@ -188,7 +209,8 @@ impl Syndrome {
     fn has_address(&self) -> bool {
         match self.class() {
             0x20 | 0x21 | 0x24 | 0x25 => !self.bit(10) || self.0 & 0x3F != 0x10,
-            0x22 | 0x34 | 0x35 => true,
+            0x22 => true,
+            0x34 | 0x35 => !self.bit(10),
             _ => false,
         }
     }
@@ -199,7 +221,7 @@ impl Syndrome {
         match self.class() {
             0x20..=0x22 => Relation::NotFetched,
             0x11..=0x13 | 0x15..=0x17 => Relation::After,
-            0x2F => Relation::Interrupted,
+            0x2F | 0x32 | 0x33 => Relation::Interrupted,
             _ => Relation::Faulted,
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
     let summary = match mode {
         Some(ABORT) => format!("in Abort mode; {causes}"),
         Some(UNDEFINED) => format!("in Undefined mode; {causes}"),
-        _ => format!("no abort is being handled; recorded earlier: {causes}"),
+        _ => format!("not in Abort mode; recorded: {causes}"),
     };
     let mut fault = Fault::new(summary, active);
     if is_data && data && !is_asynchronous(dfsr.unwrap_or(0)) {

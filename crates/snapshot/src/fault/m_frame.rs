@@ -52,17 +52,21 @@ impl Frame {
     }
 
     /// Finds the frame of the exception that a core is handling: by EXC_RETURN in LR, or by its copy
-    /// on the handler's stack if LR was changed.
-    pub(super) fn find(core: &Halted<'_>) -> Option<Self> {
-        let main = core.register(&["msp", "sp"])? & !3;
+    /// on the handler's stack if LR was changed. Unless a branch failed (`may_be_elsewhere`), the
+    /// frame returns to known code.
+    pub(super) fn find(core: &Halted<'_>, may_be_elsewhere: bool) -> Option<Self> {
+        let fits = |frame: &Self| may_be_elsewhere || frame.returns_to_code(core);
+        let read = |at, exc_return, searched| {
+            Self::read(core, at, exc_return, searched).filter(|frame| fits(frame))
+        };
         let process = core.register(&["psp"]);
         let in_lr = core.registers.value("lr").and_then(exc_return);
-        if let Some(exc_return) = in_lr {
-            match exc_return & ON_PROCESS_STACK {
-                0 => {}
-                _ => return Self::read(core, process?, exc_return, false),
-            }
+        if let Some(exc_return) = in_lr
+            && exc_return & ON_PROCESS_STACK != 0
+        {
+            return read(process?, exc_return, false);
         }
+        let main = core.register(&["msp", "sp"])? & !3;
         // A handler that has pushed nothing, or has popped everything.
         if let Some(exc_return) = in_lr
             && let Some(frame) = Self::read(core, main, exc_return, false)
@@ -73,18 +77,21 @@ impl Frame {
         // What the handler pushed ends with EXC_RETURN, and the frame follows.
         for at in (main..main.saturating_add(SEARCHED)).step_by(4) {
             let Some(word) = core.word(at) else { break };
-            let Some(exc_return) = exc_return(u64::from(word)) else {
+            let Some(found) = exc_return(u64::from(word)) else {
                 continue;
             };
-            let (frame, searched) = match exc_return & ON_PROCESS_STACK {
-                0 => (at + 4, in_lr != Some(exc_return)),
-                _ => (process?, true),
+            if in_lr.is_some_and(|in_lr| in_lr != found) {
+                continue;
+            }
+            let frame = match found & ON_PROCESS_STACK {
+                0 => read(at + 4, found, true),
+                _ => process.and_then(|process| read(process, found, true)),
             };
-            if let Some(frame) = Self::read(core, frame, exc_return, searched) {
-                return Some(frame);
+            if frame.is_some() {
+                return frame;
             }
         }
-        Self::read(core, main, in_lr?, false)
+        read(main, in_lr?, false)
     }
 
     /// Whether it returns to known code in T32 state, as almost all do.
@@ -125,8 +132,12 @@ impl Frame {
     }
 }
 
-/// EXC_RETURN, if a value can be one: 0xFFFFFF80 and above.
+/// EXC_RETURN, if a value can be one whose frame is on a stack of the current security state: with
+/// bits 31 to 7 set and bit 1 clear; where bits 6 and 0 (S and ES of Armv8-M) differ, a fault of one
+/// state is handled in the other, and the stack is not that of the current one.
 fn exc_return(value: u64) -> Option<u32> {
     let value = u32::try_from(value).ok()?;
-    (value >= 0xFFFF_FF80 && value != u32::MAX).then_some(value)
+    let is_possible = value >> 7 == 0x01FF_FFFF && value & 2 == 0;
+    let is_of_the_state = value & 1 == value >> 6 & 1;
+    (is_possible && is_of_the_state).then_some(value)
 }

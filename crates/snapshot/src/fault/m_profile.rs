@@ -144,13 +144,22 @@ pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
         return None;
     }
     let mut fault = Fault::new(String::new(), in_fault || is_locked_up);
-    let (cause, groups) = (after(&status.cause()), status.groups().join(" and "));
+    // Registers keep bits of other faults until software clears them.
+    let current = match ipsr.filter(|_| in_fault && !is_locked_up) {
+        Some(ipsr) => status.of(ipsr),
+        None => status,
+    };
+    let (cause, groups) = (after(&current.cause()), current.groups().join(" and "));
     fault.summary = match ipsr.filter(|_| in_fault).and_then(exception) {
         _ if is_locked_up => format!("lockup: a fault in a fault handler{cause}"),
-        Some("HardFault") if status.is_forced() && groups.is_empty() => format!(
-            "HardFault, escalated: an exception such as SVC or BKPT could not be taken{cause}"
+        Some("HardFault") if current.is_forced() && current.cfsr.is_none() && groups.is_empty() => {
+            format!("HardFault, escalated{cause}")
+        }
+        Some("HardFault") if current.is_forced() && groups.is_empty() => format!(
+            "HardFault, escalated: an exception such as SVC or BKPT could not be taken, or \
+             software cleared the cause{cause}"
         ),
-        Some("HardFault") if status.is_forced() => {
+        Some("HardFault") if current.is_forced() => {
             format!("HardFault, escalated from {groups}{cause}")
         }
         Some(name) => format!("{name}{cause}"),
@@ -160,11 +169,15 @@ pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
             } else {
                 &groups
             };
-            format!("no fault is being handled; recorded earlier: {groups}{cause}")
+            let state = match ipsr {
+                Some(_) => "not in a fault handler; ",
+                None => "",
+            };
+            format!("{state}recorded: {groups}{cause}")
         }
     };
     if fault.active {
-        frame(core, &status, &mut fault);
+        frame(core, &current, &mut fault);
     } else {
         fault.notes.push(Note::Kept);
         if let Some(address) = status.address() {
@@ -176,7 +189,7 @@ pub(super) fn fault(core: &Halted<'_>) -> Option<Fault> {
             });
         }
     }
-    if status.cfsr.is_none() && status.hfsr.is_none() {
+    if status.cfsr.is_none() {
         fault.notes.push(Note::NoFaultRegisters);
     }
     fault.status = status.registers();
@@ -189,15 +202,17 @@ fn frame(core: &Halted<'_>, status: &Status, fault: &mut Fault) {
     let reported = status.address();
     let mut from = Vec::new();
     let mut computed = None;
-    match Frame::find(core) {
+    match Frame::find(core, cfsr & AT_TARGET != 0) {
         Some(_) if cfsr & NOT_STACKED != 0 => fault.notes.push(Note::NotStacked),
         None => fault.notes.push(Note::NoFrame),
         Some(frame) => {
-            let relation = match () {
-                () if cfsr & AT_TARGET != 0 => Relation::NotFetched,
-                () if cfsr & AT_INSTRUCTION != 0 => Relation::Faulted,
-                () if cfsr & LATE != 0 => Relation::After,
-                () => Relation::Interrupted,
+            let has = |bits: u32| cfsr & bits != 0;
+            // Of several faults, only one is that of the return address.
+            let relation = match (has(AT_TARGET), has(AT_INSTRUCTION), has(LATE)) {
+                (true, false, false) => Relation::NotFetched,
+                (false, true, false) => Relation::Faulted,
+                (false, false, true) => Relation::After,
+                _ => Relation::Interrupted,
             };
             let pc = u64::from(frame.pc());
             fault.instruction = Some(core.instruction(pc, Isa::T32, relation));
@@ -289,6 +304,7 @@ fn exception(number: u32) -> Option<&'static str> {
 }
 
 /// The fault registers.
+#[derive(Clone, Copy)]
 struct Status {
     cfsr: Option<u32>,
     hfsr: Option<u32>,
@@ -323,6 +339,25 @@ impl Status {
             sfsr: register(&["sfsr"], 0xE000_EDE4).filter(|value| *value != 0),
             sfar: register(&["sfar"], 0xE000_EDE8),
         }
+    }
+
+    /// Those of an exception: its own bits, or all of an escalated fault.
+    fn of(mut self, exception: u32) -> Self {
+        let mask = match exception {
+            3 if self.is_forced() => u32::MAX,
+            4 => MEM_MANAGE,
+            5 => BUS_FAULT,
+            6 => USAGE_FAULT,
+            _ => 0,
+        };
+        self.cfsr = self.cfsr.map(|cfsr| cfsr & mask);
+        if exception != 3 {
+            self.hfsr = None;
+        }
+        if exception != 7 && mask != u32::MAX {
+            self.sfsr = None;
+        }
+        self
     }
 
     fn is_forced(&self) -> bool {

@@ -53,7 +53,9 @@ fn variable(core: &Halted<'_>, address: u64) -> Option<String> {
         let symbol = file.symbols().find(|symbol| {
             symbol.kind() == SymbolKind::Data
                 && symbol.is_definition()
-                && wanted.wrapping_sub(symbol.address()) < symbol.size()
+                && wanted
+                    .checked_sub(symbol.address())
+                    .is_some_and(|offset| offset < symbol.size())
         })?;
         let name = shown(symbol.name().ok()?);
         Some(match wanted - symbol.address() {

@@ -12,7 +12,7 @@ pub enum Note {
     Kept,
     /// An exception that may be over.
     #[error(
-        "{register} keeps an exception until the next one: whether it is still being handled is not known"
+        "{register} keeps an exception until the next one: whether it is still being handled is not known, nor whether ELR belongs to it"
     )]
     PerhapsOver {
         /// The syndrome register.

@@ -172,7 +172,14 @@ impl Signal {
     /// kernel for other reasons. `None` if that is not known.
     #[must_use]
     pub fn is_raised_by_the_program(&self) -> Option<bool> {
-        Some(self.code()? > 0)
+        // SIGILL, SIGTRAP, SIGBUS, SIGFPE and SIGSEGV; not a late tag check fault, SI_KERNEL, and
+        // TRAP_TRACE and its like, whose address is that of the next instruction.
+        Some(match (self.number, self.code()?) {
+            (11, 8) => false,
+            (5, code) => code == 1,
+            (4 | 7 | 8 | 11, code) => (1..0x80).contains(&code),
+            _ => false,
+        })
     }
 
     /// The name of `si_code`, for signals with an address.
