@@ -415,7 +415,6 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             core.share(loaded, number < SHARING_NOTES);
         }
         process_stack::complete(&mut cores, |cores| timeline(loaded, cores, options));
-        note_faults(&mut cores);
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
         let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
         let description = TargetDescription::new(architecture, &kinds, &files);
@@ -433,6 +432,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
                 core.notes.push(CoreNote::NoPc);
             }
         }
+        note_faults(&mut cores);
         let mut xml = description.xml();
         let history = traces.is_some() && options.history != HistoryMode::None;
         let history_registers = history
@@ -492,6 +492,9 @@ fn timeline(loaded: &OpenSnapshot, cores: &[Core], options: &Options) -> Option<
 fn note_faults(cores: &mut [Core]) {
     let symbols = Symbols::default();
     for core in cores {
+        if core.notes.iter().any(is_placeholder) {
+            continue;
+        }
         let fault = Fault::of(&Halted {
             registers: &core.registers,
             memory: &core.memory,
@@ -508,10 +511,13 @@ fn note_faults(cores: &mut [Core]) {
     }
 }
 
+fn is_placeholder(note: &CoreNote) -> bool {
+    matches!(note, CoreNote::Placeholders { .. })
+}
+
 /// Sets a core with trace but without state to the end of its trace.
 fn rest(core: &mut Core) {
     let stateless = core.registers.pc().is_none();
-    let is_placeholder = |note: &CoreNote| matches!(note, CoreNote::Placeholders { .. });
     if !stateless && !core.notes.iter().any(is_placeholder) {
         return;
     }

@@ -29,7 +29,7 @@ const FAULTS: [(&str, &str, &str, &str); 8] = [
         "UsageFault",
         "coprocessor or floating-point instruction without access",
         "fail",
-        "0x",
+        "0xee000000",
     ),
     (
         "",
