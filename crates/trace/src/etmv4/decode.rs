@@ -282,6 +282,17 @@ impl Decoder {
         })
     }
 
+    /// Returns the packet of a cycle count in format 3.
+    #[inline(always)]
+    fn short_cycle_count(&self, header: u8) -> Packet {
+        let commit = u32::from(header >> 2 & 3) + 1;
+        Packet::CycleCount {
+            format: 3,
+            commit: (!self.config.separate_commits).then_some(commit),
+            count: Some(u32::from(header & 3)),
+        }
+    }
+
     /// Decodes the most frequent packets besides atoms, from a window that holds the longest of
     /// them. [`packet`](Self::packet) decodes them too, but more slowly.
     #[inline]
@@ -291,15 +302,7 @@ impl Decoder {
         }
         match header {
             0x90..=0x92 => Some((Packet::Address(AddressBits::Match(header & 3)), 1)),
-            0x10..=0x1f => {
-                let commit = u32::from(header >> 2 & 3) + 1;
-                let packet = Packet::CycleCount {
-                    format: 3,
-                    commit: (!self.config.separate_commits).then_some(commit),
-                    count: Some(u32::from(header & 3)),
-                };
-                Some((packet, 1))
-            }
+            0x10..=0x1f => Some((self.short_cycle_count(header), 1)),
             _ => None,
         }
     }
@@ -403,15 +406,30 @@ impl PacketDecoder for Decoder {
         }
     }
 
-    /// Decodes one address, without a copy of its packet.
+    /// Decodes one address, or one cycle count in a form that trace units write most, without a
+    /// copy of its packet.
     #[inline(always)]
     fn several(&mut self, bytes: &[u8], at: usize, sink: &mut impl RangeSink<Packet>) -> usize {
         if let Some(window) = bytes.get(at..).and_then(|rest| rest.first_chunk())
             && self.sync == Sync::Yes
-            && let Some((bits, length)) = address(window[0], window)
         {
-            sink.packet(&Packet::Address(bits), at..at + length);
-            return at + length;
+            if let Some((bits, length)) = address(window[0], window) {
+                sink.packet(&Packet::Address(bits), at..at + length);
+                return at + length;
+            }
+            if matches!(window[0], 0x10..=0x1f) {
+                sink.packet(&self.short_cycle_count(window[0]), at..at + 1);
+                return at + 1;
+            }
+            if window[0] == 0x0e && window[1] < 0x80 && self.config.separate_commits {
+                let packet = Packet::CycleCount {
+                    format: 1,
+                    commit: None,
+                    count: Some(u32::from(window[1])),
+                };
+                sink.packet(&packet, at..at + 2);
+                return at + 2;
+            }
         }
         at
     }
