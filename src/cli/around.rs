@@ -36,7 +36,11 @@ impl Input {
         if let Some(kind) = import::recognise(path) {
             return Some(Self::Imported(kind));
         }
-        if path.extension().is_some_and(|name| name == "tf") && is_trace_file(path).ok()? {
+        let is_named = path.file_name().is_some_and(|name| {
+            let name = name.to_string_lossy();
+            name.ends_with(".tf") || name.contains(".tf.")
+        });
+        if is_named && is_trace_file(path).ok()? {
             return Some(Self::TraceFile);
         }
         (elf(path) == Some(true)).then_some(Self::Program)
@@ -48,7 +52,8 @@ impl Input {
             Self::Snapshot => "a snapshot",
             Self::Imported(InputKind::PerfData) => "a recording of perf",
             Self::Imported(InputKind::ZephyrDump) => "a core dump of Zephyr",
-            Self::Imported(_) => "a core file",
+            Self::Imported(InputKind::CoreFile) => "a core file",
+            Self::Imported(InputKind::Archive) => "a snapshot in an archive",
             Self::TraceFile => "a trace file",
             Self::Program => "a program for Arm",
         }
@@ -57,7 +62,7 @@ impl Input {
     /// Returns the commands for it and their purposes. `@` stands for its path.
     const fn commands(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Snapshot | Self::Imported(InputKind::PerfData) => &[
+            Self::Snapshot | Self::Imported(InputKind::PerfData | InputKind::Archive) => &[
                 ("gdb @", "debug it, backwards too"),
                 ("info @", "what is in it"),
                 ("decode @", "list its trace"),

@@ -10,7 +10,6 @@ use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{self, core_file, perf_data, snapshot, with_trace};
 use armsnap::decode;
-use armsnap::mapped;
 use armsnap::program::elf::Elf;
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::recover::Level;
@@ -316,7 +315,7 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
         return Ok(false);
     }
     let cannot = |error: std::io::Error| Failure::Input(format!("{}: {error}", input.display()));
-    let head = mapped::head(input, MAGIC.len() as u64).map_err(cannot)?;
+    let (head, _) = armsnap::import::unpacked_head(input, MAGIC.len() as u64).map_err(cannot)?;
     // A trace file that is cut or damaged in its first line is reported as a trace file; ELF files
     // start with the same byte.
     let first = &head[..head.len().min(2)];

@@ -25,7 +25,7 @@ pub mod with_trace;
 
 use crate::tfile;
 pub use armsnap_arch::arch::target::DescriptionError;
-use armsnap_snapshot::mapped::{self, Mapped};
+use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::write::WriteError;
 use std::io;
 use std::path::Path;
@@ -66,14 +66,14 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// Maps a trace file. Only the accessed pages are read. Files of other kinds are mapped too: the
+/// Maps a trace file, which may be compressed. Only the accessed pages are read. Files of other kinds are mapped too: the
 /// reader reports what is wrong with them.
 ///
 /// # Errors
 ///
 /// If the file cannot be mapped.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
-    let bytes = mapped::map_input(path)?;
+    let bytes = armsnap_import::import::unpacked(path).map_err(io::Error::other)?;
     bytes.read_ahead(false);
     let sparse = tfile::File::open(&bytes, None).is_ok_and(|file| file.is_sparse());
     bytes.read_ahead(!sparse);

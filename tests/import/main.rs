@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod archives;
 mod converted;
 mod core_files;
 #[cfg(target_os = "linux")]

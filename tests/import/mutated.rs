@@ -5,6 +5,7 @@ use crate::support::damaged::{self, Whole, damaged};
 use crate::support::gdb::testdata;
 use armsnap::import::{NamedProgram, Options, import_raw};
 use std::fs;
+use std::process::Command;
 
 /// How many inputs of each kind are used.
 const INPUTS: usize = 300;
@@ -23,6 +24,32 @@ fn recordings_of_perf() {
 #[test]
 fn core_dumps_of_zephyr() {
     damaged(INPUTS, damaged::zephyr::all);
+}
+
+#[test]
+fn archives_of_snapshots() {
+    damaged(60, |directory| {
+        let tar = directory.join("board.tar");
+        let mut command = Command::new("tar");
+        command
+            .arg("-cf")
+            .arg(&tar)
+            .arg("-C")
+            .arg(testdata("recorded"));
+        assert!(command.arg("etmv4").status().unwrap().success());
+        let bytes = fs::read(tar).unwrap();
+        let mut packed = Whole::new(
+            "packed",
+            damaged::gzip(&bytes),
+            directory,
+            Options::default(),
+        );
+        packed.unpacked = 256;
+        vec![
+            Whole::new("archive", bytes, directory, Options::default()),
+            packed,
+        ]
+    });
 }
 
 #[test]

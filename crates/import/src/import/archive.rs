@@ -1,10 +1,9 @@
 //! A tar archive, such as `perf archive` makes of its build-id cache. Its files are used in place.
 
 use super::{ImportError, imported};
-use armsnap_snapshot::leftovers::in_temporary;
-use armsnap_snapshot::mapped::{self, Mapped};
-use std::collections::{BTreeSet, HashMap};
-use std::io::{self, Read, Write};
+use armsnap_snapshot::mapped::Mapped;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Cursor;
 use std::path::{Component, Path, PathBuf};
 
 /// The maximum number of files and links, and the maximum length of a chain of links.
@@ -12,11 +11,6 @@ const MOST: usize = 1 << 20;
 const LONGEST_CHAIN: usize = 40;
 /// The maximum length of a path, as in Linux (`PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
-/// A compressed archive may expand to [`ALLOWED`] bytes, or to this many times its size (ten times is
-/// usual).
-const MAX_RATIO: u64 = 100;
-/// See [`MAX_RATIO`].
-const ALLOWED: u64 = 256 << 20;
 
 /// An entry of an archive.
 #[derive(Clone, Debug)]
@@ -32,10 +26,17 @@ pub struct Archive {
     entries: HashMap<PathBuf, ArchiveMember>,
     /// The lengths of the paths that are links; a path of another length is not a link.
     links: BTreeSet<usize>,
+    /// The number of bytes, unpacked.
+    pub size: u64,
+}
+
+/// Whether bytes are the start of an archive.
+pub fn is_tar(bytes: &[u8]) -> bool {
+    bytes.get(257..262) == Some(b"ustar")
 }
 
 /// A path without `.` and `..`; `None` if it points outside the archive or is too long.
-fn normal(path: &Path) -> Option<PathBuf> {
+pub fn normal(path: &Path) -> Option<PathBuf> {
     if path.as_os_str().len() > LONGEST_PATH {
         return None;
     }
@@ -51,27 +52,26 @@ fn normal(path: &Path) -> Option<PathBuf> {
 }
 
 impl Archive {
-    /// Reads the list of files of an archive, which may be compressed with bzip2.
+    /// Reads the list of files of an archive, which may be compressed.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, or is not an archive.
     pub fn open(path: &Path) -> Result<Self, ImportError> {
         let fault = |text: String| ImportError::input(path, text);
-        let bytes = imported::map(path)?;
-        let bytes = match bytes.starts_with(b"BZh") {
-            true => decompressed(&bytes).map_err(|error| fault(format!("bzip2: {error}")))?,
-            false => bytes,
-        };
-        if bytes.get(257..262) != Some(b"ustar") {
+        let bytes = imported::map_unpacked(path)?;
+        if !is_tar(&bytes) {
             return Err(fault(
-                "is neither a directory nor a tar file (plain or bzip2), such as perf archive writes"
+                "is neither a directory nor a tar file (plain or compressed), such as perf archive writes"
                     .to_owned(),
             ));
         }
-        let mut out = Self::default();
-        let mut archive = tar::Archive::new(&*bytes);
-        let entries = archive.entries();
+        let mut out = Self {
+            size: bytes.len() as u64,
+            ..Self::default()
+        };
+        let mut archive = tar::Archive::new(Cursor::new(&*bytes));
+        let entries = archive.entries_with_seek();
         for entry in entries
             .map_err(|error| fault(error.to_string()))?
             .take(MOST)
@@ -129,21 +129,21 @@ impl Archive {
         }
         None
     }
-}
 
-/// Decompresses bytes into a temporary file.
-fn decompressed(bytes: &Mapped) -> io::Result<Mapped> {
-    let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MAX_RATIO));
-    let file = tempfile::NamedTempFile::new();
-    let mut file = file.map_err(|error| in_temporary(&error))?;
-    let mut input = bzip2::read::MultiBzDecoder::new(&**bytes).take(most + 1);
-    let count = io::copy(&mut input, &mut file)?;
-    if count > most {
-        let text = format!("more than {most} bytes: expected at most {MAX_RATIO} times its size");
-        return Err(io::Error::other(text));
+    /// The paths of the files and links.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.entries.keys().map(PathBuf::as_path)
     }
-    file.flush().map_err(|error| in_temporary(&error))?;
-    mapped::map(file.path())
+
+    /// The files below a directory, and those that links there lead to, by their paths from that
+    /// directory.
+    pub fn below(&self, directory: &Path) -> BTreeMap<String, Mapped> {
+        let files = self.paths().filter_map(|path| {
+            let name = path.strip_prefix(directory).ok()?.to_str()?;
+            Some((name.replace('\\', "/"), self.find(path)?.clone()))
+        });
+        files.collect()
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Files that are one conversion away from what armsnap reads: their formats, and the conversion.
 
+use super::archive;
 use super::packed::{self, Format};
 use super::records;
 use armsnap_snapshot::mapped;
@@ -58,7 +59,6 @@ impl Foreign {
     }
 
     fn of_bytes(path: &Path, head: &[u8]) -> Option<Self> {
-        let is_tar = head.get(257..262) == Some(b"ustar");
         Some(match head {
             [0x7f, b'T', b'R', b'A', b'C', b'E', b'0', ..] => Self::TraceFile,
             [b'E', b'M', b'i', b'L', ..] => Self::Lime,
@@ -81,7 +81,7 @@ impl Foreign {
             }
             [b'P', b'K', 3, 4, ..] if finds(head, b"logic-1") || is_sigrok(head) => Self::Sigrok,
             [b'P', b'K', 3, 4, ..] | [b'7', b'z', 0xbc, 0xaf, ..] => Self::Archive,
-            _ if is_tar => Self::Archive,
+            _ if archive::is_tar(head) => Self::Archive,
             [0x63, 0x43, 2 | 3, 0, ..] => Self::CrashCatcher,
             _ if is_crash_catcher(head) => Self::CrashCatcher,
             _ if finds(&head[..head.len().min(1024)], b"$timescale") => Self::ValueChanges,

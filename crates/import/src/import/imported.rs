@@ -79,6 +79,11 @@ impl Imported {
         });
     }
 
+    /// Whether the files include those of the model: they are a snapshot as it is.
+    pub(super) fn is_whole(&self) -> bool {
+        self.files.contains_key(super::archived::ENTRY)
+    }
+
     /// Opens the snapshot in place; `path` is the input from which it was made, for messages. The
     /// notes of the import come before the reader's.
     ///
@@ -86,7 +91,10 @@ impl Imported {
     ///
     /// If the model cannot be expressed as a snapshot.
     pub fn open(self, path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, ImportError> {
-        let mut files = InMemory(write::texts_of(self.snapshot)?);
+        let mut files = InMemory(match self.is_whole() {
+            true => BTreeMap::new(),
+            false => write::texts_of(self.snapshot)?,
+        });
         files.0.extend(self.files);
         let files = ImportedFiles {
             files,
@@ -119,7 +127,10 @@ impl Imported {
         force: bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ImportError> {
-        let mut files = write::texts(&self.snapshot)?;
+        let mut files = match self.is_whole() {
+            true => BTreeMap::new(),
+            false => write::texts(&self.snapshot)?,
+        };
         files.extend(self.files.clone());
         Ok(write::write_files(&files, dir, force, progress)?)
     }

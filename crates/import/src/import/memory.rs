@@ -21,7 +21,7 @@ const BYTES_EACH: usize = 128;
 pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, ImportError> {
     let mut dumps: Vec<Dump> = Vec::new();
     for named in files {
-        let bytes = imported::map(&named.path)?;
+        let bytes = imported::map_unpacked(&named.path)?;
         let fault = |text: String| ImportError::input(&named.path, text);
         let (form, runs) = match (records::format(&bytes), named.address) {
             (None, Some(_)) if lime::is_lime(&bytes) => {

@@ -5,6 +5,7 @@
 //! sources apart.
 
 mod archive;
+mod archived;
 mod build_id;
 mod claims;
 pub mod core_file;
@@ -35,6 +36,7 @@ pub use note::{
     TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
+pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked};
 pub use raw::import as import_raw;
 pub use wanted::Wanted;
 
@@ -51,13 +53,15 @@ pub enum InputKind {
     CoreFile,
     /// A core dump of Zephyr.
     ZephyrDump,
+    /// A tar archive of a snapshot.
+    Archive,
 }
 
 /// Recognises an input by its contents; `None` if it is not of a kind that can be recognised.
 pub fn recognise(path: &Path) -> Option<InputKind> {
     // A directory of `perf record --threads` or `--kcore`.
     let recorded = path.join(perf::DATA);
-    let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
+    let is_directory = path.is_dir() && !path.join(archived::ENTRY).exists();
     let first = if is_directory { &recorded } else { path };
     let (head, format) = packed::head(first, zephyr::HEAD).ok()?;
     if perf::is_perf_data(&head) {
@@ -70,6 +74,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     let whole = || mapped::map(first).ok().filter(|_| format.is_none());
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(InputKind::ZephyrDump);
+    }
+    if archive::is_tar(&head) {
+        return archived::has_snapshot(first).then_some(InputKind::Archive);
     }
     let is_core_file = core_file::is_core_file(&head) || core_file::is_system_file(&head);
     is_core_file.then_some(InputKind::CoreFile)
@@ -85,6 +92,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(InputKind::PerfData) => perf::import(path, options),
         Some(InputKind::CoreFile) => core_file::import(path, options),
         Some(InputKind::ZephyrDump) => zephyr::import(path, options),
+        Some(InputKind::Archive) => archived::import(path),
         None => Err(ImportError::input(
             path,
             match readable(path) {
@@ -94,7 +102,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                 Err(error) => error.to_string(),
                 Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
-                           core dump of Zephyr): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           core dump of Zephyr, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },

@@ -143,7 +143,11 @@ impl Read for Frames<'_> {
     }
 }
 
-/// The first bytes of a file, decompressed if it is compressed.
+/// The first bytes of a file, decompressed if it is compressed, and the format in which it is.
+///
+/// # Errors
+///
+/// If the file cannot be read.
 pub fn head(path: &Path, most: u64) -> io::Result<(Vec<u8>, Option<Format>)> {
     let head = mapped::head(path, most)?;
     let Some(format) = Format::of(&head) else {
@@ -156,8 +160,22 @@ pub fn head(path: &Path, most: u64) -> io::Result<(Vec<u8>, Option<Format>)> {
     Ok((out, Some(format)))
 }
 
+/// Calls `use_it` with a reader of the contents of a file, decompressed if it is compressed, and
+/// with whether it is.
+pub fn read<T>(path: &Path, use_it: impl FnOnce(&mut dyn Read, bool) -> T) -> io::Result<T> {
+    let bytes = mapped::map(path)?;
+    Ok(match Format::of(&bytes) {
+        Some(format) => use_it(&mut *format.reader(&bytes), true),
+        None => use_it(&mut &*bytes, false),
+    })
+}
+
 /// The bytes of an input, decompressed if it is compressed, into a temporary file that no longer
 /// has a name.
+///
+/// # Errors
+///
+/// If it cannot be read, cannot be unpacked, or expands out of proportion.
 pub fn map(path: &Path) -> Result<Mapped, String> {
     let bytes = mapped::map_input(path).map_err(|error| error.to_string())?;
     let Some(format) = Format::of(&bytes) else {

@@ -41,6 +41,12 @@ pub fn import(
     buffers: &[PathBuf],
     options: &Options,
 ) -> Result<Imported, ImportError> {
+    if state.as_ref().is_some_and(Imported::is_whole) {
+        return Err(ImportError::Usage(
+            "--raw, --mtb: expected a core file or a core dump before the options, not a snapshot"
+                .to_owned(),
+        ));
+    }
     if let Some(mtb) = &options.mtb {
         return with_mtb(state, mtb, options);
     }
@@ -53,7 +59,7 @@ pub fn import(
     let mut out = RawSnapshot::new(state, units, options)?;
     let mut metadata = options.crash_metadata.iter();
     for path in buffers {
-        let mut bytes = imported::map(path)?;
+        let mut bytes = imported::map_unpacked(path)?;
         let foreign = Foreign::of(path);
         if let Some(foreign @ (Foreign::Sigrok | Foreign::ValueChanges | Foreign::Archive)) =
             foreign
