@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gdbstub::common::Tid;
 
@@ -13,6 +13,7 @@ use super::cores::{Core, Cores, MemoryDevice};
 use super::history_registers::HistoryRegisters;
 use super::note::{CoreNote, Note};
 use super::process_stack;
+use super::tasks::Tasks;
 use super::trace_runs::Traces;
 use armsnap_arch::arch::Space;
 use armsnap_arch::arch::registers::Bytes;
@@ -134,8 +135,8 @@ pub struct Endpoint {
     pub(super) xml_for_old_gdb: Option<String>,
     /// The registers of the history, if there is one.
     pub(super) history_registers: Option<HistoryRegisters>,
-    /// The thread list as XML.
-    pub threads_xml: String,
+    /// The tasks of its kernel, found when they are first needed.
+    pub(super) tasks: OnceLock<Tasks>,
     /// The program reported to clients.
     pub program: Option<Arc<Program>>,
     /// Whether clients load further programs themselves: no note on them is needed.
@@ -247,7 +248,29 @@ impl Endpoint {
         Signal::of(&self.loaded.snapshot.devices[core.device])
     }
 
-    /// Returns its threads.
+    /// Returns the tasks of the kernel that its cores run.
+    pub(super) fn tasks(&self) -> &Tasks {
+        self.tasks.get_or_init(|| {
+            let programs: Vec<&Elf> = self.programs().map(|program| &program.elf).collect();
+            Tasks::of(&self.cores, &programs)
+        })
+    }
+
+    /// Returns the core, or the task, of a thread.
+    pub(super) fn thread(&self, thread: Tid) -> Option<&Core> {
+        let index = thread.get() - 1;
+        self.cores.get(index).or_else(|| {
+            let (_, task) = self.tasks().threads.get(index - self.cores.len())?;
+            Some(task)
+        })
+    }
+
+    /// Returns all threads: those of its cores, and those of tasks that do not run.
+    pub(super) fn all_threads(&self) -> impl Iterator<Item = Tid> + use<> {
+        (1..=self.cores.len() + self.tasks().threads.len()).filter_map(Tid::new)
+    }
+
+    /// Returns the threads of its cores.
     pub(super) fn threads(&self) -> impl Iterator<Item = Tid> + use<> {
         (1..=self.cores.len()).filter_map(Tid::new)
     }
@@ -453,7 +476,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             xml_for_old_gdb,
             block: block(&description, &cores),
             description,
-            threads_xml: threads_xml(&cores),
+            tasks: OnceLock::new(),
             program: programs.next(),
             further: programs.collect(),
             clients_load_programs: false,
@@ -656,22 +679,6 @@ fn describe_dumps(
         });
     notes.extend(empty);
     (dumps, notes)
-}
-
-/// Formats the thread list (GDB manual, G.8 "Thread List Format").
-pub(super) fn threads_xml(cores: &[Core]) -> String {
-    let mut xml = String::from("<?xml version=\"1.0\"?>\n<threads>\n");
-    for (index, core) in cores.iter().enumerate() {
-        let _ = writeln!(
-            xml,
-            "<thread id=\"{:x}\" core=\"{index}\" name=\"{}\">{}</thread>",
-            index + 1,
-            escape(&core.name),
-            escape(&core.summary())
-        );
-    }
-    xml.push_str("</threads>\n");
-    xml
 }
 
 /// Escapes text for XML; replaces characters not allowed in XML by `?`.

@@ -5,7 +5,8 @@
 //!                                                   framing → table of packets → gdbstub → target
 //! ```
 //!
-//! A snapshot is read-only: registers and memory cannot be written. Each core is a thread.
+//! A snapshot is read-only: registers and memory cannot be written. Each core is a thread, and so
+//! is each task of a real-time operating system that does not run.
 //! Independent of trace protocols: `positions` holds the current positions, `execution` moves
 //! cores.
 
@@ -43,6 +44,7 @@ mod shown_memory;
 mod stops;
 mod stub;
 mod target;
+mod tasks;
 mod threads;
 mod trace_buffer;
 mod trace_file;

@@ -197,7 +197,7 @@ impl Positions {
 
     /// Returns the instruction set at the position of a core, if known.
     pub fn isa(&self, thread: Tid) -> Option<Isa> {
-        let core = self.endpoint.cores.get(thread.get() - 1)?;
+        let core = self.endpoint.thread(thread)?;
         let Some(past) = self.past(thread) else {
             if core.rests {
                 return self.ends.get(thread.get() - 1)?.and_then(|(_, isa)| isa);
@@ -311,7 +311,7 @@ impl Positions {
     /// Returns a register at the position of a core, with `None` for unknown bytes. At past
     /// positions only the program counter is known.
     pub fn register(&self, thread: Tid, register: &RegisterDescription) -> Option<Bytes> {
-        let core = self.endpoint.cores.get(thread.get() - 1)?;
+        let core = self.endpoint.thread(thread)?;
         let pc = match self.past(thread) {
             Some(past) => past.pc,
             // Clients require a program counter even before the end of the trace is known.

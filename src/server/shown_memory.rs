@@ -79,7 +79,7 @@ pub(super) fn read(
     let is_known = target.is_past_view_known(thread);
     let moment = target.moment(thread);
     let endpoint = Arc::clone(&target.endpoint);
-    let core = endpoint.cores.get(thread.get() - 1)?;
+    let core = endpoint.thread(thread)?;
     let cancel = Cancel::after(PATIENCE);
     let mut bytes = Vec::new();
     while is_known && bytes.len() < length {

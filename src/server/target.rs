@@ -122,9 +122,9 @@ impl SnapshotTarget {
         }
     }
 
-    /// Returns the core of a thread.
+    /// Returns the core, or the task, of a thread.
     pub(super) fn core(&self, thread: Tid) -> Option<&Core> {
-        self.endpoint.cores.get(thread.get() - 1)
+        self.endpoint.thread(thread)
     }
 
     /// Returns the version of changed code, and the process, shown at the position of a core.

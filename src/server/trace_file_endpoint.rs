@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints, threads_xml};
+use super::endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
 use super::note::CoreNote;
 use super::trace_file::{FileRun, NoProgramCounter};
 use super::trace_runs::Traces;
@@ -116,7 +116,6 @@ pub fn endpoint(
     let registers = endpoint.cores.iter().map(|core| &core.registers);
     let registers: Vec<_> = registers.collect();
     endpoint.description = TargetDescription::new(target.architecture, &[], &registers);
-    endpoint.threads_xml = threads_xml(&endpoint.cores);
     endpoint.title = title.to_owned();
     endpoint.history = HistoryMode::None;
     endpoint.xml = match text.filter(|_| target.by_default.is_none()) {

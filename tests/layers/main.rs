@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("capture", &["mapped", "snapshot"]),
     ("check", &["capture", "program", "snapshot"]),
     ("fault", &["program", "snapshot"]),
+    ("rtos", &["program", "snapshot", "text"]),
     ("decode", &[]),
     ("timeline", &["decode"]),
     ("calls", &["timeline"]),

@@ -22,6 +22,7 @@ mod process_stack;
 mod random_program;
 mod saved_recordings;
 mod systems;
+mod tasks;
 mod threads;
 mod trace_files;
 mod trustzone;

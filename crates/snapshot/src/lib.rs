@@ -16,6 +16,7 @@
 //! | [`capture`] | a snapshot's trace: buffers, and the sources in each with ID, protocol, core |
 //! | [`check`] | what is wrong with a snapshot |
 //! | [`fault`] | why a core faulted, from its fault registers |
+//! | [`rtos`] | the tasks of a real-time operating system, and their registers |
 
 pub mod budget;
 pub mod cache;
@@ -26,6 +27,7 @@ pub mod leftovers;
 pub mod linux;
 pub mod mapped;
 pub mod program;
+pub mod rtos;
 pub mod snapshot;
 pub mod stop;
 pub mod text;

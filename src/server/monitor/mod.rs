@@ -12,6 +12,7 @@ mod output;
 mod recover;
 mod registers;
 mod space;
+mod tasks;
 mod translate;
 mod why;
 
@@ -48,7 +49,9 @@ monitor space current          follow the state of each core again
 monitor translate 0xADDRESS    where physical memory has a virtual address: each step of the walk
 monitor maps [0xADDRESS]       the mapped ranges from an address on
 monitor dmesg [N]              the log of a Linux kernel in physical memory, or its last N records
-monitor tasks                  the tasks of a Linux kernel: ID, process, state, kernel stack, name
+monitor tasks                  the tasks of a real-time operating system: thread, state, priority,
+                               stack, name; or of a Linux kernel: ID, process, state, kernel
+                               stack, name
 monitor task PID               where a task sleeps: its back trace in the kernel
 monitor trace                  the trace frames: their core, their number, and notes on them
 monitor trace NAME             select the trace of that core for tfind
@@ -122,7 +125,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
         "translate" => translate::translate(target, rest),
         "maps" => translate::maps(target, rest),
         "dmesg" => linux::dmesg(target, rest),
-        "tasks" => linux::tasks(target),
+        "tasks" => tasks::run(target).unwrap_or_else(|| linux::tasks(target)),
         "task" => linux::task(target, rest),
         "trace" => super::tracepoints::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),

@@ -26,10 +26,10 @@ use gdbstub::target::ext::target_description_xml_override as xml;
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
 
-use super::cores::Core;
 use super::registers;
 use super::shown_memory;
 use super::target::SnapshotTarget;
+use super::threads;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::arch::registers::Bytes;
 
@@ -203,7 +203,7 @@ impl multi::MultiThreadBase for SnapshotTarget {
     }
 
     fn list_active_threads(&mut self, each: &mut dyn FnMut(Tid)) -> Result<(), NoSuchCore> {
-        self.endpoint.threads().for_each(each);
+        self.endpoint.all_threads().for_each(each);
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl ExecFile for SnapshotTarget {
 
 impl ThreadExtraInfo for SnapshotTarget {
     fn thread_extra_info(&self, tid: Tid, buf: &mut [u8]) -> Result<usize, NoSuchCore> {
-        let text = self.core(tid).map(Core::summary).unwrap_or_default();
+        let text = threads::description(self, tid).1;
         Ok(copy_part(text.as_bytes(), 0, usize::MAX, buf))
     }
 }

@@ -16,3 +16,4 @@ pub mod module_file;
 mod names;
 pub(crate) mod symbol_file;
 pub mod symbols;
+pub mod variables;

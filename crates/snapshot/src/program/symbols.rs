@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::text::one_line;
 
-type Slice = EndianArcSlice<RunTimeEndian>;
+pub(super) type Slice = EndianArcSlice<RunTimeEndian>;
 
 /// The largest accepted expansion ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
@@ -183,19 +183,7 @@ impl Symbols {
         self.functions.sort_by_key(|function| function.start);
         self.found = findable(&self.functions);
 
-        let endian = if file.is_little_endian() {
-            RunTimeEndian::Little
-        } else {
-            RunTimeEndian::Big
-        };
-        let mut dwarf = gimli::Dwarf::load(|id| {
-            let data = match file.section_by_name(id.name()) {
-                Some(section) => uncompressed(&section)?,
-                None => Cow::Borrowed(&[][..]),
-            };
-            Ok::<_, SymbolsError>(Slice::new(Arc::from(&*data), endian))
-        })?;
-        lines::check(&dwarf, elf.len())?;
+        let mut dwarf = debug_information(&file, elf.len())?;
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         let dwarf = Arc::new(dwarf);
         let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf))?;
@@ -484,6 +472,27 @@ fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
     }
     limits.sort_unstable();
     limits
+}
+
+/// Returns the debug information of a file of this size, if it fits in memory.
+pub(super) fn debug_information(
+    file: &object::File<'_>,
+    size: usize,
+) -> Result<gimli::Dwarf<Slice>, SymbolsError> {
+    let endian = if file.is_little_endian() {
+        RunTimeEndian::Little
+    } else {
+        RunTimeEndian::Big
+    };
+    let dwarf = gimli::Dwarf::load(|id| {
+        let data = match file.section_by_name(id.name()) {
+            Some(section) => uncompressed(&section)?,
+            None => Cow::Borrowed(&[][..]),
+        };
+        Ok::<_, SymbolsError>(Slice::new(Arc::from(&*data), endian))
+    })?;
+    lines::check(&dwarf, size)?;
+    Ok(dwarf)
 }
 
 /// Returns the bytes of a section, unless they expand disproportionately.

@@ -1,7 +1,7 @@
 //! [`Info`] from a loaded snapshot.
 
 use super::{
-    BufferInfo, ClusterInfo, CoreInfo, DeviceInfo, FileInfo, Info, MemorySpaceInfo,
+    BufferInfo, ClusterInfo, CoreInfo, DeviceInfo, FileInfo, Info, KernelInfo, MemorySpaceInfo,
     SourceBufferInfo, SourceInfo, SpaceInfo, core, memory, source,
 };
 use armsnap_arch::arch::Space;
@@ -9,6 +9,7 @@ use armsnap_arch::arch::{Architecture, RegisterFile, state};
 use armsnap_history::decode;
 use armsnap_snapshot::capture::{Capture, CaptureSource, TraceArchitecture, registers};
 use armsnap_snapshot::check::Placeholders;
+use armsnap_snapshot::rtos::{self, Memory};
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
@@ -29,14 +30,16 @@ impl Info {
         let clusters_of = clusters_of(model);
         let mut known = notes.iter().cloned().collect();
         let placeholders = Placeholders::new(loaded);
+        let mut kernel = None;
         let cores = cores.map(|(index, device)| {
             let cluster = clusters_of.get(&device.name.to_ascii_lowercase());
-            let (core, about) = core_info(loaded, index, cluster.copied(), &placeholders);
+            let (core, about) =
+                core_info(loaded, index, cluster.copied(), &placeholders, &mut kernel);
             let new = about.into_iter().filter(|note| insert(&mut known, note));
             notes.extend(new);
             core
         });
-        let cores = cores.collect();
+        let cores: Vec<CoreInfo> = cores.collect();
         let look = decode::first_look(loaded);
         notes.extend(look.iter().map(ToString::to_string));
         Self {
@@ -45,6 +48,7 @@ impl Info {
             devices: devices(model),
             clusters: clusters(model),
             cores,
+            kernel,
             memory_spaces: spaces
                 .map(|device| MemorySpaceInfo {
                     name: device.name.clone(),
@@ -127,18 +131,20 @@ fn clusters_of(model: &Snapshot) -> HashMap<String, &str> {
     of
 }
 
-/// A core, and notes on how the program in the snapshot agrees with its dumps.
+/// A core, and notes on how the program in the snapshot agrees with its dumps. Sets the kernel that
+/// it runs, unless one is known.
 fn core_info(
     loaded: &OpenSnapshot,
     index: usize,
     cluster: Option<&str>,
     placeholders: &Placeholders,
+    kernel: &mut Option<KernelInfo>,
 ) -> (CoreInfo, Vec<String>) {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let file = RegisterFile::read(device, detected.architecture);
     let space = state::current_space(&file);
-    let notes = program_notes(loaded, index, &file, space.space);
+    let notes = program_notes(loaded, index, &file, space.space, kernel);
     let core = CoreInfo {
         name: device.name.clone(),
         kind: device.kind.clone(),
@@ -162,23 +168,36 @@ fn core_info(
     (core, notes)
 }
 
-/// Notes on differences between the snapshot's program and a core's dumps, and on shared memory.
+/// Notes on differences between the snapshot's program and a core's dumps, and on shared memory. Sets
+/// the kernel that the core runs, unless one is known.
 fn program_notes(
     loaded: &OpenSnapshot,
     index: usize,
     file: &RegisterFile,
     space: Space,
+    kernel: &mut Option<KernelInfo>,
 ) -> Vec<String> {
     let device = &loaded.snapshot.devices[index];
     let mut memory = CoreMemory::new(loaded, device);
     memory.translate(loaded, index);
     let program = Program::of_snapshot(loaded, file.architecture(), &[(&memory, space)]);
     let mut notes = Vec::new();
-    if let Some(program) = program {
+    if let Some(program) = &program {
         notes = program.notes().iter().map(ToString::to_string).collect();
         program.add_to(&mut memory, space);
     }
     memory.share(loaded, index);
+    if let (Some(program), None) = (&program, &kernel) {
+        let programs = [&program.elf];
+        let found = rtos::kernel(&Memory {
+            memory: &memory,
+            space,
+            architecture: file.architecture(),
+            programs: &programs,
+        });
+        let bits = file.architecture().general_bits();
+        *kernel = found.map(|found| KernelInfo::new(&found, bits));
+    }
     let sharing = memory.sharing(space);
     notes.extend(sharing.map(|note| format!("{}: {note}", device.name)));
     notes

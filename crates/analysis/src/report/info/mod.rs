@@ -5,6 +5,7 @@
 
 mod build;
 mod core;
+mod kernel;
 mod memory;
 mod source;
 pub mod text;
@@ -13,6 +14,8 @@ use serde::Serialize;
 
 use super::fields::Field;
 use armsnap_snapshot::capture::TraceArchitecture;
+
+pub use kernel::{KernelInfo, TaskInfo};
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -27,6 +30,9 @@ pub struct Info {
     pub clusters: Vec<ClusterInfo>,
     /// The devices of class `core`.
     pub cores: Vec<CoreInfo>,
+    /// The real-time operating system that a core runs, and its tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelInfo>,
     /// The devices of class `memory_space`.
     pub memory_spaces: Vec<MemorySpaceInfo>,
     /// The trace buffers.

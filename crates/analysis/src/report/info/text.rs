@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 use super::{
-    CoreInfo, Info, MemorySpaceInfo, RegionInfo, RegisterCount, SourceInfo, SourceRegisterInfo,
+    CoreInfo, Info, KernelInfo, MemorySpaceInfo, RegionInfo, RegisterCount, SourceInfo,
+    SourceRegisterInfo,
 };
 use armsnap_snapshot::text::Plain;
 
@@ -22,6 +23,9 @@ impl fmt::Display for Text<'_> {
 fn write(info: &Info, out: &mut impl Write) -> fmt::Result {
     head(info, out)?;
     cores(info, out)?;
+    if let Some(found) = &info.kernel {
+        kernel(found, out)?;
+    }
     memory_spaces(&info.memory_spaces, out)?;
     buffers(info, out)?;
     sources(info, out)?;
@@ -94,6 +98,36 @@ fn cores(info: &Info, out: &mut impl Write) -> fmt::Result {
     for group in groups(&info.cores, but_for_the_name) {
         let names: Vec<&str> = group.iter().map(|core| core.name.as_str()).collect();
         core(&names.join(", "), group[0], out)?;
+    }
+    Ok(())
+}
+
+fn kernel(kernel: &KernelInfo, out: &mut impl Write) -> fmt::Result {
+    writeln!(
+        out,
+        "\n{}, {}",
+        kernel.name,
+        plural(kernel.tasks.len(), "task")
+    )?;
+    for task in &kernel.tasks {
+        let name = match &*task.name {
+            "" => "without a name",
+            name => name,
+        };
+        write!(out, "  {name}: {}", task.state)?;
+        if let Some(priority) = task.priority {
+            write!(out, ", priority {priority}")?;
+        }
+        if let Some(pc) = task.pc {
+            write!(out, ", PC {pc}")?;
+        }
+        if let Some(unused) = task.stack_never_used {
+            write!(out, ", {unused} bytes of stack never used")?;
+        }
+        writeln!(out)?;
+    }
+    for broken in &kernel.broken {
+        writeln!(out, "  broken: {broken}")?;
     }
     Ok(())
 }

@@ -1,0 +1,193 @@
+//! The registers of a Cortex-M task that does not run: the frame of the exception that switched to
+//! another task, and below it what the kernel added.
+//!
+//! Kernels add R4 to R11, and around them one or several of EXC_RETURN, the stack limit, CONTROL, and
+//! the secure context. Which ones depends on the port and its configuration, which nothing names. But
+//! EXC_RETURN, xPSR and the return address have few possible values, so that only one of the known
+//! orders fits.
+
+use super::Context;
+use super::memory::Memory;
+
+/// What a kernel saved below or above R4 to R11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Saved {
+    /// EXC_RETURN.
+    ExcReturn,
+    /// The stack limit, PSPLIM.
+    StackLimit,
+    /// CONTROL.
+    Control,
+    /// 1 if S16 to S31 are saved, 0 otherwise.
+    HasFloat,
+    /// The context of the secure state; 0 if the task has none.
+    Secure,
+    /// S16 to S31, if the frame has floating-point registers.
+    Float,
+}
+
+use Saved::{Control, ExcReturn, Float, HasFloat, Secure, StackLimit};
+
+/// What is below R4 and above R11, from the lowest address on.
+type Order = (&'static [Saved], &'static [Saved]);
+
+/// Those with EXC_RETURN first: it tells orders apart.
+const ORDERS: &[Order] = &[
+    // FreeRTOS for ARM_CM4F and ARM_CM7.
+    (&[], &[ExcReturn, Float]),
+    // FreeRTOS for ARM_CM23_NTZ and ARM_CM33_NTZ.
+    (&[StackLimit, ExcReturn], &[Float]),
+    // FreeRTOS for ARM_CM23 and ARM_CM33.
+    (&[Secure, StackLimit, ExcReturn], &[Float]),
+    // FreeRTOS for ARM_CM0 from 11.1 on; ThreadX.
+    (&[ExcReturn, Float], &[]),
+    // FreeRTOS with a memory protection unit.
+    (&[Control], &[ExcReturn, Float]),
+    (&[StackLimit, Control, ExcReturn], &[Float]),
+    (&[Secure, StackLimit, Control, ExcReturn], &[Float]),
+    // RT-Thread with floating point.
+    (&[HasFloat], &[Float]),
+    // FreeRTOS for ARM_CM0 and ARM_CM3; RT-Thread.
+    (&[], &[]),
+    (&[Control], &[]),
+];
+
+/// The words of an exception's frame (DDI 0403, B1.5.6).
+const FRAME: [&str; 8] = ["r0", "r1", "r2", "r3", "r12", "lr", "pc", "xpsr"];
+
+/// Reads what was saved at an address on the stack of a task.
+pub(super) fn saved(memory: &Memory<'_>, top: u64) -> Option<Context> {
+    ORDERS.iter().find_map(|order| ordered(memory, top, *order))
+}
+
+/// Reads what was saved in an order, if it fits.
+fn ordered(memory: &Memory<'_>, top: u64, (below, above): Order) -> Option<Context> {
+    let mut reader = Reader {
+        memory,
+        at: top,
+        has_float: false,
+        has_secure: false,
+        context: Context::default(),
+    };
+    for saved in below {
+        reader.read(*saved)?;
+    }
+    for number in 4..12 {
+        reader.register(format!("r{number}"))?;
+    }
+    for saved in above {
+        reader.read(*saved)?;
+    }
+    let Reader {
+        at,
+        has_float,
+        mut context,
+        ..
+    } = reader;
+    frame(memory, at, has_float, &mut context).then_some(context)
+}
+
+/// Reads saved words one after another.
+struct Reader<'m> {
+    memory: &'m Memory<'m>,
+    at: u64,
+    /// Whether the frame has floating-point registers.
+    has_float: bool,
+    /// Whether the task has a context in the secure state.
+    has_secure: bool,
+    context: Context,
+}
+
+impl Reader<'_> {
+    fn word(&mut self) -> Option<u32> {
+        let word = self.memory.word(self.at)?;
+        self.at += 4;
+        Some(word)
+    }
+
+    fn register(&mut self, name: impl Into<String>) -> Option<()> {
+        let value = self.word()?;
+        self.context.add(name, value);
+        Some(())
+    }
+
+    /// Reads what was saved; `None` if it cannot be this.
+    fn read(&mut self, saved: Saved) -> Option<()> {
+        if saved == Float {
+            let mut numbers = if self.has_float { 16..32 } else { 0..0 };
+            return numbers.try_for_each(|number| self.register(format!("s{number}")));
+        }
+        let top = self.at;
+        let value = self.word()?;
+        let fits = match saved {
+            ExcReturn => {
+                self.has_float = value >> 4 & 1 == 0;
+                // In the secure state, the frame is on a stack of that state.
+                is_exc_return(value) && !(self.has_secure && value >> 6 & 1 == 1)
+            }
+            HasFloat => {
+                self.has_float = value == 1;
+                value <= 1
+            }
+            Secure => {
+                self.has_secure = value != 0;
+                true
+            }
+            StackLimit => {
+                self.context.add("psplim", value);
+                value.is_multiple_of(4) && u64::from(value) <= top
+            }
+            Control => {
+                self.context.add("control", value);
+                value < 16
+            }
+            Float => true,
+        };
+        fits.then_some(())
+    }
+}
+
+/// Adds the registers of an exception's frame, and the stack pointer above it. Returns whether it can
+/// be one.
+pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut Context) -> bool {
+    let word = |index: u64| memory.word(at + 4 * index);
+    let (Some(pc), Some(status)) = (word(6), word(7)) else {
+        return false;
+    };
+    // T32 code in Thread mode (no exception number). Bits 23 to 21 are reserved.
+    let is_status = status >> 24 & 1 == 1 && status & 0x00e0_01ff == 0;
+    if !at.is_multiple_of(4) || !is_status || !memory.has_code(u64::from(pc & !1)) {
+        return false;
+    }
+    for (name, index) in FRAME.iter().zip(0..) {
+        let Some(value) = word(index) else {
+            return false;
+        };
+        // The address of a function, where a task starts, may have bit 0 set.
+        let value = if *name == "pc" { value & !1 } else { value };
+        context.add(*name, value);
+    }
+    let mut above = at + 32;
+    if has_float {
+        for number in 0..16 {
+            let Some(value) = word(8 + number) else {
+                return false;
+            };
+            context.add(format!("s{number}"), value);
+        }
+        let Some(value) = word(24) else { return false };
+        context.add("fpscr", value);
+        above += 72;
+    }
+    // Bit 9: a word aligns the stack.
+    above += u64::from(status >> 9 & 1) * 4;
+    context.add("sp", above as u32);
+    context.add("psp", above as u32);
+    true
+}
+
+/// Returns whether a value is the EXC_RETURN of an exception that interrupted Thread mode on the
+/// process stack (DDI 0403, B1.5.8; DDI 0553, D1.2.95).
+fn is_exc_return(value: u32) -> bool {
+    value & 0xffff_ffae == 0xffff_ffac
+}
