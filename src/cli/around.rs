@@ -53,6 +53,7 @@ impl Input {
             Self::Imported(InputKind::PerfData) => "a recording of perf",
             Self::Imported(InputKind::ZephyrDump) => "a core dump of Zephyr",
             Self::Imported(InputKind::CoreFile) => "a core file",
+            Self::Imported(InputKind::Minidump) => "a minidump",
             Self::Imported(InputKind::Archive) => "a snapshot in an archive",
             Self::TraceFile => "a trace file",
             Self::Program => "a program for Arm",
@@ -161,8 +162,8 @@ pub fn run() -> Result<ExitCode, Failure> {
     } else if inputs.is_empty() {
         out.push_str(
             "This directory contains nothing that armsnap reads: no snapshot, perf.data,\n\
-             core file, trace file (.tf), or program for Arm. Other inputs, such as raw\n\
-             trace buffers: armsnap import --help\n\n",
+             core file, minidump, trace file (.tf), or program for Arm. Other inputs, such\n\
+             as raw trace buffers: armsnap import --help\n\n",
         );
     } else {
         out.push_str("In this directory:\n");

@@ -231,6 +231,9 @@ fn gdb_arguments(
         }
         path.push(&program.elf.path);
         command.push(gdb_quote(&path));
+        if program.elf.offset != 0 {
+            command.push(format!(" -o {:#x}", program.elf.offset));
+        }
         attach.push(command);
     }
     let python = arguments.gdb == DEFAULT_GDB || support::has_python(&arguments.gdb);

@@ -13,11 +13,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make a snapshot from a perf.data file, a core file, a core dump of Zephyr, or raw trace buffers
+/// Make a snapshot from a perf.data file, a core file, a minidump, a core dump of Zephyr, or raw trace
+/// buffers
 #[derive(Args)]
 pub struct Arguments {
-    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, a core file, or a core dump
-    /// of Zephyr; and the snapshot directory to write. With --raw or --mtb, the input may be omitted;
+    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, a core file, a minidump, a
+    /// core dump of Zephyr, or an archive of a snapshot; and the snapshot directory to write. With --raw or --mtb, the input may be omitted;
     /// it is a core file or core dump of the same system
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT> <DIR")]
     paths: Vec<PathBuf>,
@@ -75,7 +76,7 @@ pub struct Arguments {
 /// How an input that is not a snapshot is read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImportArguments {
-    /// perf.data, core file: a directory with the mapped files, by recorded path, name or build-id,
+    /// perf.data, core file, minidump: a directory with the mapped files, by recorded path, name or build-id,
     /// or an archive made by perf archive (repeatable)
     #[arg(long, value_name = "DIR", visible_alias = "sysroot")]
     pub symfs: Vec<PathBuf>,

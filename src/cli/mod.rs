@@ -89,8 +89,8 @@ enum Command {
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     #[command(after_help = examples::CONVERT)]
     Convert(convert::Arguments),
-    /// Make a snapshot from a perf.data file, a core file, a core dump of Zephyr, or raw trace
-    /// buffers
+    /// Make a snapshot from a perf.data file, a core file, a minidump, a core dump of Zephyr, or
+    /// raw trace buffers
     #[command(after_help = examples::IMPORT)]
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops

@@ -333,6 +333,7 @@ impl Endpoint {
         if !self.clients_load_programs {
             notes.extend(self.further.iter().map(|program| Note::FurtherProgram {
                 path: program.elf.path.clone(),
+                offset: program.elf.offset,
             }));
         }
         notes

@@ -40,12 +40,22 @@ pub enum Note {
     /// A program that is not reported to clients, because only one can be.
     #[error(
         "only one program is reported to clients; for this one type: add-symbol-file {}",
-        argument(.path)
+        symbol_file(.path, *.offset)
     )]
     FurtherProgram {
         /// The program.
         path: PathBuf,
+        /// The offset of its load address from the addresses in its file.
+        offset: u64,
     },
+}
+
+/// Formats the arguments of add-symbol-file.
+fn symbol_file(path: &Path, offset: u64) -> String {
+    match offset {
+        0 => argument(path),
+        _ => format!("{} -o {offset:#x}", argument(path)),
+    }
 }
 
 /// Formats a file name as an argument of a GDB command, quoted if necessary.

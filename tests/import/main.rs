@@ -9,6 +9,7 @@ mod core_files;
 #[cfg(target_os = "linux")]
 mod large;
 mod m_profile;
+mod minidump;
 mod modules;
 mod mtb;
 #[cfg(target_os = "linux")]

@@ -27,6 +27,11 @@ fn core_dumps_of_zephyr() {
 }
 
 #[test]
+fn minidumps() {
+    damaged(INPUTS, damaged::minidump::all);
+}
+
+#[test]
 fn archives_of_snapshots() {
     damaged(60, |directory| {
         let tar = directory.join("board.tar");

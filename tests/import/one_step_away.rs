@@ -114,13 +114,13 @@ fn others_are_named() {
     fs::create_dir(&common).unwrap();
     fs::write(common.join("metadata"), "/* CTF 1.8 */\n").unwrap();
     fs::write(common.join("datastream"), "").unwrap();
-    let minidump = scratch.path().join("mini.dmp");
-    fs::write(&minidump, b"MDMP\x93\xa7\0\0").unwrap();
+    let windows = scratch.path().join("memory.dmp");
+    fs::write(&windows, b"PAGEDU64").unwrap();
     let output = scratch.path().join("output");
     for (path, wanted) in [
         (&plain, "is a trace file of GDB"),
         (&common, "is a trace in the Common Trace Format"),
-        (&minidump, "is a minidump"),
+        (&windows, "is a crash dump of Windows"),
     ] {
         for command in ["info", "check", "decode", "import", "convert"] {
             if command == "convert" && path == &plain {

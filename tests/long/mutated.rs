@@ -1,6 +1,6 @@
-//! Twenty thousand inputs with damage, like the few in `tests/import`.
+//! Twenty-five thousand inputs with damage, like the few in `tests/import`.
 
-use crate::support::damaged::{cores, damaged, modules, perf, zephyr};
+use crate::support::damaged::{cores, damaged, minidump, modules, perf, zephyr};
 
 /// How many inputs of each kind are used.
 const INPUTS: usize = 5000;
@@ -27,4 +27,10 @@ fn core_dumps_of_zephyr() {
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn modules_of_a_kernel() {
     damaged(INPUTS, modules::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn minidumps() {
+    damaged(INPUTS, minidump::all);
 }

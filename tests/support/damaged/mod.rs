@@ -3,6 +3,7 @@
 
 pub mod cores;
 pub mod measured;
+pub mod minidump;
 pub mod modules;
 pub mod perf;
 pub mod zephyr;

@@ -23,8 +23,6 @@ pub enum Foreign {
     Avml,
     /// Intel HEX or S-records.
     Records,
-    /// A minidump.
-    Minidump,
     /// A crash dump of Windows.
     WindowsDump,
     /// A core file of macOS.
@@ -63,7 +61,6 @@ impl Foreign {
             [0x7f, b'T', b'R', b'A', b'C', b'E', b'0', ..] => Self::TraceFile,
             [b'E', b'M', b'i', b'L', ..] => Self::Lime,
             [b'L', b'M', b'V', b'A', ..] => Self::Avml,
-            [b'M', b'D', b'M', b'P', ..] => Self::Minidump,
             [
                 b'P',
                 b'A',
@@ -151,10 +148,6 @@ impl fmt::Display for Foreign {
                 "is an image of memory (Intel HEX or S-records): armsnap import --memory FILE --core TYPE \
                  DIRECTORY makes a snapshot of it"
             }
-            Self::Minidump => {
-                "is a minidump (Breakpad, Crashpad): Breakpad's minidump-2-core FILE makes a core file of \
-                 it, which armsnap reads"
-            }
             Self::WindowsDump => "is a crash dump of Windows: WinDbg opens it",
             Self::MacCore => "is a core file of macOS: lldb -c FILE opens it",
             Self::Sigrok => {
@@ -177,8 +170,8 @@ impl fmt::Display for Foreign {
             Self::Packed(format) => {
                 return write!(
                     f,
-                    "is compressed ({format}), and what is in it is no core file, perf.data or core dump of \
-                     Zephyr: unpack it first"
+                    "is compressed ({format}), and what is in it is no core file, perf.data, minidump or \
+                     core dump of Zephyr: unpack it first"
                 );
             }
         })
@@ -205,7 +198,6 @@ mod tests {
             (&b"\x7fTRACE0\n"[..], Some(Foreign::TraceFile)),
             (b"EMiL\x01\0\0\0", Some(Foreign::Lime)),
             (b"LMVA\x02\0\0\0", Some(Foreign::Avml)),
-            (b"MDMP\x93\xa7", Some(Foreign::Minidump)),
             (b"PAGEDU64", Some(Foreign::WindowsDump)),
             (&core, Some(Foreign::MacCore)),
             (&session, Some(Foreign::Sigrok)),

@@ -16,6 +16,7 @@ mod imported;
 mod jitdump;
 mod lime;
 mod memory;
+pub mod minidump;
 mod note;
 mod options;
 mod packed;
@@ -32,8 +33,8 @@ pub use build_id::BuildId;
 pub use foreign::Foreign;
 pub use imported::{ImportError, Imported};
 pub use note::{
-    CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MtbNote, Note, PerfNote, RawNote,
-    TraceOf, ZephyrNote,
+    CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MinidumpNote, MtbNote, Note,
+    PerfNote, RawNote, TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
 pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked};
@@ -55,6 +56,8 @@ pub enum InputKind {
     ZephyrDump,
     /// A tar archive of a snapshot.
     Archive,
+    /// A minidump.
+    Minidump,
 }
 
 /// Recognises an input by its contents; `None` if it is not of a kind that can be recognised.
@@ -78,6 +81,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     if archive::is_tar(&head) {
         return archived::has_snapshot(first).then_some(InputKind::Archive);
     }
+    if minidump::is_minidump(&head) {
+        return Some(InputKind::Minidump);
+    }
     let is_core_file = core_file::is_core_file(&head) || core_file::is_system_file(&head);
     is_core_file.then_some(InputKind::CoreFile)
 }
@@ -93,6 +99,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(InputKind::CoreFile) => core_file::import(path, options),
         Some(InputKind::ZephyrDump) => zephyr::import(path, options),
         Some(InputKind::Archive) => archived::import(path),
+        Some(InputKind::Minidump) => minidump::import(path, options),
         None => Err(ImportError::input(
             path,
             match readable(path) {
@@ -102,7 +109,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                 Err(error) => error.to_string(),
                 Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
-                           core dump of Zephyr, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           core dump of Zephyr, minidump, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },

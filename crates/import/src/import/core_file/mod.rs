@@ -23,6 +23,7 @@ use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::snapshot::libraries::LIBRARIES;
 use armsnap_snapshot::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
+pub(in crate::import) use notes::register;
 use notes::{Notes, Thread};
 use object::{Object, elf};
 use std::collections::BTreeMap;

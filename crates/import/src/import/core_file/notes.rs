@@ -324,7 +324,7 @@ fn thread(mut fields: Fields<'_>, is_64bit: bool) -> Option<Thread> {
 }
 
 /// A register from bytes in the byte order of the file.
-pub(super) fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Register {
+pub(in crate::import) fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Register {
     let mut value = bytes.to_vec();
     if fields.is_big() {
         value.reverse();

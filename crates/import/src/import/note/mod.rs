@@ -1,11 +1,13 @@
 //! Notes on an import: what was assumed, inferred, or left out.
 
 mod core_file;
+mod minidump;
 mod perf;
 mod raw;
 mod zephyr;
 
 pub use core_file::CoreFileNote;
+pub use minidump::MinidumpNote;
 pub use perf::{PerfNote, TraceOf};
 pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
 pub use zephyr::ZephyrNote;
@@ -23,6 +25,9 @@ pub enum Note {
     /// A note on a core file.
     #[error(transparent)]
     CoreFile(#[from] CoreFileNote),
+    /// A note on a minidump.
+    #[error(transparent)]
+    Minidump(#[from] MinidumpNote),
     /// A note on `perf.data`.
     #[error(transparent)]
     Perf(#[from] PerfNote),
