@@ -1,10 +1,10 @@
 //! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
 mod in_parts;
-mod input;
+pub mod input;
 mod job;
 mod live;
-mod waiting;
+pub mod waiting;
 mod writers;
 
 use super::listing::{Colored, Lines, ListingArguments};

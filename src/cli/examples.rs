@@ -51,6 +51,13 @@ Examples:
   armsnap export board --as jsonl --table calls -o calls.jsonl
   armsnap export board --as callgrind -o callgrind.out --from main";
 
+pub const CONSOLE: &str = "\
+Examples:
+  armsnap console swo.bin       the text of all stimulus ports of a raw capture
+  armsnap console board --port 0 --times --clock 72M
+  armsnap console swo.bin -f    also what is appended to the file
+  armsnap console -             what arrives on standard input";
+
 pub const DECODE: &str = "\
 Examples:
   armsnap decode board --level instructions

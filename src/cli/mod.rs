@@ -7,6 +7,7 @@ mod analysis;
 mod arch;
 mod around;
 mod check;
+mod console;
 mod convert;
 mod dap;
 mod decode;
@@ -32,9 +33,10 @@ mod report;
 mod serve;
 mod shards;
 mod signals;
+mod software;
 mod tool;
 
-use armsnap::import::{Foreign, NamedProgram};
+use armsnap::import::{Foreign, NamedProgram, Note, RawNote};
 use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, OpenOptions, OpenSnapshot};
@@ -77,6 +79,9 @@ enum Command {
     /// Decode the trace of a snapshot
     #[command(after_help = examples::DECODE)]
     Decode(decode::Arguments),
+    /// Show the text that software wrote to an ITM or STM
+    #[command(after_help = examples::CONSOLE)]
+    Console(console::Arguments),
     /// Write coverage, profiles, timelines or tables of the trace of a snapshot
     #[command(after_help = examples::EXPORT)]
     Export(export::Arguments),
@@ -173,6 +178,39 @@ impl SnapshotArguments {
             return Err(Failure::Usage(format!("{option}: the input is a snapshot")));
         }
         Ok((loaded, programs.to_vec()))
+    }
+
+    /// Returns whether the input is a file that may hold nothing but trace: it is of no kind that is
+    /// known by its contents or its name.
+    pub fn is_raw(&self) -> bool {
+        let path = &self.snapshot;
+        let is_file = path.is_file() && path.extension().is_none_or(|extension| extension != "ini");
+        is_file && armsnap::import::recognise(path).is_none() && Foreign::of(path).is_none()
+    }
+
+    /// Opens the snapshot without printing its notes, or a file that holds nothing but trace, of
+    /// which only what was found is noted. Also returns the number of bytes before its first frame,
+    /// which are left out.
+    pub fn load_or_raw(&self) -> Result<(OpenSnapshot, usize), Failure> {
+        if !self.is_raw() {
+            return Ok((self.load()?, 0));
+        }
+        let buffers = [self.snapshot.clone()];
+        let mut imported = armsnap::import::import_raw(None, &buffers, &self.import.options())?;
+        let is_found = |note: &Note| matches!(note, Note::Raw(RawNote::Found { .. }));
+        imported.notes.retain(is_found);
+        print_notes(&imported.notes);
+        let skipped = imported.notes.iter().find_map(|note| match note {
+            Note::Raw(RawNote::Found { from, .. }) => Some(*from),
+            _ => None,
+        });
+        let options = OpenOptions {
+            allow_outside: self.allow_outside,
+            no_shared_memory: self.no_shared_memory,
+        };
+        imported.notes.clear();
+        let loaded = imported.open(&self.snapshot, &options)?;
+        Ok((loaded, skipped.unwrap_or(0)))
     }
 
     /// Opens the snapshot like [`Self::load_with`] and prints its notes on standard error.
@@ -348,6 +386,7 @@ pub fn run() -> ExitCode {
             | Command::Info(_)
             | Command::Fault(_)
             | Command::Decode(_)
+            | Command::Console(_)
             | Command::Export(_)
             | Command::Report(_)
             | Command::Shards(_)
@@ -366,6 +405,7 @@ pub fn run() -> ExitCode {
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
+        Command::Console(arguments) => console::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Shards(arguments) => shards::run(arguments),
         Command::Report(arguments) => report::run(&arguments),

@@ -4,6 +4,7 @@
 mod support;
 
 mod archives;
+mod console;
 mod converted;
 mod core_files;
 #[cfg(target_os = "linux")]

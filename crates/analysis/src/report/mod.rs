@@ -1,4 +1,4 @@
-//! Listings of trace, `info`, calls and histories: as text for people, as JSON for programs.
+//! Listings of trace, `info`, calls, histories, consoles: as text for people, as JSON for programs.
 
 pub mod calls;
 mod fields;
@@ -6,3 +6,4 @@ pub mod history;
 pub mod info;
 pub mod listing;
 mod psr;
+pub mod software;
