@@ -17,7 +17,7 @@
 //! | [`armsnap_trace`] | [`element`], [`protocol`], [`formatter`], [`flow`], [`encode`], [`etm`], [`etmv3`], [`ptm`], [`etmv4`], [`itm`], [`stm`], [`data_addresses`] |
 //! | [`armsnap_snapshot`] | [`text`], [`budget`], [`stop`], [`leftovers`], [`cache`], [`mapped`], [`program`], [`linux`], [`snapshot`], [`capture`], [`check`] |
 //! | [`armsnap_history`] | [`decode`], [`timeline`], [`calls`], [`recover`] |
-//! | [`armsnap_analysis`] | [`profile`], [`export`], [`report`], [`page`] |
+//! | [`armsnap_analysis`] | [`profile`], [`export`], [`report`], [`page`], [`questions`] |
 //! | [`armsnap_import`] | [`import`] |
 //! | this one | [`convert`], [`tfile`], [`remote_protocol`], [`server`], `record` |
 //!
@@ -45,7 +45,7 @@ pub mod remote_protocol;
 pub mod server;
 pub mod tfile;
 
-pub use armsnap_analysis::{export, page, profile, report};
+pub use armsnap_analysis::{export, page, profile, questions, report};
 pub use armsnap_arch::{arch, quantity, semantics, translation, xml};
 pub use armsnap_history::{calls, decode, recover, timeline};
 pub use armsnap_import::import;

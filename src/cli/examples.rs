@@ -26,6 +26,14 @@ Examples:
   armsnap fault hardfault.core --elf firmware.elf
   armsnap fault board --json";
 
+pub const ASK: &str = "\
+Examples:
+  armsnap ask board calls parse_header      arguments and results of each call
+  armsnap ask board accesses 0x20000010+4   loads and stores: value, line
+  armsnap ask board values 0+1234 --format jsonl
+  armsnap ask board memory 0+1234 0x20000000 64
+  armsnap ask board why 0+1234 x0           where the value came from";
+
 pub const SERVE: &str = "\
 Examples:
   armsnap serve board           prints the command to type in GDB

@@ -6,6 +6,7 @@
 mod analysis;
 mod arch;
 mod around;
+mod ask;
 mod check;
 mod console;
 mod convert;
@@ -67,6 +68,12 @@ enum Command {
     /// Say why cores faulted: their fault registers in words, the instruction, the address
     #[command(after_help = examples::FAULT)]
     Fault(fault::Arguments),
+    /// Ask about the whole history: calls, accesses, values, and where a value came from
+    ///
+    /// The exit status is 0 with answers; 1 with none, and a message that says what is not known and why; 2
+    /// for a question that cannot be understood.
+    #[command(after_help = examples::ASK)]
+    Ask(ask::Arguments),
     /// Serve a snapshot to GDB or LLDB
     #[command(after_help = examples::SERVE)]
     Serve(serve::Arguments),
@@ -385,6 +392,7 @@ pub fn run() -> ExitCode {
         Command::Check(_)
             | Command::Info(_)
             | Command::Fault(_)
+            | Command::Ask(_)
             | Command::Decode(_)
             | Command::Console(_)
             | Command::Export(_)
@@ -401,6 +409,7 @@ pub fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Fault(arguments) => fault::run(&arguments),
+        Command::Ask(arguments) => ask::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),

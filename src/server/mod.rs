@@ -10,6 +10,7 @@
 //! Independent of trace protocols: `positions` holds the current positions, `execution` moves
 //! cores.
 
+mod asked;
 mod breakpoints;
 mod btrace;
 mod callers;
@@ -57,6 +58,7 @@ mod tracepoints;
 mod watched;
 mod watchpoints;
 
+pub use asked::Histories;
 pub use cores::{Core, MemoryDevice};
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
 pub use note::{CoreNote, Note};

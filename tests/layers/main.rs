@@ -51,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("export", &["profile"]),
     ("report", &[]),
     ("page", &["profile", "report"]),
+    ("questions", &[]),
     ("import", &[]),
     ("tfile", &["remote_protocol"]),
     ("convert", &["remote_protocol", "tfile"]),

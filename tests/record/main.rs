@@ -19,6 +19,7 @@ mod past_threads;
 mod past_values;
 mod plugin_stream;
 mod process_stack;
+mod questions;
 mod random_program;
 mod saved_recordings;
 mod systems;

@@ -8,8 +8,10 @@
 //! | [`export`] | coverage, profiles and timelines in the formats of other tools |
 //! | [`report`] | listings, `info`, and calls |
 //! | [`page`] | a report as one HTML page |
+//! | [`questions`] | questions over all of time: calls, accesses, values, causes |
 
 pub mod export;
 pub mod page;
 pub mod profile;
+pub mod questions;
 pub mod report;

@@ -8,8 +8,9 @@ use gdbstub::common::Tid;
 use super::history;
 use super::output::Output;
 use crate::server::target::SnapshotTarget;
+use armsnap_analysis::questions::Unknown;
 use armsnap_arch::semantics::Location;
-use armsnap_history::recover::{Cause, Contribution, End, Recovery, RegisterLocations, Way, What};
+use armsnap_history::recover::{Contribution, End, Recovery, RegisterLocations, Way, What};
 use armsnap_history::timeline::{History, Position};
 use armsnap_snapshot::stop::Cancel;
 
@@ -105,25 +106,15 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
             "not listed: {count} that moved the stack pointer, or saved a register and loaded it again\n"
         ),
     };
-    let place = |position: Position| position.to_string();
     let end = match way.end {
         End::Reached => {
             output.text(&frames);
             return output;
         }
-        End::Overwritten(position) => format!(
-            "further back is not known: the instruction at {} may have written this memory",
-            place(position)
-        ),
-        End::AddressUnknown(position) => format!(
-            "further back is not known: nor is the address that the instruction at {} loaded from",
-            place(position)
-        ),
-        End::Lost(position) => format!(
-            "further back is not known: nothing from before the instruction at {} is connected with it",
-            place(position)
-        ),
-        End::Older => "older than the searched history".to_owned(),
+        End::Overwritten(position) => Unknown::Overwritten(position).to_string(),
+        End::AddressUnknown(position) => Unknown::AddressUnknown(position).to_string(),
+        End::Lost(position) => Unknown::Lost(position).to_string(),
+        End::Older => Unknown::Older.to_string(),
         End::Stack => {
             "further back it is the stack pointer, which functions moved by constants".to_owned()
         }
@@ -136,16 +127,7 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
 
 /// Describes what an instruction did with the value.
 fn effect(instruction: &Contribution) -> String {
-    let mut text = match instruction.cause {
-        Cause::Computed => "computed".to_owned(),
-        Cause::Constant => "constant".to_owned(),
-        Cause::Loaded(Some(address)) => format!("loaded from {address:#x}"),
-        Cause::Loaded(None) => "loaded".to_owned(),
-        Cause::Stored(Some(address)) => format!("stored to {address:#x}"),
-        Cause::Stored(None) => "stored".to_owned(),
-        Cause::SystemCall => "returned by the kernel".to_owned(),
-        Cause::Unknown => "left by an instruction without a model".to_owned(),
-    };
+    let mut text = instruction.cause.to_string();
     if let Some(known) = instruction.value {
         let _ = write!(text, ": {:#x} ({})", known.value, known.status.name());
     }

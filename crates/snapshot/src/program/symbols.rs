@@ -3,6 +3,7 @@
 //! Independent of snapshots and trace.
 
 mod lines;
+pub mod variables;
 
 use super::elf::Elf;
 use super::names;

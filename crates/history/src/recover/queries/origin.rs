@@ -13,6 +13,7 @@ use crate::timeline::Position;
 use armsnap_arch::semantics::{Control, Location, Operation};
 use armsnap_snapshot::stop::Cancel;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 
 /// A requested value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,21 @@ pub enum Cause {
     SystemCall,
     /// What it left is unknown.
     Unknown,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Computed => f.write_str("computed"),
+            Self::Constant => f.write_str("constant"),
+            Self::Loaded(Some(address)) => write!(f, "loaded from {address:#x}"),
+            Self::Loaded(None) => f.write_str("loaded"),
+            Self::Stored(Some(address)) => write!(f, "stored to {address:#x}"),
+            Self::Stored(None) => f.write_str("stored"),
+            Self::SystemCall => f.write_str("returned by the kernel"),
+            Self::Unknown => f.write_str("left by an instruction without a model"),
+        }
+    }
 }
 
 impl Cause {

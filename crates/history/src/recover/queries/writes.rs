@@ -28,6 +28,8 @@ pub struct Hit {
     pub position: Position,
     /// The first byte of the range that it accessed.
     pub address: u64,
+    /// The first address that it accessed, and the number of bytes, if its instruction says so.
+    pub whole: Option<(u64, u8)>,
     /// Whether it is a store.
     pub store: bool,
     /// The status of its address.
@@ -139,9 +141,15 @@ impl Solved<'_> {
         let may_have = self.may_have(granules, between, direction, wanted, level);
         let hit = hit.and_then(|(access, address)| {
             let found = self.solver.built.accesses[access as usize];
+            let relation = self.solver.built.graph.relations[found.relation as usize];
+            let op = *self.templates().op(relation.op);
+            let whole = op
+                .access()
+                .and_then(|bytes| Some((self.solver.address(found.relation, &op)?, bytes)));
             Some(Hit {
                 position: self.steps().position(found.step)?,
                 address,
+                whole,
                 store: found.kind == AccessKind::Store,
                 status: self.placed(access),
             })

@@ -1,0 +1,151 @@
+//! A core that is asked.
+
+use super::answer::{Hex, Worth};
+use super::note::AskError;
+use armsnap_arch::arch::Architecture;
+use armsnap_arch::semantics::Location;
+use armsnap_history::recover::{Known, Recovery, Registers, Status};
+use armsnap_history::timeline::{History, Position};
+use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
+use armsnap_snapshot::stop::Cancel;
+
+/// A core with a history, and what answers rest on.
+pub struct Core<'a> {
+    /// Its name: that of its thread in answers.
+    pub name: &'a str,
+    /// Its architecture.
+    pub architecture: Architecture,
+    /// Whether its data has the most significant byte first.
+    pub big_endian: bool,
+    /// The names of its registers, as debuggers know them.
+    pub registers: Vec<String>,
+    /// Its history.
+    pub history: &'a mut History,
+    /// Its past values.
+    pub recovery: &'a mut Recovery,
+    /// The symbols and the debug information of its programs.
+    pub symbols: &'a Symbols,
+}
+
+/// Where an instruction is in the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub pc: Option<Hex>,
+    pub function: Option<String>,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+impl Core<'_> {
+    /// Fails if the history has no such position.
+    pub(super) fn check(&mut self, position: Position) -> Result<(), AskError> {
+        if self.history.contains(position) {
+            return Ok(());
+        }
+        Err(AskError::NoSuchPosition {
+            position,
+            begin: self.history.begin(),
+            end: self.history.end(),
+        })
+    }
+
+    /// The registers before the instruction at a position.
+    pub(super) fn registers(
+        &mut self,
+        at: Position,
+        cancel: &Cancel,
+    ) -> Result<Registers, AskError> {
+        self.look_around(at, cancel)?;
+        let found = self.recovery.registers(self.history, at, cancel);
+        found.ok_or(AskError::Interrupted)
+    }
+
+    /// The memory before the instruction at a position.
+    pub(super) fn memory(
+        &mut self,
+        at: Position,
+        address: u64,
+        length: usize,
+        cancel: &Cancel,
+    ) -> Result<Vec<Option<Known<u8>>>, AskError> {
+        self.look_around(at, cancel)?;
+        let mut bytes = vec![None; length];
+        let (history, recovery) = (&mut *self.history, &mut *self.recovery);
+        recovery
+            .memory(history, at, address, &mut bytes, cancel)
+            .and_then(|()| recovery.code(history, at, address, &mut bytes, cancel))
+            .ok_or(AskError::Interrupted)?;
+        Ok(bytes)
+    }
+
+    fn look_around(&mut self, at: Position, cancel: &Cancel) -> Result<(), AskError> {
+        let looked = self.recovery.look_around(self.history, at, cancel);
+        looked.ok_or(AskError::Interrupted)
+    }
+
+    /// A number in memory before the instruction at a position, of at most 16 bytes.
+    pub(super) fn number(
+        &mut self,
+        at: Position,
+        address: u64,
+        length: u8,
+        cancel: &Cancel,
+    ) -> Result<Worth, AskError> {
+        let bytes = self.memory(at, address, usize::from(length.min(16)), cancel)?;
+        Ok(self.worth(&bytes))
+    }
+
+    /// The number that bytes of memory form; unknown unless all of them are known.
+    pub(super) fn worth(&self, bytes: &[Option<Known<u8>>]) -> Worth {
+        let known: Option<Vec<Known<u8>>> = bytes.iter().copied().collect();
+        let Some(mut known) = known.filter(|known| !known.is_empty()) else {
+            return Worth::UNKNOWN;
+        };
+        if !self.big_endian {
+            known.reverse();
+        }
+        let all = known.iter();
+        let value = all.fold(0, |value, byte| value << 8 | u128::from(byte.value));
+        let status = known.iter().map(|byte| byte.status).max();
+        Worth::known(value, status.unwrap_or(Status::Proved))
+    }
+
+    /// Where the instruction at a position is in the program.
+    pub(super) fn place(&mut self, at: Position) -> Place {
+        let pc = self.history.place(at).and_then(|place| place.pc());
+        let Some(pc) = pc else {
+            return Place::default();
+        };
+        let line = self.symbols.line(pc.0);
+        let (file, line) = line.map_or((None, None), |SourceLine { file, line }| {
+            (Some(file), Some(line))
+        });
+        Place {
+            pc: Some(Hex(pc.0.into())),
+            function: self.function(pc.0),
+            file,
+            line,
+        }
+    }
+
+    /// The name of the function that contains an address.
+    pub(super) fn function(&self, address: u64) -> Option<String> {
+        let (name, _) = self.symbols.function(address)?;
+        Some(name.to_owned())
+    }
+
+    /// The register with a DWARF number (DWARF for the Arm Architecture, 4.1), except vector
+    /// registers.
+    pub(super) fn location(&self, number: u16) -> Option<Location> {
+        let number = u8::try_from(number).ok()?;
+        match (self.architecture, number) {
+            (Architecture::AArch64, 0..=30) => Some(Location::general(number)),
+            (Architecture::AArch64, 31) => Some(Location::SP),
+            (Architecture::AArch64, 64..=95) => Some(Location::vector(number - 64, 0)),
+            (Architecture::AArch32 | Architecture::MProfile, 0..=14) => {
+                Some(Location::general(number))
+            }
+            _ => None,
+        }
+    }
+}

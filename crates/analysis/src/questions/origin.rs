@@ -1,0 +1,65 @@
+//! `why`: where a value came from.
+
+use super::answer::{Answer, Link, Worth};
+use super::core::{Core, Place};
+use super::note::{AskError, Unknown};
+use super::question::Subject;
+use super::{Scope, Sink};
+use armsnap_history::recover::{End, RegisterLocations, What};
+use armsnap_history::timeline::Position;
+use armsnap_snapshot::stop::Cancel;
+
+/// The most instructions on the path of a value.
+const LONGEST: usize = 1000;
+
+/// Answers with the instructions on the path of a value, the oldest first.
+pub(super) fn trace(
+    core: &mut Core<'_>,
+    at: Position,
+    subject: &Subject,
+    scope: Scope,
+    cancel: &Cancel,
+    sink: &mut Sink<'_>,
+) -> Result<Vec<Unknown>, AskError> {
+    core.check(at)?;
+    let what = match subject {
+        Subject::Range(range) => What::Byte(range.start),
+        Subject::Expression(text) => {
+            let name = text.trim_start_matches('$').to_ascii_lowercase();
+            let found = RegisterLocations::of(core.architecture, &name);
+            let found = found.ok_or_else(|| AskError::NoSubject(text.clone()))?;
+            What::Location(found.low())
+        }
+    };
+    let most = scope.most.min(LONGEST);
+    let way = core.recovery.origin(core.history, at, what, most, cancel);
+    let way = way.ok_or(AskError::Interrupted)?;
+    for step in way.instructions.iter().rev() {
+        let Place {
+            pc,
+            function,
+            file,
+            line,
+        } = core.place(step.position);
+        sink(Answer::Link(Link {
+            position: step.position,
+            pc,
+            function,
+            file,
+            line,
+            what: step.cause.to_string(),
+            worth: Worth::from(step.value),
+        }))?;
+    }
+    Ok(match way.end {
+        End::Reached | End::Stack => Vec::new(),
+        End::Overwritten(at) => vec![Unknown::Overwritten(at)],
+        End::AddressUnknown(at) => vec![Unknown::AddressUnknown(at)],
+        End::Lost(at) => vec![Unknown::Lost(at)],
+        End::Older => vec![Unknown::Older],
+        End::Long => {
+            let next = way.instructions.last().map_or(at, |step| step.position);
+            vec![Unknown::More { most, next }]
+        }
+    })
+}

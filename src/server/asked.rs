@@ -1,0 +1,100 @@
+//! Questions to the cores of an endpoint, without a client.
+
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
+
+use super::endpoint::Endpoint;
+use super::past_values::PastValues;
+use super::positions::Positions;
+use armsnap_analysis::questions::{AskError, Core, Outcome, Question, Scope, Sink, ask};
+use armsnap_snapshot::program::symbols::Symbols;
+use armsnap_snapshot::stop::Cancel;
+
+/// The histories of the cores of an endpoint, and their past values.
+pub struct Histories {
+    endpoint: Arc<Endpoint>,
+    positions: Positions,
+    past_values: PastValues,
+    symbols: Arc<Symbols>,
+}
+
+impl Histories {
+    /// Opens the histories. Decodes nothing yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        let endpoint = Arc::new(endpoint);
+        Self {
+            positions: Positions::new(Arc::clone(&endpoint)),
+            past_values: PastValues::default(),
+            symbols: Arc::new(endpoint.symbols()),
+            endpoint,
+        }
+    }
+
+    /// Returns the cores with a history that a question is for: the one that stopped, if the
+    /// question names a position, otherwise all of them.
+    #[must_use]
+    pub fn cores(&mut self, question: &Question, scope: Scope) -> Vec<Tid> {
+        let stopped = self.endpoint.stopped_thread();
+        let threads: Vec<Tid> = self.endpoint.threads().collect();
+        let has_history = |thread: &Tid| self.positions.history(*thread).is_some();
+        let mut found: Vec<Tid> = threads.into_iter().filter(has_history).collect();
+        let names_position = match question {
+            Question::Values(_) | Question::Memory(..) | Question::Why(..) => true,
+            Question::Calls(_) | Question::Accesses(_) => {
+                scope.from.is_some() || scope.to.is_some()
+            }
+        };
+        if names_position {
+            let chosen = found.iter().find(|thread| **thread == stopped);
+            let chosen = chosen.or_else(|| found.first()).copied();
+            found = chosen.into_iter().collect();
+        }
+        found
+    }
+
+    /// Answers a question for a core.
+    ///
+    /// # Errors
+    ///
+    /// If the question does not fit the core, the answers cannot be written, or it was cancelled.
+    pub fn ask(
+        &mut self,
+        thread: Tid,
+        question: &Question,
+        scope: Scope,
+        cancel: &Cancel,
+        sink: &mut Sink<'_>,
+    ) -> Result<Outcome, AskError> {
+        if !self.positions.reach_end(thread, cancel) {
+            return Err(AskError::Interrupted);
+        }
+        let known = (&mut self.positions, &mut self.past_values);
+        let core = core(&self.endpoint, known, &self.symbols, thread);
+        match core {
+            Some(mut core) => ask(&mut core, question, scope, cancel, sink),
+            None => Ok(Outcome::default()),
+        }
+    }
+}
+
+/// Returns what questions to a core need; `None` without a history, or if no past values are wanted.
+pub(super) fn core<'a>(
+    endpoint: &'a Endpoint,
+    (positions, past_values): (&'a mut Positions, &'a mut PastValues),
+    symbols: &'a Symbols,
+    thread: Tid,
+) -> Option<Core<'a>> {
+    let (recovery, history) = past_values.of(endpoint, positions, thread)?;
+    let registers = endpoint.description.registers();
+    Some(Core {
+        name: &endpoint.cores.get(thread.get() - 1)?.name,
+        architecture: endpoint.architecture(),
+        big_endian: endpoint.is_big_endian(),
+        registers: registers.map(|register| register.name.clone()).collect(),
+        history,
+        recovery,
+        symbols,
+    })
+}
