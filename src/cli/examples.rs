@@ -66,6 +66,13 @@ Examples:
   armsnap console swo.bin -f    also what is appended to the file
   armsnap console -             what arrives on standard input";
 
+pub const DWT: &str = "\
+Examples:
+  armsnap dwt swo.bin --elf firmware.elf
+  armsnap dwt swo.bin --clock 72M --json
+  armsnap dwt board --table values -o values.csv
+  armsnap dwt board --table exceptions --as jsonl";
+
 pub const DECODE: &str = "\
 Examples:
   armsnap decode board --level instructions

@@ -14,6 +14,7 @@ mod dap;
 mod decode;
 mod demo;
 mod doctor;
+mod dwt;
 mod examples;
 mod explain;
 mod export;
@@ -89,6 +90,9 @@ enum Command {
     /// Show the text that software wrote to an ITM or STM
     #[command(after_help = examples::CONSOLE)]
     Console(console::Arguments),
+    /// Show what a DWT reported: exceptions, samples, data and counters
+    #[command(after_help = examples::DWT)]
+    Dwt(dwt::Arguments),
     /// Write coverage, profiles, timelines or tables of the trace of a snapshot
     #[command(after_help = examples::EXPORT)]
     Export(export::Arguments),
@@ -395,6 +399,7 @@ pub fn run() -> ExitCode {
             | Command::Ask(_)
             | Command::Decode(_)
             | Command::Console(_)
+            | Command::Dwt(_)
             | Command::Export(_)
             | Command::Report(_)
             | Command::Shards(_)
@@ -415,6 +420,7 @@ pub fn run() -> ExitCode {
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Console(arguments) => console::run(&arguments),
+        Command::Dwt(arguments) => dwt::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Shards(arguments) => shards::run(arguments),
         Command::Report(arguments) => report::run(&arguments),

@@ -7,6 +7,7 @@ mod archives;
 mod console;
 mod converted;
 mod core_files;
+mod dwt;
 #[cfg(target_os = "linux")]
 mod large;
 mod m_profile;

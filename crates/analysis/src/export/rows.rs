@@ -26,6 +26,8 @@ pub enum Value<'a> {
     Signed(i64),
     /// An address.
     Address(u64),
+    /// A number with decimal places, as text.
+    Decimal(&'a str),
     /// Yes or no.
     Flag(bool),
     /// Text.
@@ -119,10 +121,22 @@ pub fn write(
 fn row(out: &mut String, form: Form, table: Table, values: &[Value<'_>]) {
     let columns = table.columns();
     debug_assert_eq!(columns.len(), values.len());
+    let names = columns.iter().map(|Column { name, .. }| *name);
+    line(out, form, table.name(), names, values);
+}
+
+/// Appends a row of a table with these columns. CSV does not contain the table's name.
+pub fn line<'n>(
+    out: &mut String,
+    form: Form,
+    table: &str,
+    columns: impl Iterator<Item = &'n str>,
+    values: &[Value<'_>],
+) {
     match form {
         Form::Jsonl => {
-            let _ = write!(out, "{{\"table\":\"{}\"", table.name());
-            for (Column { name, .. }, value) in columns.iter().zip(values) {
+            let _ = write!(out, "{{\"table\":\"{table}\"");
+            for (name, value) in columns.zip(values) {
                 let _ = write!(out, ",\"{name}\":");
                 json(out, *value);
             }
@@ -146,6 +160,7 @@ fn json(out: &mut String, value: Value<'_>) {
         Value::Number(number) => write!(out, "{number}"),
         Value::Signed(number) => write!(out, "{number}"),
         Value::Address(address) => write!(out, "\"{address:#x}\""),
+        Value::Decimal(number) => write!(out, "{number}"),
         Value::Flag(flag) => write!(out, "{flag}"),
         Value::Text(text) => {
             let text = serde_json::Value::from(text);
@@ -160,6 +175,7 @@ fn csv(out: &mut String, value: Value<'_>) {
         Value::Number(number) => write!(out, "{number}"),
         Value::Signed(number) => write!(out, "{number}"),
         Value::Address(address) => write!(out, "{address:#x}"),
+        Value::Decimal(number) => write!(out, "{number}"),
         Value::Flag(flag) => write!(out, "{flag}"),
         Value::Text(text) => {
             // A spreadsheet would treat such a cell as a formula, which may run a command, and

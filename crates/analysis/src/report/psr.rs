@@ -108,7 +108,7 @@ pub fn xpsr(value: u64) -> String {
 }
 
 /// An M-profile exception by its number (ARM DDI 0403, B1.5.2; DDI 0553, B3.8).
-fn m_exception(number: u64) -> Cow<'static, str> {
+pub fn m_exception(number: u64) -> Cow<'static, str> {
     match number {
         1 => "Reset".into(),
         2 => "NMI".into(),

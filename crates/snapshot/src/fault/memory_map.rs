@@ -1,9 +1,8 @@
 //! What is at an address: a variable, code, a peripheral, nothing.
 
 use super::Halted;
-use crate::program::symbols::shown;
+use crate::program::data_symbols;
 use armsnap_arch::arch::Architecture;
-use object::{Object, ObjectSymbol, SymbolKind};
 
 /// Addresses this low are most likely reached through a null pointer.
 const NULL_PAGE: u64 = 0x1000;
@@ -47,20 +46,6 @@ pub(super) fn what(core: &Halted<'_>, address: u64) -> String {
 
 /// The variable that contains an address, with the offset in it.
 fn variable(core: &Halted<'_>, address: u64) -> Option<String> {
-    core.programs.iter().find_map(|program| {
-        let file = object::File::parse(program.bytes()).ok()?;
-        let wanted = address.wrapping_sub(program.offset);
-        let symbol = file.symbols().find(|symbol| {
-            symbol.kind() == SymbolKind::Data
-                && symbol.is_definition()
-                && wanted
-                    .checked_sub(symbol.address())
-                    .is_some_and(|offset| offset < symbol.size())
-        })?;
-        let name = shown(symbol.name().ok()?);
-        Some(match wanted - symbol.address() {
-            0 => name,
-            offset => format!("{name}+{offset:#x}"),
-        })
-    })
+    let mut programs = core.programs.iter();
+    programs.find_map(|program| data_symbols::at(program, address))
 }

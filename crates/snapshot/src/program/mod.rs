@@ -4,6 +4,7 @@
 
 mod build_attributes;
 pub mod call_frames;
+pub mod data_symbols;
 pub mod disassembly;
 pub mod elf;
 pub(crate) mod frames;

@@ -110,7 +110,10 @@ impl Clock {
     }
 
     fn lose(&mut self) -> Tick {
-        self.now.losses = self.now.losses.saturating_add(1);
+        // Before the first timestamp, no time is known that could be too short.
+        if self.is_behind {
+            self.now.losses = self.now.losses.saturating_add(1);
+        }
         Tick::Lost
     }
 }

@@ -1,9 +1,11 @@
 //! What ITM, DWT and STM sources say: text of software, and events that hardware reports.
 //!
-//! These sources need no code: their elements go straight to a sink, [`Console`] for text.
+//! These sources need no code: their elements go straight to a sink, [`Console`] for text,
+//! [`dwt::Dwt`] for events.
 
 mod clock;
 mod console;
+pub mod dwt;
 
 pub use clock::{Clock, Time};
 pub use console::{Console, Port, Said, What};
