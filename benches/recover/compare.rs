@@ -310,6 +310,7 @@ impl Recorded {
             others: Others::of(&self.loaded.snapshot, &self.loaded.snapshot.devices[0].name),
             without_kernel: true,
             addresses,
+            replay: None,
             landing_pads,
             go,
         }

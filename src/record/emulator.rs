@@ -7,6 +7,7 @@ use super::note::Note;
 use super::plugin::{self, Plugin};
 use super::protocol::{MAX_CORES, TraceOptions};
 use super::remote::{self, Remote};
+use super::replay_file;
 use super::settings::Settings;
 use super::snapshot_files::{Contents, RecordedCore};
 use super::stop::{self, Reason};
@@ -475,6 +476,13 @@ impl Emulator {
         contents.recording.stopped = stopped.map(|core| core.name.clone());
         contents.recording.ended_at = times;
         contents.data_addresses = self.data_addresses(&contents, &summary)?;
+        let first = contents.cores.iter().find(|core| core.number == Some(0));
+        if let Some(first) = first.map(|core| core.name.clone()) {
+            // Without space for it, the rest is saved.
+            let replay =
+                replay_file::join(self.directory.path(), &contents.start, &contents.memory);
+            contents.replay = replay.unwrap_or_default().map(|bytes| (first, bytes));
+        }
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         let changed = summary.versions.changed(contents.halves());
         let changed = changed.carried_by(summary.carrier);

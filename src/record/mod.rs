@@ -11,6 +11,7 @@
 
 mod address_files;
 pub mod blocks;
+mod constants;
 mod device_state;
 mod emulator;
 pub mod flow;
@@ -23,6 +24,7 @@ mod process;
 pub mod protocol;
 pub mod register_log;
 mod remote;
+mod replay_file;
 mod settings;
 mod snapshot_files;
 mod stop;

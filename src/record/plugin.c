@@ -7,6 +7,9 @@
  *   stores=on           report stores
  *   accesses=on         report the address of each load and store with the executed instructions
  *   limit=N             interrupt the program after N instructions (a system waits there for a command)
+ *   inputs=RULES        report each system call with its result and what the kernel wrote. RULES has 8 hexadecimal
+ *                       digits for each call that fills a buffer: 3 for its number, 1 for the argument with the
+ *                       address, 4 for the size in bytes, or for the argument with the size plus 0x8000
  *   log=PATH            forward the emulator's log (systems only)
  *   state=on            take addresses and instruction sets from the executing core (AArch64 systems only)
  *   place=WORDS/OFFSET  find the code that starts with these eight bytes, and report the first execution
@@ -87,7 +90,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands; see stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED, MEMORY, CALL };
 enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
 enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
@@ -149,6 +152,8 @@ struct vcpu {
     struct vcpu *ending; /* the next one in the list of those that were in this call */
     int listed;         /* is in this list */
     uint32_t *words;
+    int64_t call;       /* the system call that it is in, its instruction and arguments */
+    uint64_t call_pc, arguments[6];
     uint32_t access;    /* 1 + the place of the last access among the words, if the block has one */
 };
 
@@ -187,6 +192,9 @@ static int use_state; /* addresses come from the state of the core */
 static uint64_t place_words, place_offset; /* see the arguments */
 static uintptr_t place_at; /* where this is in the emulator's memory; 0: not known yet */
 static int place_wanted;
+static int inputs; /* system calls are reported */
+static struct { uint8_t argument, known; uint16_t size; } fills[1024]; /* by number; see the arguments */
+static uint64_t heap_end; /* the end of the heap; 0: not known yet */
 static int accesses; /* addresses of loads and stores are reported with the events */
 static uint64_t clock_now; /* counted instructions of all threads */
 static volatile int held; /* waiting at the limit of instructions */
@@ -1045,6 +1053,97 @@ static int one_is_ending(void)
     return found;
 }
 
+/* Sends memory of the program, as far as it can be read. */
+static void put_memory(struct vcpu *v, uint64_t address, uint64_t length)
+{
+    static uint8_t piece[8 + (256u << 10)];
+    if (is_arm)
+        address &= UINT32_MAX;
+    else
+        address &= UINT64_MAX >> 8;
+    while (length > 0) {
+        size_t wanted = length < sizeof piece - 8 ? length : sizeof piece - 8;
+        struct iovec to = { piece + 8, wanted };
+        struct iovec from = { (void *)(uintptr_t)(address + guest_base), wanted };
+        ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+        if (n <= 0)
+            return;
+        memcpy(piece, &address, 8);
+        put_chunk(MEMORY, v->core, 0, piece, 8 + n);
+        if ((size_t)n < wanted)
+            return;
+        address += n;
+        length -= n;
+    }
+}
+
+static void put_zeros(struct vcpu *v, uint64_t address, uint64_t length)
+{
+    uint64_t range[2] = { address, length };
+    put_chunk(MEMORY, v->core, 1, range, sizeof range);
+}
+
+/* Sends what a call that changes the program's mappings brought into them. */
+static void put_mapped(struct vcpu *v, uint64_t result)
+{
+    enum { ANONYMOUS = 0x20, SHARED = 1, PAGE = 4096 };
+    const uint64_t most = (uint64_t)64 << 20;
+    const uint64_t *a = v->arguments;
+    if (v->call == (is_arm ? 45 : 214)) {
+        uint64_t before = heap_end;
+        heap_end = result;
+        if (before && before < result && result - before <= most)
+            put_memory(v, before, ((result + PAGE - 1) & -(uint64_t)PAGE) - before);
+    } else if (result >= (is_arm ? 0xfffff001u : (uint64_t)-4095)) {
+        return;
+    } else if (v->call == (is_arm ? 192 : 222)) {
+        uint64_t length = (a[1] + PAGE - 1) & -(uint64_t)PAGE;
+        if (a[3] & SHARED)
+            return;
+        if (a[3] & ANONYMOUS)
+            put_zeros(v, result, length);
+        else if (length <= most)
+            put_memory(v, result, length);
+    } else if (v->call == (is_arm ? 163 : 216)) {
+        uint64_t before = (a[1] + PAGE - 1) & -(uint64_t)PAGE, after = (a[2] + PAGE - 1) & -(uint64_t)PAGE;
+        if (before < after && after - before <= most)
+            put_memory(v, result + before, after - before);
+    }
+}
+
+/* Reports a system call that returned. */
+static void put_call(struct vcpu *v, int64_t number, int64_t returned)
+{
+    uint64_t result = is_arm ? (uint32_t)returned : (uint64_t)returned;
+    uint64_t call[9] = { v->call_pc, (uint64_t)number, result };
+    memcpy(call + 3, v->arguments, sizeof v->arguments);
+    pthread_mutex_lock(&out_lock);
+    if (number >= 0 && number < 1024 && fills[number].known && have_guest_base) {
+        uint64_t address = v->arguments[fills[number].argument], size = fills[number].size;
+        /* A call whose buffer has a size returns how much of it was filled. */
+        if (size & 0x8000)
+            size = returned > 0 && (uint64_t)returned <= v->arguments[size & 7] ? (uint64_t)returned : 0;
+        if (address)
+            put_memory(v, address, size);
+    } else if (have_guest_base) {
+        put_mapped(v, result);
+    }
+    put_chunk(CALL, v->core, 0, call, sizeof call);
+    pthread_mutex_unlock(&out_lock);
+}
+
+static void read_rules(const char *text)
+{
+    unsigned number, argument, size;
+    inputs = 1;
+    for (; sscanf(text, "%3x%1x%4x", &number, &argument, &size) == 3; text += 8)
+        if (number < 1024 && argument < 6) {
+            fills[number].known = 1;
+            fills[number].argument = argument;
+            fills[number].size = size;
+        }
+}
+
 static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1,
                            uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6,
                            uint64_t a7, uint64_t a8)
@@ -1060,6 +1159,13 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
         note_mask(vcpus[vcpu]);
     }
     struct vcpu *v = vcpus[vcpu];
+    if (inputs && one_thread && !child) {
+        uint64_t arguments[6] = { a1, a2, a3, a4, a5, a6 };
+        for (int i = 0; i < 6; i++)
+            v->arguments[i] = is_arm ? (uint32_t)arguments[i] : arguments[i];
+        v->call = number;
+        v->call_pc = v->block ? v->block->last : 0;
+    }
     if (!one_thread) {
         /* Before threads that wait for this call continue. */
         __atomic_fetch_add(&clock_now, v->untimed, __ATOMIC_SEQ_CST);
@@ -1079,6 +1185,8 @@ static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, in
 {
     struct vcpu *v = vcpus[vcpu];
     v->ends = 0;
+    if (inputs && one_thread && !child)
+        put_call(v, number, result);
     /* A pending signal would otherwise lead it into the GDB server while another thread is there. */
     do {
         __atomic_store_n(&v->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
@@ -1277,6 +1385,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             place_wanted = sscanf(argv[i] + 6, "%" SCNx64 "/%" SCNx64, &place_words, &place_offset) == 2;
         else if (!strncmp(argv[i], "limit=", 6))
             limit = strtoull(argv[i] + 6, NULL, 10);
+        else if (!strncmp(argv[i], "inputs=", 7))
+            read_rules(argv[i] + 7);
         else if (!strncmp(argv[i], "log=", 4))
             log_path = strdup(argv[i] + 4);
     }

@@ -44,6 +44,8 @@ pub struct Settings {
     pub late: bool,
     /// The directory for the files of data addresses, if they are recorded.
     pub data_addresses: Option<PathBuf>,
+    /// The directory for the file of system calls, if they are recorded.
+    pub calls: Option<PathBuf>,
 }
 
 /// Returns the core properties that determine the encoding of ETMv4.

@@ -4,6 +4,7 @@
 
 use super::note::Note;
 use super::protocol::{Timestamps, TraceOptions};
+use super::replay_file::Start;
 use super::tracing::Summary;
 use armsnap_arch::arch::Space;
 use armsnap_snapshot::linux::module_names;
@@ -17,6 +18,7 @@ use armsnap_snapshot::snapshot::model::{
 };
 use armsnap_snapshot::snapshot::program;
 use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::snapshot::replay;
 use armsnap_snapshot::snapshot::signals::Signal;
 use armsnap_snapshot::snapshot::write::{self, WriteError};
 use armsnap_trace::protocol;
@@ -162,6 +164,10 @@ pub struct Contents {
     pub trace: Option<Mapped>,
     /// The data addresses of cores: the name of each core, and its file.
     pub data_addresses: Vec<(String, Mapped)>,
+    /// The state of a Linux program at its start.
+    pub start: Start,
+    /// What the program started with and what entered it: the name of its core, and the file.
+    pub replay: Option<(String, Mapped)>,
     /// Code that changed during the recording.
     pub changed: Changed,
     /// The section `[recording]`.
@@ -171,6 +177,7 @@ pub struct Contents {
 const BUFFER: &str = "ETB_0";
 const TRACE: &str = "trace.bin";
 const RAM: &str = "ram.bin";
+const REPLAY: &str = "replay.bin";
 
 impl Contents {
     /// Returns the snapshot's files, by path.
@@ -212,6 +219,9 @@ impl Contents {
         }
         for (index, (_, bytes)) in self.data_addresses.iter().enumerate() {
             files.insert(addresses_file(index), bytes.clone());
+        }
+        if let Some((_, bytes)) = &self.replay {
+            files.insert(REPLAY.to_owned(), bytes.clone());
         }
         if !self.changed.is_empty() {
             let text = self.changed.write();
@@ -255,6 +265,15 @@ impl Contents {
         let entries = self.data_addresses.iter().enumerate();
         let entries = entries.map(|(index, (core, _))| (core.clone(), addresses_file(index)));
         data_addresses::section(entries.collect())
+    }
+
+    fn replay_section(&self) -> Option<OtherSection> {
+        let entries = self.replay.iter();
+        replay::section(
+            entries
+                .map(|(core, _)| (core.clone(), REPLAY.to_owned()))
+                .collect(),
+        )
     }
 
     fn snapshot(&self, options: &TraceOptions, etm: protocol::Core, summary: &Summary) -> Snapshot {
@@ -346,6 +365,7 @@ impl Contents {
                 .chain(self.changed.section())
                 .chain(self.recording.section())
                 .chain(self.addresses_section())
+                .chain(self.replay_section())
                 .collect(),
             ..Snapshot::default()
         }

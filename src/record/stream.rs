@@ -20,6 +20,8 @@
 //! | 12 child | the program has forked; the child is not recorded |
 //! | 13 place | the code named by the plugin's argument `place` is executed for the first time; `u64` its address; the core waits for command 3 |
 //! | 14 failed | the plugin cannot continue; text: the reason |
+//! | 15 memory | what the kernel wrote in the call reported next, only with `inputs=`; extra: 0, `u64` address and bytes, or 1, `u64` address and `u64` count of bytes that are 0 |
+//! | 16 call | a system call of the only thread returned: `u64` address of its instruction, `u64` number, `u64` result, six `u64` arguments |
 //!
 //! An event is one of:
 //!
@@ -202,6 +204,28 @@ pub struct Stopped {
     pub cores: Vec<StoppedCore>,
 }
 
+/// A system call that returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemCall {
+    /// The address of its instruction.
+    pub pc: u64,
+    /// Its number.
+    pub number: u64,
+    /// Its result.
+    pub result: u64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// Memory that the kernel wrote in a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// This many bytes that are 0.
+    Zeros(u64),
+}
+
 /// A Linux program is about to exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -244,6 +268,10 @@ pub trait Sink {
     fn child(&mut self) {}
     /// The requested code is at this address, and a core is about to execute it.
     fn place(&mut self, _address: u64) {}
+    /// The kernel wrote memory from an address on, in the call reported next.
+    fn written(&mut self, _address: u64, _written: Written<'_>) {}
+    /// A system call returned.
+    fn call(&mut self, _call: SystemCall) {}
     /// A core ends.
     fn end(&mut self, core: u32, time: Option<u64>) -> io::Result<()>;
     /// The program ends.
@@ -376,6 +404,20 @@ impl<'a> Fields<'a> {
         })
     }
 
+    fn call(&mut self) -> io::Result<SystemCall> {
+        let (pc, number, result) = (self.u64()?, self.u64()?, self.u64()?);
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            *argument = self.u64()?;
+        }
+        Ok(SystemCall {
+            pc,
+            number,
+            result,
+            arguments,
+        })
+    }
+
     fn stopped_core(&mut self) -> io::Result<StoppedCore> {
         let (core, thread, state, index) = (self.u32()?, self.u32()?, self.u32()?, self.u32()?);
         let address = self.u64()?;
@@ -469,6 +511,15 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             12 => sink.child(),
             13 => sink.place(fields.u64()?),
             14 => return Err(bad(&String::from_utf8_lossy(&bytes))),
+            15 => {
+                let address = fields.u64()?;
+                let written = match extra {
+                    0 => Written::Bytes(fields.0),
+                    _ => Written::Zeros(fields.u64()?),
+                };
+                sink.written(address, written);
+            }
+            16 => sink.call(fields.call()?),
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }

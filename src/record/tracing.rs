@@ -11,8 +11,9 @@ use super::blocks::{BlockTable, Sets};
 use super::flow::Flow;
 use super::lines::Lines;
 use super::protocol::{self, Protocol, Timestamps};
+use super::replay_file::CallFile;
 use super::settings::{Exceptions, Settings, core_of};
-use super::stream::{Definition, Event, Events, Exit, Sink, Stopped};
+use super::stream::{Definition, Event, Events, Exit, Sink, Stopped, SystemCall, Written};
 use super::system::join::Join;
 use super::trace_store::TraceStore;
 use super::versions::Versions;
@@ -128,6 +129,8 @@ struct Tracing<U, F> {
     observer: Sender<TraceEvent>,
     /// The number of instructions so far, for progress reports.
     progress: Arc<AtomicU64>,
+    /// The system calls of a program with one thread.
+    calls: Option<CallFile>,
 }
 
 impl<U, F> Sink for Tracing<U, F>
@@ -145,6 +148,9 @@ where
             self.traces.threads = Some(self.traces.instructions + pending);
         }
         if core == 1 {
+            if let Some(calls) = self.calls.take() {
+                calls.abandon();
+            }
             // The receiver is gone once the recording is abandoned.
             let _ = self.observer.send(TraceEvent::Threads);
         }
@@ -279,6 +285,18 @@ where
         let _ = self.observer.send(TraceEvent::Store { address, bytes });
     }
 
+    fn written(&mut self, address: u64, written: Written<'_>) {
+        if let Some(calls) = &mut self.calls {
+            calls.written(address, written);
+        }
+    }
+
+    fn call(&mut self, call: SystemCall) {
+        if let Some(calls) = &mut self.calls {
+            calls.call(call);
+        }
+    }
+
     fn exit(&mut self, exit: Exit) {
         let _ = self.observer.send(TraceEvent::Exit(exit));
     }
@@ -327,6 +345,9 @@ where
     F: Fn(TraceId) -> U + Send,
 {
     fn finish(mut self: Box<Self>, next: &BTreeMap<u32, CodeAddress>) -> io::Result<Summary> {
+        if let Some(calls) = self.calls.take() {
+            calls.finish();
+        }
         let mut summary = Summary {
             untraced: self.traces.untraced,
             ended: std::mem::take(&mut self.ended),
@@ -409,6 +430,7 @@ where
     let (mut settings, store, witness, observer, progress) = parts;
     let muted = settings.late;
     let addresses = settings.data_addresses.take().map(AddressFiles::new);
+    let calls = settings.calls.take();
     // Only ETMv4 trace carries context IDs in a recording.
     let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
     Box::new(Tracing {
@@ -445,6 +467,7 @@ where
         make,
         observer,
         progress,
+        calls: calls.map(|directory| CallFile::new(&directory)),
     })
 }
 

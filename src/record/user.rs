@@ -11,17 +11,22 @@ mod steps;
 mod traps;
 
 use super::blocks::Sets;
+use super::constants::ZeroBlock;
 use super::emulator::{Emulator, Ending, Error, Halted, Launch, Options, Recorded, Watch};
 use super::guest_program::Program;
 use super::note::Note;
 use super::process;
 use super::protocol::{Protocol, TraceOptions};
+use super::replay_file::Start;
 use super::settings::{self, Exceptions, Settings};
 use super::snapshot_files::{Contents, read_only};
 use super::stop::Reason;
+use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::{ExceptionLevel, Isa, Security};
+use armsnap_history::recover::{BufferSize, KernelBuffer, kernel_buffers};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::changed::Carrier;
+use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
 use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_trace::element::Context;
 use armsnap_trace::encode::CodeAddress;
@@ -65,6 +70,8 @@ struct Session {
     moved: u64,
     /// The offset from guest addresses to addresses of the emulator.
     base: u64,
+    /// The state before the first instruction.
+    start: Start,
 }
 
 /// Records a program until it stops, and returns the snapshot.
@@ -147,6 +154,11 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         }
         (_, None) => Vec::new(),
     };
+    // Without the start of the trace, the program cannot be replayed.
+    let replays = options.trace.last.is_none();
+    if replays {
+        plugin.push(("inputs", rules(&program).into()));
+    }
     if options.data_addresses {
         plugin.push(("accesses", "on".into()));
     }
@@ -161,16 +173,26 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         command.arg(path);
     }
     command.args(&request.arguments);
+    let name = command.get_program().to_owned();
     let mut emulator = launch.start(command, "qemu-user")?;
     let addresses = emulator.address_directory(options);
-    let settings = settings(&program, options.trace, addresses);
+    let mut settings = settings(&program, options.trace, addresses);
+    settings.calls = replays.then(|| emulator.directory.path().to_owned());
     emulator.record(settings, options.witness.take())?;
+    let cpu = processor(request.cpu.as_deref(), &program);
+    let asked = replays && program.is_64bit;
+    let zero_block = asked.then(|| ZeroBlock::ask(&name, cpu, emulator.directory.path()));
+    let zero_block = zero_block.and_then(Result::ok).and_then(ZeroBlock::value);
     let session = Session {
         memory: process::Memory::open(emulator.pid()).ok(),
         emulator,
         program,
         moved: 0,
         base: 0,
+        start: Start {
+            registers: zero_block.map(constant).into_iter().collect(),
+            ..Start::default()
+        },
     };
     Ok((session, bytes))
 }
@@ -180,6 +202,32 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
 fn processor<'r>(named: Option<&'r str>, program: &Program) -> Option<&'r str> {
     let chosen = program.is_64bit && std::env::var_os("QEMU_CPU").is_none();
     named.or(chosen.then_some(NO_SVE))
+}
+
+/// The register DCZID_EL0.
+fn constant(value: u64) -> Register {
+    Register {
+        name: "DCZID_EL0".to_owned(),
+        size: Some(64),
+        value: RegisterValue(value.to_le_bytes().into()),
+        ..Register::default()
+    }
+}
+
+/// Returns the plugin's rules on what system calls write.
+fn rules(program: &Program) -> String {
+    let architecture = match program.is_64bit {
+        true => Architecture::AArch64,
+        false => Architecture::AArch32,
+    };
+    let rule = |buffer: KernelBuffer| {
+        let size = match buffer.size {
+            BufferSize::Bytes(bytes) => bytes.min(0x7fff),
+            BufferSize::Argument(argument) => 0x8000 | u64::from(argument),
+        };
+        format!("{:03x}{:x}{size:04x}", buffer.number, buffer.argument)
+    };
+    kernel_buffers(architecture).map(rule).collect()
 }
 
 fn settings(program: &Program, trace: TraceOptions, data_addresses: Option<PathBuf>) -> Settings {
@@ -202,6 +250,7 @@ fn settings(program: &Program, trace: TraceOptions, data_addresses: Option<PathB
         carrier: Carrier::ContextId,
         late: false,
         data_addresses,
+        calls: None,
     }
 }
 
@@ -277,7 +326,7 @@ fn state(
         cores[..=first].rotate_right(1);
     }
     let libraries = libraries(session, request)?;
-    let memory = memory::read(session, request.options.memory)?;
+    let memory = memory::read(session, request.options.memory, memory::Moment::End)?;
     let contents = Contents {
         memory,
         ..contents(session, request, bytes, libraries)
@@ -358,6 +407,9 @@ fn finish(session: Session, request: &Request, state: State) -> Result<Recorded,
             true => Sets::A64,
             false => Sets::A32AndT32,
         }),
-        contents: state.contents,
+        contents: Contents {
+            start: session.start,
+            ..state.contents
+        },
     })
 }

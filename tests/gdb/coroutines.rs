@@ -1,7 +1,7 @@
 //! Frames of coroutines, whose stacks the program switches.
 
 use crate::support::gdb::session;
-use crate::support::record::{Guest, build, record};
+use crate::support::record::{Guest, build, forget_start, record};
 
 const PROGRAM: &str = r"
 #include <ucontext.h>
@@ -89,6 +89,7 @@ fn moves_come_back_from_other_stacks() {
     };
     let run = record(&guest, "recorded", &[], &[]);
     assert!(run.status.success(), "{run:?}");
+    forget_start(&guest.directory.path().join("recorded"));
     let text = after_moves(&guest, &["backtrace 1"]);
     assert!(!text.contains("No more reverse-execution"), "{text}");
     let last = text.lines().rfind(|line| line.starts_with("#0 "));

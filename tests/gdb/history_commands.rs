@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::gdb::{armsnap, need_gdb, run, session, shared, testdata, text};
+use crate::support::record::forget_start;
 use tempfile::TempDir;
 
 const PROGRAM: &str = "\
@@ -123,6 +124,7 @@ fn gdb_shows_the_position_after_each_command() {
 #[test]
 fn memory_and_code_are_read_again() {
     let (_directory, saved) = recorded();
+    forget_start(&saved);
     let text = session(
         &saved,
         &[],

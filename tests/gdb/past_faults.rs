@@ -6,7 +6,7 @@ use super::past_values::{
     FIRST_STOP, MARKS, PROGRAM, SETS, in_order, past, recorded, recorded_for, recorded_with,
 };
 use crate::support::gdb::{armsnap, session, shared};
-use crate::support::record::Guest;
+use crate::support::record::{Guest, forget_start};
 use std::path::PathBuf;
 
 /// A capture of Cortex-A15 cores with their system: nothing is known of their instructions.
@@ -17,6 +17,7 @@ fn inferred_values_are_announced_where_they_are_shown() {
     let Some(guest) = recorded(MARKS, "-O0") else {
         return;
     };
+    forget_start(&guest.directory.path().join("recorded"));
     for (back, announced) in [(1, false), (300, true)] {
         let steps = format!("reverse-stepi {back}");
         let text = past(

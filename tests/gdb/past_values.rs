@@ -2,7 +2,7 @@
 //! watchpoints; and a comparison with the emulator stopped at the same places.
 
 use crate::support::gdb::{armsnap, run, session, shared, text};
-use crate::support::record::{Guest, build, live, record};
+use crate::support::record::{Guest, build, forget_start, live, record};
 use std::process::Command;
 
 /// A list whose third node is spoiled long before the crash.
@@ -228,6 +228,7 @@ fn the_user_chooses_which_values_are_shown() {
     let Some(guest) = recorded(MARKS, "-O0") else {
         return;
     };
+    forget_start(&guest.directory.path().join("recorded"));
     let text = past(
         &guest,
         &[
@@ -616,6 +617,7 @@ fn values_are_shown_once_more_history_was_looked_at() {
     let Some(guest) = recorded(FAR, "-O0") else {
         return;
     };
+    forget_start(&guest.directory.path().join("recorded"));
     let text = past(
         &guest,
         &[

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
+use crate::support::record::forget_start;
 
 /// A program, recorded to its end.
 fn recording(directory: &Path, source: &str, options: &[&str]) -> PathBuf {
@@ -137,6 +138,7 @@ fn memory_unknown_in_the_past_stays_unknown() {
     let source = "#include <stdlib.h>\nvolatile int value = 4711;\nconst int constant = 815;\n\
                   int main(void) {\n  value = 1;\n  abort();\n}\n";
     let recorded = recording(directory.path(), source, &["-static"]);
+    forget_start(&recorded);
     let saved = directory.path().join("saved");
     let looks = ["print value", "print constant", "print $pc"];
     let save = format!("armsnap save {}", saved.display());

@@ -1,7 +1,7 @@
 //! Moves of all threads together, and watched values that are not known.
 
 use crate::support::gdb::session;
-use crate::support::record::{Guest, build, record};
+use crate::support::record::{Guest, build, forget_start, record};
 
 /// Two threads one after the other, each with two calls and stores; then stores of the first thread.
 const THREADS: &str = r"
@@ -120,6 +120,7 @@ fn a_watchpoint_stops_at_stores_of_unknown_values() {
     let Some(guest) = recorded(UNKNOWN, &["-O1", "-static"]) else {
         return;
     };
+    forget_start(&guest.directory.path().join("recorded"));
     let unknown = "is watched is not known before and after it\n";
     for watch in ["watch kept", "watch kept if kept == 3", "watch -l kept"] {
         let back = [&[watch][..], &["reverse-continue"; 5]].concat();

@@ -53,8 +53,12 @@ const RECOVER: &[(&str, &[&str])] = &[
     ),
     ("apart", &["execution", "facts", "window"]),
     (
+        "replay",
+        &["bits", "execution", "facts", "kernel", "queries", "status"],
+    ),
+    (
         "recovery",
-        &["apart", "facts", "queries", "status", "window"],
+        &["apart", "facts", "queries", "replay", "status", "window"],
     ),
     (
         "code",

@@ -21,6 +21,7 @@ mod plugin_stream;
 mod process_stack;
 mod questions;
 mod random_program;
+mod replay;
 mod saved_recordings;
 mod systems;
 mod tasks;

@@ -69,10 +69,10 @@ __attribute__((naked)) void _start(void) { __asm__("mov r11, #0\n mov lr, #0\n b
 "#;
 
 /// The values of x0 to x30, sp, pc and cpsr; of AArch32 r0 to r12, lr at 14, and sp at 31.
-type State = [u64; 34];
+pub(super) type State = [u64; 34];
 
 /// A state, and the addresses and bytes of the stores of its instruction.
-type Witnessed = (State, Vec<(u64, Vec<u8>)>);
+pub(super) type Witnessed = (State, Vec<(u64, Vec<u8>)>);
 
 /// The states before each instruction and at the end, and the stores of each instruction.
 fn witness(path: &Path) -> Vec<Witnessed> {
@@ -103,7 +103,7 @@ pub(super) struct Recorded {
     loaded: OpenSnapshot,
     memory: Arc<CoreMemory>,
     timeline: Timeline,
-    states: Vec<Witnessed>,
+    pub(super) states: Vec<Witnessed>,
     /// The number of positions that are compared, in addition to those near the end.
     samples: usize,
 }
@@ -190,7 +190,7 @@ impl Recorded {
     }
 
     /// All positions, the last first.
-    fn positions(&mut self) -> Vec<Position> {
+    pub(super) fn positions(&mut self) -> Vec<Position> {
         let history = self.history();
         let mut all = vec![history.end()];
         while let Some(before) = history.step(all[all.len() - 1], Direction::Backward) {
@@ -202,7 +202,7 @@ impl Recorded {
     /// The number of the state before each instruction, counted from the end. The log has no state before
     /// the instruction after a system call, nor before the first one of a signal handler: the emulator
     /// executes them in one step with the call. An instruction that faulted has a state, but no position.
-    fn numbers(&mut self) -> Vec<Option<usize>> {
+    pub(super) fn numbers(&mut self) -> Vec<Option<usize>> {
         const MAX_MISSING: usize = 20;
         let positions = self.positions();
         let mut left = self.states.len();
@@ -462,7 +462,11 @@ fn nothing_is_solved_for_a_position_that_memory_does_not_reach() {
         most_bytes: 40 * positions.len(),
         ..Options::default()
     };
-    let mut recovery = Recovery::new(recorded.facts(), options);
+    let facts = FinalState {
+        replay: None,
+        ..recorded.facts()
+    };
+    let mut recovery = Recovery::new(facts, options);
     let mut known = |position: Position| {
         let history = recorded.history();
         let found = recovery.registers(history, position, &Cancel::default());

@@ -333,6 +333,7 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
             ..Context::default()
         },
         data_addresses: None,
+        calls: None,
         late: false,
         // The context ID is the core's own.
         carrier: match session.architecture {

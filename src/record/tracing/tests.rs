@@ -197,6 +197,7 @@ fn settings(isa: Isa, trace: protocol::TraceOptions) -> Settings {
         carrier: Carrier::ContextId,
         late: false,
         data_addresses: None,
+        calls: None,
     }
 }
 

@@ -16,12 +16,33 @@ use std::path::PathBuf;
 
 const PAGE: u64 = 0x1000;
 
-/// Reads up to `most` bytes of memory; a note names what is left out.
-pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<SavedRegion>, Error> {
+/// When memory is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Before the first instruction.
+    Start,
+    /// When the recording ends.
+    End,
+}
+
+/// Reads up to `most` bytes of memory; at the end, a note names what is left out.
+pub(super) fn read(
+    session: &mut Session,
+    most: u64,
+    moment: Moment,
+) -> Result<Vec<SavedRegion>, Error> {
+    let notes = session.emulator.notes.len();
     let mut ranges = ranges(session)?;
     session.emulator.notes.extend(fit(&mut ranges, most));
+    if moment == Moment::Start {
+        session.emulator.notes.truncate(notes);
+    }
     let ranges = joined(ranges);
-    let regions = ranges.iter().map(|range| copy(session, range));
+    let path = |session: &Session, range: &Range<u64>| path(session, range, moment);
+    let regions = ranges.iter().map(|range| {
+        let path = path(session, range);
+        copy(session, range, path)
+    });
     let regions: Result<Vec<SavedRegion>, Error> = regions.collect();
     if regions.is_err() {
         // The end of the trace may need the space.
@@ -35,8 +56,12 @@ pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<SavedRegion>,
 }
 
 /// Returns the path of the file for a range.
-fn path(session: &Session, range: &Range<u64>) -> PathBuf {
-    let name = format!("memory_{:x}.bin", range.start);
+fn path(session: &Session, range: &Range<u64>, moment: Moment) -> PathBuf {
+    let moment = match moment {
+        Moment::Start => "start",
+        Moment::End => "memory",
+    };
+    let name = format!("{moment}_{:x}.bin", range.start);
     session.emulator.directory.path().join(name)
 }
 
@@ -113,8 +138,7 @@ fn is_readable(session: &mut Session, address: u64) -> Result<bool, Error> {
 }
 
 /// Copies a range to a file with holes for zeros.
-fn copy(session: &mut Session, range: &Range<u64>) -> Result<SavedRegion, Error> {
-    let path = path(session, range);
+fn copy(session: &mut Session, range: &Range<u64>, path: PathBuf) -> Result<SavedRegion, Error> {
     let fault = |error: io::Error| in_private(&path, &error);
     let mut file = File::create_new(&path).map_err(fault)?;
     let mut at = range.start;

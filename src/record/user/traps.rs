@@ -2,9 +2,11 @@
 
 use super::run::RunningProgram;
 use super::steps::StepLog;
-use super::{Error, Request, Session};
+use super::{Error, Request, Session, memory};
+use crate::record::device_state;
 use crate::record::plugin::send;
 use crate::record::remote::{self, number_of};
+use crate::record::replay_file::Start;
 use crate::record::stream::{Command, Exit};
 use crate::record::traps;
 use armsnap_arch::quantity::{Address, Isa};
@@ -36,6 +38,14 @@ impl RunningProgram {
         let entry = session.entry()?;
         session.moved = entry.wrapping_sub(session.program.entry & !1);
         session.base = session.find_base(request)?;
+        if request.options.trace.last.is_none() {
+            let mut registers = device_state::registers(&mut session.emulator.remote)?;
+            registers.append(&mut session.start.registers);
+            let memory = memory::read(session, request.options.memory, memory::Moment::Start);
+            // Without space for it, the program is recorded without its start.
+            let start = memory.map(|memory| Start { registers, memory });
+            session.start = start.unwrap_or_default();
+        }
         let mut run = Self {
             traps: BTreeMap::new(),
             removed: BTreeSet::new(),

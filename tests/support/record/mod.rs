@@ -172,6 +172,18 @@ pub fn record(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -
         .unwrap()
 }
 
+/// Removes from a recording what its replay needs, so that past values are found from the end only.
+pub fn forget_start(snapshot: &Path) {
+    let list = snapshot.join("snapshot.ini");
+    let text = std::fs::read_to_string(&list).unwrap();
+    let section = "[replay]\n";
+    let start = text.find(section).expect("the recording has no replay");
+    let rest = &text[start + section.len()..];
+    let end = rest.find("\n[").map_or("", |end| &rest[end + 1..]);
+    std::fs::write(&list, text[..start].to_owned() + end).unwrap();
+    std::fs::remove_file(snapshot.join("replay.bin")).unwrap();
+}
+
 /// All instructions of a witness, by core.
 pub fn places(witness: &Path) -> BTreeMap<u32, Vec<CodeAddress>> {
     let file = BufReader::new(File::open(witness).unwrap());

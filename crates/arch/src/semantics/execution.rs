@@ -1,6 +1,6 @@
 //! Executes relations on values, each of which is known or unknown.
 
-use super::{Control, Location, Operand, Operation, Semantics};
+use super::{Control, Location, Operand, Operation, Relation, Semantics};
 
 /// The values of the locations that are kept between instructions, by [`Location::index`].
 pub type Values = [Option<u64>; Location::KEPT];
@@ -10,17 +10,30 @@ pub trait Machine {
     /// The `size` bytes (1, 2, 4, 8) at an address, zero-extended, if they are known.
     fn load(&mut self, address: u64, size: u8) -> Option<u64>;
 
+    /// Receives a load that may happen, or whose address is not known.
+    fn load_unknown(&mut self) {}
+
     /// Receives a store that happens: the lowest `size` bytes of `value` to `address`; either may
     /// be unknown.
     fn store(&mut self, address: Option<u64>, size: u8, value: Option<u64>);
 
     /// Receives a store that may not happen; its bytes become unknown.
-    fn may_store(&mut self, address: Option<u64>, size: u8) {
+    fn may_store(&mut self, address: Option<u64>, size: u8, _value: Option<u64>) {
         self.store(address, size, None);
     }
 
     /// Receives an instruction that may have written any memory.
     fn may_store_anywhere(&mut self);
+}
+
+/// The temporaries of one instruction.
+#[derive(Clone, Debug)]
+pub struct Temporaries([Option<u64>; 128]);
+
+impl Default for Temporaries {
+    fn default() -> Self {
+        Self([None; 128])
+    }
 }
 
 /// Executes the instruction at `address`: changes `values` from those before it to those after it.
@@ -32,19 +45,42 @@ pub fn execute(
     values: &mut Values,
     machine: &mut impl Machine,
 ) -> Option<u64> {
-    let mut temporaries = [None; 128];
-    for relation in &semantics.relations {
-        let value = |operand| read(operand, values, &temporaries);
+    let mut temporaries = Temporaries::default();
+    let relations = semantics.relations.iter().map(|relation| (*relation, 0));
+    execute_relations(relations, values, &mut temporaries, machine);
+    if semantics.may_store_anywhere || semantics.clears_block.is_some() {
+        machine.may_store_anywhere();
+    }
+    let next = address.wrapping_add(u64::from(semantics.size));
+    semantics.control.leads_to(next, values, &temporaries)
+}
+
+/// Executes the relations of one instruction, each with what is added to its first operand, the
+/// base of an address.
+#[inline]
+pub fn execute_relations(
+    relations: impl Iterator<Item = (Relation, u64)>,
+    values: &mut Values,
+    temporaries: &mut Temporaries,
+    machine: &mut impl Machine,
+) {
+    for (relation, displacement) in relations {
+        let value = |operand| read(operand, values, temporaries);
         let (a, b, c) = (value(relation.a), value(relation.b), value(relation.c));
+        let a = a.map(|a| a.wrapping_add(displacement));
         let result = match (relation.operation, a, b, c) {
             (_, _, _, Some(0)) if relation.operation.is_access() => None,
             (Operation::Load { size }, Some(address), _, Some(_)) => machine.load(address, size),
+            (Operation::Load { .. }, ..) => {
+                machine.load_unknown();
+                None
+            }
             (Operation::Store { size }, _, _, Some(_)) => {
                 machine.store(a, size, b);
                 continue;
             }
             (Operation::Store { size }, ..) => {
-                machine.may_store(a, size);
+                machine.may_store(a, size, b);
                 continue;
             }
             (Operation::Select, _, _, Some(0)) => b,
@@ -56,32 +92,36 @@ pub fn execute(
         if relation.destination.is_kept() {
             values[index] = result;
         } else if relation.destination != Location::NOWHERE {
-            temporaries[index - Location::KEPT] = result;
+            temporaries.0[index - Location::KEPT] = result;
         }
     }
-    if semantics.may_store_anywhere || semantics.clears_block.is_some() {
-        machine.may_store_anywhere();
-    }
-    let value = |operand| read(operand, values, &temporaries);
-    let next = address.wrapping_add(u64::from(semantics.size));
-    match semantics.control {
-        Control::Next | Control::SystemCall => Some(next),
-        Control::Jump(target) => Some(target),
-        Control::Conditional { condition, target } => {
-            Some(if value(condition)? != 0 { target } else { next })
-        }
-        Control::Indirect {
-            target,
-            condition,
-            interworking,
-        } => {
-            if value(condition)? == 0 {
-                Some(next)
-            } else {
-                Some(value(target)? & !u64::from(interworking))
+}
+
+impl Control {
+    /// The address at which execution continues, if it is known; `next` is that after the
+    /// instruction, whose relations have left these values.
+    #[must_use]
+    pub fn leads_to(self, next: u64, values: &Values, temporaries: &Temporaries) -> Option<u64> {
+        let value = |operand| read(operand, values, temporaries);
+        match self {
+            Self::Next | Self::SystemCall => Some(next),
+            Self::Jump(target) => Some(target),
+            Self::Conditional { condition, target } => {
+                Some(if value(condition)? != 0 { target } else { next })
             }
+            Self::Indirect {
+                target,
+                condition,
+                interworking,
+            } => {
+                if value(condition)? == 0 {
+                    Some(next)
+                } else {
+                    Some(value(target)? & !u64::from(interworking))
+                }
+            }
+            Self::ExceptionReturn => None,
         }
-        Control::ExceptionReturn => None,
     }
 }
 
@@ -91,11 +131,12 @@ impl Operation {
     }
 }
 
-fn read(operand: Operand, values: &Values, temporaries: &[Option<u64>; 128]) -> Option<u64> {
+fn read(operand: Operand, values: &Values, temporaries: &Temporaries) -> Option<u64> {
     match operand {
         Operand::Constant(value) => Some(value),
         Operand::Location(location) if location.is_kept() => values[location.index()],
         Operand::Location(location) => temporaries
+            .0
             .get(location.index() - Location::KEPT)
             .copied()
             .flatten(),

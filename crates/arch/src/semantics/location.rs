@@ -33,6 +33,8 @@ impl Location {
     pub const THREAD_POINTER: Self = Self(39);
     /// N:Z:C:V of FPSCR in AArch32, in bits 3:0.
     pub const FPSCR_FLAGS: Self = Self(40);
+    /// DCZID_EL0, which is constant.
+    pub const ZERO_BLOCK: Self = Self(41);
     /// Used instead of a destination: the result is dropped.
     pub const NOWHERE: Self = Self(255);
 
@@ -73,9 +75,9 @@ impl Location {
         Self(Self::TEMPORARIES + number)
     }
 
-    /// The locations that are kept between instructions.
+    /// The locations that are kept between instructions and may change.
     pub(super) fn kept() -> impl Iterator<Item = Self> {
-        // 41 to 47 are not used.
+        // 42 to 47 are not used.
         (0..=Self::FPSCR_FLAGS.0)
             .chain(Self::VECTORS..Self::TEMPORARIES)
             .map(Self)
@@ -108,6 +110,7 @@ impl fmt::Debug for Location {
             38 => f.write_str("fpcr"),
             39 => f.write_str("tp"),
             40 => f.write_str("fpscr_nzcv"),
+            41 => f.write_str("dczid"),
             255 => f.write_str("nowhere"),
             half @ Self::VECTORS..Self::TEMPORARIES => {
                 let half = half - Self::VECTORS;

@@ -17,7 +17,7 @@ mod location;
 mod operation;
 pub mod t32;
 
-pub use execution::{Machine, Values, execute};
+pub use execution::{Machine, Temporaries, Values, execute, execute_relations};
 pub use location::Location;
 pub use operation::{FloatOperation, FloatShape, LaneOperation, Lanes, Operation, Rounding, Width};
 

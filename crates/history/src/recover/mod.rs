@@ -21,6 +21,7 @@
 //! | `queries` | values, accesses, origins and executed code at the steps of a solved window |
 //! | `phase`, `window` | the phases of a window, and how it grows |
 //! | `apart` | a window for positions that memory does not suffice to reach from the end |
+//! | `replay` | execution again from the start of a recording, with its inputs |
 //! | `recovery`, `code` | the entry point |
 
 mod apart;
@@ -34,6 +35,7 @@ mod memory;
 mod phase;
 mod queries;
 mod recovery;
+mod replay;
 mod solver;
 mod status;
 mod window;
@@ -44,6 +46,7 @@ mod tests;
 pub use facts::constants::Constants;
 pub use facts::final_state::{FinalMemory, FinalState, Others, RecordedAddresses, SnapshotMemory};
 pub use facts::register_locations::RegisterLocations;
+pub use kernel::system_calls::{BufferSize, KernelBuffer, kernel_buffers};
 pub use queries::origin::{Cause, Contribution, End, Way, What};
 pub use queries::writes::{Accesses, Hit, MayHave, Wanted};
 pub use recovery::{Options, Recovery};

@@ -6,7 +6,8 @@ use super::queries::Solved;
 use super::queries::executed::Executed;
 use super::queries::origin::{End, Way, What};
 use super::queries::writes::{Accesses, Wanted};
-use super::status::{Known, Level, Limit, Registers};
+use super::replay::Replay;
+use super::status::{Known, Level, Limit, Registers, Status};
 use super::window::{Reached, Window};
 use crate::timeline::{Direction, History, Position};
 use armsnap_arch::semantics::Location;
@@ -57,6 +58,8 @@ pub struct Recovery {
     window: Window,
     /// The window for positions that memory does not suffice to reach from the end.
     apart: Apart,
+    /// The program executed again from its start, if its inputs were recorded.
+    replay: Replay,
     /// The code around the position requested last.
     pub(super) executed: Executed,
 }
@@ -70,6 +73,7 @@ impl Recovery {
             options,
             window: Window::default(),
             apart: Apart::default(),
+            replay: Replay::default(),
             executed: Executed::default(),
         }
     }
@@ -147,6 +151,18 @@ impl Recovery {
         position: Position,
         cancel: &Cancel,
     ) -> Option<()> {
+        match self.replayed(history, position, cancel) {
+            Some((_, true)) => Some(()),
+            _ => self.solve_around(history, position, cancel),
+        }
+    }
+
+    fn solve_around(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<()> {
         let is_found = matches!(self.reach(history, position, cancel)?, Reached::At(_));
         // If the main window contradicts itself, there are no values nearby either.
         let is_beyond = self.options.level != Level::Off && self.window.is_beyond(position);
@@ -159,8 +175,46 @@ impl Recovery {
             .reach(history, &self.facts, main, position, most, cancel)
     }
 
+    /// The registers before the instruction at a position by the replay, and whether all are known.
+    fn replayed(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<(Registers, bool)> {
+        if self.options.level == Level::Off {
+            return None;
+        }
+        let (replay, facts) = (&mut self.replay, &self.facts);
+        let values = replay.at(history, facts, position, cancel)?.values;
+        let is_complete = replay.is_complete(&values);
+        Some((
+            Registers(values.map(|value| value.map(proved))),
+            is_complete,
+        ))
+    }
+
     /// The registers before the instruction at a position is executed.
     pub fn registers(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<Registers> {
+        let Some((replayed, is_complete)) = self.replayed(history, position, cancel) else {
+            return self.solved_registers(history, position, cancel);
+        };
+        if is_complete {
+            return Some(replayed);
+        }
+        let mut found = self.solved_registers(history, position, cancel)?;
+        for (slot, known) in found.0.iter_mut().zip(replayed.0) {
+            *slot = known.or(*slot);
+        }
+        Some(found)
+    }
+
+    fn solved_registers(
         &mut self,
         history: &mut History,
         position: Position,
@@ -186,6 +240,32 @@ impl Recovery {
         out: &mut [Option<Known<u8>>],
         cancel: &Cancel,
     ) -> Option<()> {
+        let mut replayed = Vec::new();
+        if self.options.level != Level::Off
+            && let Some(there) = self.replay.at(history, &self.facts, position, cancel)
+        {
+            let addresses = (0..out.len() as u64).map(|offset| address.wrapping_add(offset));
+            replayed.extend(addresses.map(|at| there.byte(at).map(proved)));
+            if replayed.iter().all(Option::is_some) {
+                out.copy_from_slice(&replayed);
+                return Some(());
+            }
+        }
+        self.solved_memory(history, position, address, out, cancel)?;
+        for (slot, known) in out.iter_mut().zip(replayed) {
+            *slot = known.or(*slot);
+        }
+        Some(())
+    }
+
+    fn solved_memory(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        address: u64,
+        out: &mut [Option<Known<u8>>],
+        cancel: &Cancel,
+    ) -> Option<()> {
         out.fill(None);
         let level = self.options.level;
         let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
@@ -204,6 +284,49 @@ impl Recovery {
     /// left. Forward from a position that memory does not suffice for, the first accesses may be
     /// missed.
     pub fn accesses(
+        &mut self,
+        history: &mut History,
+        (from, until): (Position, Position),
+        range: Range<u64>,
+        direction: Direction,
+        wanted: Wanted,
+        cancel: &Cancel,
+    ) -> Option<Accesses> {
+        if self.options.level == Level::Off {
+            return Some(Accesses::NONE);
+        }
+        let search = (range.clone(), wanted, direction);
+        let facts = &self.facts;
+        let searched = self
+            .replay
+            .search(history, facts, (from, until), search, cancel)?;
+        let replayed = Accesses {
+            hit: searched.hit,
+            complete: true,
+            ..Accesses::NONE
+        };
+        let Some(end) = searched.end else {
+            return self.solved_accesses(history, (from, until), range, direction, wanted, cancel);
+        };
+        if end >= from.max(until) || direction == Direction::Forward && replayed.hit.is_some() {
+            return Some(replayed);
+        }
+        // The replay ends on the way; the rest is solved.
+        let rest = match direction {
+            Direction::Forward => (end.max(from), until),
+            Direction::Backward => (from, end.max(until)),
+        };
+        let found = self.solved_accesses(history, rest, range, direction, wanted, cancel)?;
+        match direction == Direction::Backward && found.hit.is_none() && found.complete {
+            true => Some(Accesses {
+                may_have: found.may_have,
+                ..replayed
+            }),
+            false => Some(found),
+        }
+    }
+
+    fn solved_accesses(
         &mut self,
         history: &mut History,
         (from, until): (Position, Position),
@@ -272,7 +395,7 @@ impl Recovery {
         most: usize,
         cancel: &Cancel,
     ) -> Option<Way> {
-        self.look_around(history, position, cancel)?;
+        self.solve_around(history, position, cancel)?;
         loop {
             let shown = (self.options.level, most);
             let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
@@ -343,6 +466,14 @@ impl Recovery {
         }
         let fault = self.window.addresses_fault();
         out.extend(fault.map(|fault| Limit::Addresses(fault.to_owned())));
+        let stopped = self.replay.stopped();
+        out.extend(stopped.map(|(position, why)| Limit::Replay(position, why.to_string())));
         out
     }
+}
+
+/// A value of the replay.
+fn proved<T>(value: T) -> Known<T> {
+    let status = Status::Proved;
+    Known { value, status }
 }

@@ -1,5 +1,6 @@
 //! How well a value is known.
 
+use crate::timeline::Position;
 use armsnap_arch::semantics::Location;
 use std::fmt;
 
@@ -133,6 +134,9 @@ pub enum Limit {
     /// Recorded data addresses are not used, for this reason.
     #[error("recorded data addresses are not used: {0}")]
     Addresses(String),
+    /// Recorded inputs are used only up to this position, for this reason.
+    #[error("recorded inputs are used up to {0}: {1}")]
+    Replay(Position, String),
 }
 
 #[cfg(test)]

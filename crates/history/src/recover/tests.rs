@@ -58,6 +58,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
         others: Others::None,
         without_kernel: true,
         addresses: None,
+        replay: None,
         landing_pads: LandingPads::default(),
         go: GoCode::default(),
     }

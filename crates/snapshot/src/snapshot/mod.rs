@@ -48,6 +48,7 @@ pub mod read;
 pub mod recorded;
 pub mod recording;
 pub mod registers;
+pub mod replay;
 mod shared;
 pub mod signals;
 pub mod straight;

@@ -15,6 +15,7 @@ use super::files::{Directory, Files, beside};
 use super::ini::{self, Document, KeyValue, Section, quote};
 use super::model::{Cluster, Device, Dump, FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::{self, PathError};
+use super::replay::{self, Inputs};
 use super::shared::Pools;
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
@@ -142,6 +143,8 @@ impl OpenSnapshot {
         loaded.notes.extend(note);
         let faults = data_addresses::faults(&loaded.snapshot, get);
         loaded.notes.extend(faults);
+        let faults = replay::faults(&loaded.snapshot, get);
+        loaded.notes.extend(faults);
         Ok(loaded)
     }
 
@@ -198,6 +201,16 @@ impl OpenSnapshot {
     pub fn data_addresses(&self, core: &str) -> Option<Result<Addresses<Mapped>, OpenError>> {
         let get = |from: &Path, written: &str| self.file(from, written);
         data_addresses::open(&self.snapshot, core, get)
+    }
+
+    /// Opens the recorded inputs of a core; `None` if the snapshot has none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if their file cannot be read, or does not hold inputs.
+    pub fn inputs(&self, core: &str) -> Option<Result<Inputs, replay::OpenError>> {
+        let get = |from: &Path, written: &str| self.file(from, written);
+        replay::open(&self.snapshot, core, get)
     }
 
     /// Returns the files of the trace buffer `index`, in order. The buffer's data is their

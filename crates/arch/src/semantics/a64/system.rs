@@ -120,6 +120,8 @@ pub(super) fn read_register(builder: &mut Builder, number: u8, register: Registe
         (3, 3, 4, 4, 0) => builder.copy(to, Operand::Location(Location::FPCR)),
         // TPIDR_EL0
         (3, 3, 13, 0, 2) => builder.copy(to, Operand::Location(Location::THREAD_POINTER)),
+        // DCZID_EL0
+        (3, 3, 0, 0, 7) => builder.copy(to, Operand::Location(Location::ZERO_BLOCK)),
         _ => builder.unknown(to),
     }
 }

@@ -66,14 +66,14 @@ pub(in crate::recover) struct Steps {
     complete: bool,
 }
 
-/// The positions of one step of exploration, forward in time.
-#[derive(Default)]
-struct Stretch {
+/// Consecutive positions, forward in time.
+#[derive(Debug, Default)]
+pub(in crate::recover) struct Stretch {
     places: Vec<u32>,
     positions: Vec<(Position, u32)>,
     /// The number of the position after each exception, the exception's number, and where it
     /// returns to.
-    taken: Vec<(u32, u16, Option<u64>)>,
+    pub taken: Vec<(u32, u16, Option<u64>)>,
     /// The address space at the first position; what is not reported there is taken from the first
     /// later report.
     space: AddressSpace,
@@ -95,11 +95,7 @@ impl Steps {
     }
 
     pub fn step(&self, step: u32) -> Step {
-        match self.all[step as usize] {
-            HALTED => Step::Halted,
-            GAP => Step::Gap,
-            template => Step::Instruction(template),
-        }
+        step_of(self.all[step as usize])
     }
 
     pub fn template<'t>(&self, templates: &'t Templates, step: u32) -> Option<&'t Template> {
@@ -299,8 +295,38 @@ impl Steps {
 }
 
 impl Stretch {
+    /// The number of positions.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// What is at the position with this number.
+    pub fn step(&self, number: usize) -> Step {
+        step_of(self.places[number])
+    }
+
+    /// The number of a position; `None` if it is not among these.
+    pub fn find(&self, position: Position) -> Option<usize> {
+        let after = self
+            .positions
+            .partition_point(|(first, _)| *first <= position);
+        let (first, number) = self.positions[..after].last()?;
+        let number = u64::from(*number).checked_add(position.distance(*first)?)?;
+        let number = usize::try_from(number).ok()?;
+        (number < self.len()).then_some(number)
+    }
+
+    /// The position with this number.
+    pub fn position(&self, number: usize) -> Option<Position> {
+        let after = self
+            .positions
+            .partition_point(|(_, first)| *first as usize <= number);
+        let (position, first) = self.positions[..after].last()?;
+        Some(position.after((number - *first as usize) as u64))
+    }
+
     /// The positions of a range; `later` is the address space after it.
-    fn of(
+    pub fn of(
         history: &mut History,
         templates: &mut Templates,
         Range { start, end }: Range<Position>,
@@ -399,6 +425,14 @@ impl Stretch {
             return;
         }
         self.positions.push((position, number));
+    }
+}
+
+fn step_of(place: u32) -> Step {
+    match place {
+        HALTED => Step::Halted,
+        GAP => Step::Gap,
+        template => Step::Instruction(template),
     }
 }
 

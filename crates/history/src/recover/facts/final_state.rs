@@ -11,6 +11,7 @@ use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::model::{DeviceClass, Snapshot};
 use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::snapshot::replay::Inputs;
 use armsnap_trace::data_addresses::{Accessed, Addresses, Error};
 use object::{Object, ObjectSegment};
 use std::ops::{Deref, Range};
@@ -210,6 +211,8 @@ pub struct FinalState {
     pub without_kernel: bool,
     /// Recorded addresses of loads and stores.
     pub addresses: Option<Box<dyn RecordedAddresses>>,
+    /// What the program started with, and what entered it, if it was recorded.
+    pub replay: Option<Inputs>,
     /// Where exceptions of C++ and panics of Rust continue.
     pub landing_pads: LandingPads,
     /// Code whose functions preserve nothing.
@@ -243,6 +246,7 @@ impl FinalState {
             others: Others::of(&loaded.snapshot, core),
             without_kernel: Recording::of(&loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses) as _),
+            replay: loaded.inputs(core).and_then(Result::ok),
             landing_pads: LandingPads::new(code.clone()),
             go: GoCode::new(code),
         }
@@ -290,6 +294,7 @@ impl FinalState {
             set(Location::SP, file.value("sp"));
             set(Location::FPCR, file.value("fpcr"));
             set(Location::THREAD_POINTER, file.value("tpidr_el0"));
+            set(Location::ZERO_BLOCK, file.value("dczid_el0"));
             for number in 0..32 {
                 for part in 0..2 {
                     let value = half(&format!("v{number}"), part.into());

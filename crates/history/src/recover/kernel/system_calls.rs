@@ -1,6 +1,7 @@
 //! What Linux does to a program's memory in a system call, by number and arguments.
 
 use crate::recover::bits::untagged;
+use armsnap_arch::arch::Architecture;
 use std::ops::Range;
 
 /// What a system call may write.
@@ -114,6 +115,22 @@ impl Buffer {
         }
     }
 
+    /// The addresses that a call which returned with `result` filled, or may have; `None` if they
+    /// are unknown.
+    pub fn filled(self, arguments: Arguments, result: i64) -> Option<Range<u64>> {
+        /// Linux's number of the error of an address that cannot be written.
+        const EFAULT: i64 = 14;
+        let start = untagged(arguments.get(self.address)?);
+        let size = self.size(arguments)?;
+        let length = match self.size {
+            _ if start == 0 => 0,
+            Size::Argument(_) if result >= 0 => size.min(result.cast_unsigned()),
+            Size::Argument(_) if result != -EFAULT => 0,
+            Size::Argument(_) | Size::Fixed(_) => size,
+        };
+        Some(start..start.checked_add(length)?)
+    }
+
     /// Whether it leaves the eight bytes at an address alone; `false` if this is unknown.
     pub fn spares(self, arguments: Arguments, address: u64) -> bool {
         // The kernel may accept tagged addresses (PR_SET_TAGGED_ADDR_CTRL).
@@ -125,6 +142,61 @@ impl Buffer {
             .and_then(|size| start.checked_add(size));
         let is_before = address.checked_add(8).is_some_and(|after| after <= start);
         start == 0 || is_before || end.is_some_and(|end| end <= address)
+    }
+}
+
+/// A system call that fills a buffer of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelBuffer {
+    /// Its number.
+    pub number: u64,
+    /// The index of the argument with the buffer's address, from 0.
+    pub argument: u8,
+    /// The size of the buffer.
+    pub size: BufferSize,
+}
+
+/// The size of a buffer that a system call fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferSize {
+    /// This many bytes.
+    Bytes(u64),
+    /// The number of bytes in the argument with this index; the call returns how many it filled.
+    Argument(u8),
+}
+
+/// Returns the system calls of an architecture that fill a buffer, as far as they are known.
+pub fn kernel_buffers(architecture: Architecture) -> impl Iterator<Item = KernelBuffer> {
+    // `ioctl` and `wait4` do with some arguments only.
+    let arguments = Arguments {
+        first: None,
+        second: Some(0x5401),
+        third: None,
+        fourth: Some(0),
+        result: None,
+    };
+    (0..1024).filter_map(move |number| match of(architecture, number, arguments) {
+        Effect::Fills(Buffer { address, size }) => Some(KernelBuffer {
+            number,
+            argument: address as u8,
+            size: match size {
+                Size::Fixed(bytes) => BufferSize::Bytes(bytes),
+                Size::Argument(argument) => BufferSize::Argument(argument as u8),
+            },
+        }),
+        Effect::Nothing | Effect::Layout(_) | Effect::Unknown => None,
+    })
+}
+
+/// The effect of a system call of an architecture.
+pub(in crate::recover) fn of(
+    architecture: Architecture,
+    number: u64,
+    arguments: Arguments,
+) -> Effect {
+    match architecture {
+        Architecture::AArch64 => of_a64(number, arguments),
+        Architecture::AArch32 | Architecture::MProfile => of_arm(number, arguments),
     }
 }
 

@@ -1,0 +1,236 @@
+//! Programs executed again from the recorded start, compared with the emulator.
+
+use crate::past_values::{Recorded, compare};
+use crate::support::record::{build, installed, record};
+use armsnap::recover::Wanted;
+use armsnap::stop::Cancel;
+use armsnap::timeline::Direction;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// System calls that fill buffers and change mappings; exclusive stores.
+const PROGRAM: &str = r#"
+typedef unsigned long word;
+static word call(word n, word a, word b, word c, word d, word e) {
+  register word x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+  register word x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = 0;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  return x0;
+}
+static char buffer[400];
+static word total, lock;
+__attribute__((noinline)) static word sum(const volatile char *p, word n) {
+  word s = 0;
+  for (word i = 0; i < n; i++) s = s * 31 + p[i];
+  return s;
+}
+__attribute__((noinline)) static void add(word *p, word n) {
+  // The stepped program never succeeds, so it does not try again.
+  __asm__ volatile("ldxr x9, [%0]; add x9, x9, %1; stxr w10, x9, [%0]; cbnz w10, 1f; nop; 1:"
+                   :: "r"(p), "r"(n) : "x9", "x10", "memory");
+}
+__attribute__((noinline)) void work(void) {
+  total = sum(buffer, 256);
+  call(160, (word)buffer, 0, 0, 0, 0); // uname
+  for (word i = 0; i < 8; i++) add(&lock, i + total);
+  call(278, (word)buffer, 64, 0, 0, 0); // getrandom
+  total += sum(buffer, 64);
+  call(113, 0, (word)buffer, 0, 0, 0); // clock_gettime
+  total += sum(buffer, 16);
+  word heap = call(214, 0, 0, 0, 0, 0);
+  call(214, heap + 8192, 0, 0, 0, 0);
+  ((volatile word *)heap)[3] = total;
+  volatile word *map = (word *)call(222, 0, 65536, 3, 0x22, -1); // mmap, anonymous
+  map[1000] = ((volatile word *)heap)[3] + map[2000];
+  word file = call(56, -100, (word)"/proc/self/exe", 0, 0, 0);
+  volatile char *text = (volatile char *)call(222, 0, 4096, 1, 2, file);
+  total += sum(text, 100) + call(63, file, (word)buffer, 100, 0, 0);
+  map = (word *)call(216, (word)map, 65536, 262144, 1, 0); // mremap
+  call(215, (word)text, 4096, 0, 0, 0);
+  total += map[1000] + map[30000] + sum(buffer, 100);
+  lock = total;
+}
+__asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n bl work\n mov x8, #93\n svc #0");
+"#;
+
+const FLAGS: [&str; 4] = ["-nostdlib", "-ffreestanding", "-fno-builtin", "-O1"];
+
+#[test]
+fn everything_is_known_of_a_replayed_program() {
+    let Some(mut recorded) = Recorded::built("aarch64", PROGRAM, &[], &FLAGS) else {
+        return;
+    };
+    let mut recovery = recorded.recovery();
+    let [registers, stack_pointer, memory] = compare(&mut recorded, &mut recovery);
+    for score in [registers, stack_pointer] {
+        assert!(score.asked > 0 && score.proved == score.asked, "{score:?}");
+    }
+    // What was written to memory that was unmapped or moved since is not there any more.
+    assert!(100 * memory.proved >= 95 * memory.asked, "{memory:?}");
+}
+
+/// The nearest store to an address in the log, from one position towards another, which is found
+/// by search too.
+#[test]
+fn searches_find_the_stores_that_the_emulator_saw() {
+    let Some(mut recorded) = Recorded::built("aarch64", PROGRAM, &[], &FLAGS) else {
+        return;
+    };
+    let mut recovery = recorded.recovery();
+    let positions = recorded.positions();
+    let numbers = recorded.numbers();
+    // The stores of each instruction, the last one first. A call is stepped together with the
+    // instruction after it.
+    let states = std::mem::take(&mut recorded.states);
+    let hits = |back: usize, address: u64| {
+        let next = back.checked_sub(1).and_then(|next| numbers[next]);
+        let mut stores = next.into_iter().flat_map(|next| &states[next].1);
+        stores.any(|(start, bytes)| (*start..*start + bytes.len() as u64).contains(&address))
+    };
+    // The kernel stores to none of these addresses.
+    let stores = states.iter().flat_map(|(_, stores)| stores);
+    let middle = |(start, bytes): &(u64, Vec<u8>)| start + bytes.len() as u64 / 2;
+    let addresses: BTreeSet<u64> = stores.map(middle).collect();
+    let writes = Wanted {
+        reads: false,
+        writes: true,
+    };
+    let mut random = 12345_u32;
+    let mut found = 0;
+    for &address in &addresses {
+        for direction in [Direction::Forward, Direction::Backward] {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let from = (random >> 8) as usize % (positions.len() - 1);
+            let last = positions.len() - 1;
+            let (mut between, until) = match direction {
+                Direction::Forward => (1..from + 1, 0),
+                Direction::Backward => (from + 1..last + 1, last),
+            };
+            let wanted = match direction {
+                Direction::Forward => between.rfind(|at| hits(*at, address)),
+                Direction::Backward => between.find(|at| hits(*at, address)),
+            };
+            let ends = (positions[from], positions[until]);
+            let range = address..address + 1;
+            let cancel = Cancel::default();
+            let result = recovery
+                .accesses(recorded.history(), ends, range, direction, writes, &cancel)
+                .unwrap();
+            let position = result.hit.map(|hit| hit.position);
+            assert_eq!(
+                position,
+                wanted.map(|at| positions[at]),
+                "{address:#x} {from} {direction:?}"
+            );
+            assert!(result.complete && result.may_have.is_none(), "{result:?}");
+            found += usize::from(wanted.is_some());
+        }
+    }
+    assert!(
+        addresses.len() > 10 && found > 10,
+        "{} {found}",
+        addresses.len()
+    );
+}
+
+#[test]
+fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
+    if !installed(&["gdb-multiarch"]) {
+        return;
+    }
+    let mut flags = FLAGS.to_vec();
+    flags.extend(["-static", "-g"]);
+    let Some(guest) = build("aarch64", "program.c", PROGRAM, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let asked = [
+        "info registers x0 x1 x2 x3 x8 x19 x20 x29 x30 sp pc",
+        "x/32gx $sp",
+        "x/4gx &buffer",
+        "p total",
+        "x/12i $pc",
+    ];
+    let print = asked.iter().flat_map(|command| ["-ex", command]);
+    let print: Vec<&str> = print.collect();
+    let socket = guest.directory.path().join("socket");
+    let mut live = Command::new("qemu-aarch64")
+        .args(["-cpu", "max,sve=off", "-g"])
+        .args([&socket, &guest.program])
+        .spawn()
+        .unwrap();
+    while !socket.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let places = ["break work", "continue", "break add", "continue"];
+    let places: Vec<&str> = places.iter().flat_map(|command| ["-ex", command]).collect();
+    let target = format!("target remote {}", socket.display());
+    let shown = |command: &mut Command| {
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // What both print, after the last stop.
+        let from = text.rfind("\nx0 ").unwrap_or_else(|| panic!("{output:?}"));
+        text[from..]
+            .lines()
+            .filter(|line| !line.starts_with('['))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let wanted = shown(
+        Command::new("gdb-multiarch")
+            .args(["-nx", "-batch", "-ex", &target])
+            .args(&places)
+            .args(&print)
+            .arg(&guest.program),
+    );
+    let _ = live.kill();
+    let _ = live.wait();
+    let found = shown(
+        Command::new(crate::support::armsnap())
+            .arg("gdb")
+            .arg(guest.directory.path().join("snapshot"))
+            .args(["--", "-nx", "-batch", "-ex", "reverse-continue"])
+            .args(&places)
+            .args(&print),
+    );
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_damaged_file_costs_values_only() {
+    let mut flags = FLAGS.to_vec();
+    flags.push("-static");
+    let Some(guest) = build("aarch64", "program.c", PROGRAM, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let path = guest.directory.path().join("snapshot/replay.bin");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The last record is that of the call that exits.
+    let near_end = bytes.len() - 300;
+    bytes[near_end] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let mut recorded = Recorded::open(guest, None);
+    let mut recovery = recorded.recovery();
+    let history = recorded.history();
+    let cancel = Cancel::default();
+    let (begin, end) = (history.begin(), history.end());
+    let known = |found: armsnap::recover::Registers| found.0.iter().flatten().count();
+    let at_begin = recovery.registers(history, begin, &cancel).unwrap();
+    assert!(known(at_begin) > 90);
+    let last = history.step(end, Direction::Backward).unwrap();
+    recovery.registers(history, last, &cancel).unwrap();
+    let limits: Vec<String> = recovery
+        .limits(history)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        limits
+            .iter()
+            .any(|limit| limit.contains("damaged at offset")),
+        "{limits:?}"
+    );
+}
