@@ -53,6 +53,7 @@ impl Input {
             Self::Imported(InputKind::PerfData) => "a recording of perf",
             Self::Imported(InputKind::ZephyrDump) => "a core dump of Zephyr",
             Self::Imported(InputKind::CoreFile) => "a core file",
+            Self::Imported(InputKind::KernelLog) => "the log of a Linux kernel that failed",
             Self::Imported(InputKind::Minidump) => "a minidump",
             Self::Imported(InputKind::Archive) => "a snapshot in an archive",
             Self::TraceFile => "a trace file",
@@ -67,6 +68,10 @@ impl Input {
                 ("gdb @", "debug it, backwards too"),
                 ("info @", "what is in it"),
                 ("decode @", "list its trace"),
+            ],
+            Self::Imported(InputKind::KernelLog) => &[
+                ("gdb @ --vmlinux vmlinux", "debug it"),
+                ("info @", "what is in it"),
             ],
             Self::Imported(_) => &[("gdb @", "debug it"), ("info @", "what is in it")],
             Self::TraceFile => &[

@@ -81,7 +81,7 @@ pub struct ImportArguments {
     #[arg(long, value_name = "DIR", visible_alias = "sysroot")]
     pub symfs: Vec<PathBuf>,
 
-    /// perf.data, core file of a whole system: the kernel that ran
+    /// perf.data, core file of a whole system, log of a kernel: the kernel that ran
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
 

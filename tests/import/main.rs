@@ -8,6 +8,7 @@ mod console;
 mod converted;
 mod core_files;
 mod dwt;
+mod kernel_log;
 #[cfg(target_os = "linux")]
 mod large;
 mod m_profile;

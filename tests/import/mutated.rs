@@ -27,6 +27,11 @@ fn core_dumps_of_zephyr() {
 }
 
 #[test]
+fn logs_of_kernels() {
+    damaged(INPUTS, damaged::kernel_log::all);
+}
+
+#[test]
 fn minidumps() {
     damaged(INPUTS, damaged::minidump::all);
 }

@@ -1,6 +1,6 @@
-//! Twenty-five thousand inputs with damage, like the few in `tests/import`.
+//! Thirty thousand inputs with damage, like the few in `tests/import`.
 
-use crate::support::damaged::{cores, damaged, minidump, modules, perf, zephyr};
+use crate::support::damaged::{cores, damaged, kernel_log, minidump, modules, perf, zephyr};
 
 /// How many inputs of each kind are used.
 const INPUTS: usize = 5000;
@@ -33,4 +33,10 @@ fn modules_of_a_kernel() {
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn minidumps() {
     damaged(INPUTS, minidump::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn logs_of_kernels() {
+    damaged(INPUTS, kernel_log::all);
 }

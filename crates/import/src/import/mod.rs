@@ -14,6 +14,7 @@ mod foreign;
 mod images;
 mod imported;
 mod jitdump;
+pub mod kernel_log;
 mod lime;
 mod memory;
 pub mod minidump;
@@ -33,8 +34,8 @@ pub use build_id::BuildId;
 pub use foreign::Foreign;
 pub use imported::{ImportError, Imported};
 pub use note::{
-    CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MinidumpNote, MtbNote, Note,
-    PerfNote, RawNote, TraceOf, ZephyrNote,
+    CoreFileNote, CrashNote, FoundSource, ImageNote, KernelLogNote, MemoryForm, MinidumpNote,
+    MtbNote, Note, PerfNote, RawNote, TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
 pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked};
@@ -58,6 +59,8 @@ pub enum InputKind {
     Archive,
     /// A minidump.
     Minidump,
+    /// The log of a Linux kernel that failed.
+    KernelLog,
 }
 
 /// Recognises an input by its contents; `None` if it is not of a kind that can be recognised.
@@ -77,6 +80,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     let whole = || mapped::map(first).ok().filter(|_| format.is_none());
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(InputKind::ZephyrDump);
+    }
+    if kernel_log::is_log(&head, whole) {
+        return Some(InputKind::KernelLog);
     }
     if archive::is_tar(&head) {
         return archived::has_snapshot(first).then_some(InputKind::Archive);
@@ -99,6 +105,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(InputKind::CoreFile) => core_file::import(path, options),
         Some(InputKind::ZephyrDump) => zephyr::import(path, options),
         Some(InputKind::Archive) => archived::import(path),
+        Some(InputKind::KernelLog) => kernel_log::import(path, options),
         Some(InputKind::Minidump) => minidump::import(path, options),
         None => Err(ImportError::input(
             path,
@@ -109,7 +116,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                 Err(error) => error.to_string(),
                 Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
-                           core dump of Zephyr, minidump, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           core dump of Zephyr, minidump, log of a Linux kernel, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },

@@ -1,12 +1,14 @@
 //! Notes on an import: what was assumed, inferred, or left out.
 
 mod core_file;
+mod kernel_log;
 mod minidump;
 mod perf;
 mod raw;
 mod zephyr;
 
 pub use core_file::CoreFileNote;
+pub use kernel_log::KernelLogNote;
 pub use minidump::MinidumpNote;
 pub use perf::{PerfNote, TraceOf};
 pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
@@ -25,6 +27,9 @@ pub enum Note {
     /// A note on a core file.
     #[error(transparent)]
     CoreFile(#[from] CoreFileNote),
+    /// A note on the log of a Linux kernel.
+    #[error(transparent)]
+    KernelLog(#[from] KernelLogNote),
     /// A note on a minidump.
     #[error(transparent)]
     Minidump(#[from] MinidumpNote),

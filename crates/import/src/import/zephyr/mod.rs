@@ -24,6 +24,7 @@ use registers::Core;
 use std::collections::BTreeMap;
 use std::path::Path;
 use threads::Offsets;
+pub(super) use wrapped::is_text;
 
 /// Target codes.
 const CORTEX_M: u16 = 3;
