@@ -39,17 +39,18 @@ pub struct Arguments {
     /// The snapshot.
     #[command(flatten)]
     snapshot: SnapshotArguments,
-    /// calls FUNCTION; accesses ADDRESS[+LENGTH]; values POSITION; memory POSITION ADDRESS LENGTH;
-    /// why POSITION REGISTER|ADDRESS. `monitor where` in GDB prints positions
+    /// calls FUNCTION; accesses ADDRESS[+LENGTH] or EXPRESSION; variable EXPRESSION; values
+    /// POSITION; memory POSITION ADDRESS LENGTH; why POSITION EXPRESSION. `monitor where` in GDB
+    /// prints positions
     #[arg(required = true, value_name = "QUESTION")]
     question: Vec<String>,
     /// How answers are printed
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Calls and accesses from this position on
+    /// Calls, accesses and changes from this position on
     #[arg(long, value_name = "POSITION")]
     from: Option<Position>,
-    /// Calls and accesses before this position
+    /// Calls, accesses and changes before this position
     #[arg(long, value_name = "POSITION")]
     to: Option<Position>,
     /// The most answers for each core

@@ -1,5 +1,6 @@
 //! Questions to the cores of an endpoint, without a client.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use gdbstub::common::Tid;
@@ -8,6 +9,7 @@ use super::endpoint::Endpoint;
 use super::past_values::PastValues;
 use super::positions::Positions;
 use armsnap_analysis::questions::{AskError, Core, Outcome, Question, Scope, Sink, ask};
+use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::stop::Cancel;
 
@@ -17,6 +19,7 @@ pub struct Histories {
     positions: Positions,
     past_values: PastValues,
     symbols: Arc<Symbols>,
+    frames: OnceCell<Arc<CallFrames>>,
 }
 
 impl Histories {
@@ -28,6 +31,7 @@ impl Histories {
             positions: Positions::new(Arc::clone(&endpoint)),
             past_values: PastValues::default(),
             symbols: Arc::new(endpoint.symbols()),
+            frames: OnceCell::new(),
             endpoint,
         }
     }
@@ -41,7 +45,10 @@ impl Histories {
         let has_history = |thread: &Tid| self.positions.history(*thread).is_some();
         let mut found: Vec<Tid> = threads.into_iter().filter(has_history).collect();
         let names_position = match question {
-            Question::Values(_) | Question::Memory(..) | Question::Why(..) => true,
+            Question::Values(_)
+            | Question::Memory(..)
+            | Question::Why(..)
+            | Question::Variable(_) => true,
             Question::Calls(_) | Question::Accesses(_) => {
                 scope.from.is_some() || scope.to.is_some()
             }
@@ -71,7 +78,11 @@ impl Histories {
             return Err(AskError::Interrupted);
         }
         let known = (&mut self.positions, &mut self.past_values);
-        let core = core(&self.endpoint, known, &self.symbols, thread);
+        let frames = || {
+            let read = || Arc::new(self.endpoint.call_frames());
+            Arc::clone(self.frames.get_or_init(read))
+        };
+        let core = core(&self.endpoint, known, (&self.symbols, &frames), thread);
         match core {
             Some(mut core) => ask(&mut core, question, scope, cancel, sink),
             None => Ok(Outcome::default()),
@@ -83,7 +94,7 @@ impl Histories {
 pub(super) fn core<'a>(
     endpoint: &'a Endpoint,
     (positions, past_values): (&'a mut Positions, &'a mut PastValues),
-    symbols: &'a Symbols,
+    (symbols, frames): (&'a Symbols, &'a dyn Fn() -> Arc<CallFrames>),
     thread: Tid,
 ) -> Option<Core<'a>> {
     let (recovery, history) = past_values.of(endpoint, positions, thread)?;
@@ -96,5 +107,6 @@ pub(super) fn core<'a>(
         history,
         recovery,
         symbols,
+        frames,
     })
 }

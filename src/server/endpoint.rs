@@ -25,6 +25,7 @@ use armsnap_snapshot::cache::Cache;
 use armsnap_snapshot::capture::core_memory;
 use armsnap_snapshot::check;
 use armsnap_snapshot::fault::{Fault, Halted};
+use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::elf::{Elf, ElfError};
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::OpenSnapshot;
@@ -179,6 +180,13 @@ impl Endpoint {
             let _ = symbols.add_file(&library);
         }
         symbols
+    }
+
+    /// Returns the call frame information of all programs and libraries.
+    pub(super) fn call_frames(&self) -> CallFrames {
+        let libraries = self.library_files();
+        let programs = self.programs().map(|program| &program.elf);
+        CallFrames::new(programs.chain(&libraries))
     }
 
     /// Returns why a core faulted, if its registers or its memory tell of a fault.

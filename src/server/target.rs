@@ -186,11 +186,9 @@ impl SnapshotTarget {
 
     /// Returns the call frame information of all programs and libraries.
     pub(super) fn call_frames(&self) -> Arc<CallFrames> {
-        let made = self.call_frames.get_or_init(|| {
-            let libraries = self.endpoint.library_files();
-            let programs = self.endpoint.programs().map(|program| &program.elf);
-            Arc::new(CallFrames::new(programs.chain(&libraries)))
-        });
+        let made = self
+            .call_frames
+            .get_or_init(|| Arc::new(self.endpoint.call_frames()));
         Arc::clone(made)
     }
 

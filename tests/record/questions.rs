@@ -92,6 +92,7 @@ fn check(question: &str, line: &Value) {
             &["position", "thread", "kind", "address", "bytes", "status"],
             &["value", "pc", "function", "file", "line"],
         ),
+        "variable" => (&["position", "status"], &["value", "file", "line"]),
         "values" => (&["registers"], &[]),
         "memory" => (&["bytes", "status"], &[]),
         "why" => (
@@ -358,6 +359,51 @@ fn the_cause_of_a_value_is_the_instruction_that_stored_it() {
     assert_eq!(number(&way.last().unwrap()["value"]), 5, "{way:?}");
 }
 
+/// The values of an expression, without those before its first store.
+fn changes(recorded: &Recorded, question: &[&str]) -> Vec<u64> {
+    let lines = recorded.lines(&[&["variable"], question].concat());
+    assert!(lines.is_sorted_by_key(|line| index(&line["position"])));
+    let values = lines.iter().filter(|line| line.get("line").is_some());
+    values
+        .filter_map(|line| line.get("value").map(number))
+        .collect()
+}
+
+#[test]
+fn changes_of_variables_are_those_of_the_program() {
+    for optimisation in ["-O0", "-O1", "-O2"] {
+        let Some(recorded) = Recorded::new(optimisation) else {
+            return;
+        };
+        if optimisation != "-O2" {
+            assert_eq!(changes(&recorded, &["table[3]"]), [9], "{optimisation}");
+        }
+        let point = recorded.guest.symbol("origin");
+        assert_eq!(changes(&recorded, &["grid.at"]), [point]);
+        assert_eq!(changes(&recorded, &["origin.y"]), [5, 8, 11, 14]);
+        // The pointer changes first.
+        let through = changes(&recorded, &["grid.at->y"]);
+        assert!(through.ends_with(&[5, 8, 11, 14]), "{through:?}");
+        let last = changes(&recorded, &["grid.rows[3][1]"]);
+        let total = changes(&recorded, &["total"]);
+        assert_eq!(last.last(), total.last().map(|total| total + 3).as_ref());
+        // A parameter, in the function at that position.
+        let call = &recorded.lines(&["calls", "nothing"])[0];
+        let (from, to) = (
+            call["position"].as_str().unwrap(),
+            call["end"].as_str().unwrap(),
+        );
+        let found = recorded.lines(&["variable", "p->y", "--from", from, "--to", to]);
+        assert!(found.iter().any(|line| line["value"] == "0x2"), "{found:?}");
+        let end = recorded.lines(&["accesses", "origin.y"]);
+        let start = recorded.guest.symbol("origin") + 8;
+        assert_eq!(end, recorded.lines(&["accesses", &format!("{start:#x}+8")]));
+        let to = call["end"].as_str().unwrap();
+        let named = recorded.lines(&["why", to, "origin.y"]);
+        assert_eq!(named, recorded.lines(&["why", to, &format!("{start:#x}")]));
+    }
+}
+
 #[test]
 fn questions_without_answers_say_why() {
     let Some(recorded) = Recorded::new("-O1") else {
@@ -372,7 +418,11 @@ fn questions_without_answers_say_why() {
         (&["values", "9+9"], 2, "there is no position 9+9"),
         (&["values", "nine"], 2, "expects a position"),
         (&["guess"], 2, "expected a question"),
-        (&["why", "0+1", "$nothing"], 2, "expected a register"),
+        (&["variable", "total+"], 2, "expected an expression"),
+        (&["variable", "origin"], 2, "is a structure or an array"),
+        (&["variable", "origin.z"], 2, "no field \"z\""),
+        (&["variable", "*total"], 2, "no meaning"),
+        (&["why", "0+1", "$nothing"], 2, "no variable or register"),
         (
             &["accesses", "0x10+4"],
             1,

@@ -2,6 +2,7 @@
 
 use super::answer::{Access, Answer, Hex, Worth};
 use super::core::{Core, Place};
+use super::evaluate::Evaluator;
 use super::note::{AskError, Unknown};
 use super::question::Subject;
 use super::{Scope, Sink};
@@ -26,7 +27,10 @@ pub(super) fn list(
 ) -> Result<Vec<Unknown>, AskError> {
     let range = match subject {
         Subject::Range(range) => range.clone(),
-        Subject::Expression(text) => return Err(AskError::NoSubject(text.clone())),
+        Subject::Expression(text) => match place_of(core, text, scope, cancel)? {
+            Ok(range) => range,
+            Err(unknown) => return Ok(vec![unknown]),
+        },
     };
     let mut unknown = Vec::new();
     let mut from = scope.from.unwrap_or_else(|| core.history.begin());
@@ -75,6 +79,23 @@ pub(super) fn list(
         unknown.insert(0, Unknown::NotAccessed(shown));
     }
     Ok(unknown)
+}
+
+/// Finds where an expression is at the start of the scope, or at the end of the history.
+fn place_of(
+    core: &mut Core<'_>,
+    text: &str,
+    scope: Scope,
+    cancel: &Cancel,
+) -> Result<Result<Range<u64>, Unknown>, AskError> {
+    let position = scope.from.unwrap_or_else(|| core.history.end());
+    let pc = core.history.place(position).and_then(|place| place.pc());
+    let evaluator = Evaluator::new(core, text, pc.map(|pc| pc.0))?;
+    let found = evaluator.at(core, position, cancel)?;
+    Ok(found.range().ok_or_else(|| Unknown::Nowhere {
+        text: text.to_owned(),
+        position,
+    }))
 }
 
 /// Finds the next access.

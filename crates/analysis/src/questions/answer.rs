@@ -156,6 +156,23 @@ pub struct Access {
     pub line: Option<u32>,
 }
 
+/// A change of the value of an expression.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// From here on it has this value.
+    #[serde(serialize_with = "shown")]
+    pub position: Position,
+    /// The value.
+    #[serde(flatten)]
+    pub worth: Worth,
+    /// The source file of the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
 /// All registers at a position.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Values {
@@ -205,6 +222,8 @@ pub enum Answer {
     Call(Call),
     /// To `accesses`.
     Access(Access),
+    /// To `variable`.
+    Change(Change),
     /// To `values`.
     Values(Values),
     /// To `memory`.

@@ -6,8 +6,10 @@ use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{Known, Recovery, Registers, Status};
 use armsnap_history::timeline::{History, Position};
+use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
 use armsnap_snapshot::stop::Cancel;
+use std::sync::Arc;
 
 /// A core with a history, and what answers rest on.
 pub struct Core<'a> {
@@ -25,6 +27,8 @@ pub struct Core<'a> {
     pub recovery: &'a mut Recovery,
     /// The symbols and the debug information of its programs.
     pub symbols: &'a Symbols,
+    /// Reads the call frame information of its programs.
+    pub frames: &'a dyn Fn() -> Arc<CallFrames>,
 }
 
 /// Where an instruction is in the program.
@@ -97,17 +101,21 @@ impl Core<'_> {
 
     /// The number that bytes of memory form; unknown unless all of them are known.
     pub(super) fn worth(&self, bytes: &[Option<Known<u8>>]) -> Worth {
-        let known: Option<Vec<Known<u8>>> = bytes.iter().copied().collect();
-        let Some(mut known) = known.filter(|known| !known.is_empty()) else {
-            return Worth::UNKNOWN;
-        };
+        self.known(bytes).map_or(Worth::UNKNOWN, |(value, status)| {
+            Worth::known(value, status)
+        })
+    }
+
+    /// The number that bytes of memory form, and its status, if all of them are known.
+    pub(super) fn known(&self, bytes: &[Option<Known<u8>>]) -> Option<(u128, Status)> {
+        let mut known: Vec<Known<u8>> = bytes.iter().copied().collect::<Option<_>>()?;
         if !self.big_endian {
             known.reverse();
         }
         let all = known.iter();
         let value = all.fold(0, |value, byte| value << 8 | u128::from(byte.value));
-        let status = known.iter().map(|byte| byte.status).max();
-        Worth::known(value, status.unwrap_or(Status::Proved))
+        let status = known.iter().map(|byte| byte.status).max()?;
+        Some((value, status))
     }
 
     /// Where the instruction at a position is in the program.

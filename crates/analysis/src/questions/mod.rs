@@ -9,13 +9,16 @@ mod answer;
 mod arguments;
 mod calls;
 mod core;
+mod evaluate;
+mod expression;
 mod note;
 mod origin;
 mod question;
 mod text;
 mod values;
+mod variable;
 
-pub use answer::{Access, Answer, Argument, Call, Hex, Link, Memory, Values, Worth};
+pub use answer::{Access, Answer, Argument, Call, Change, Hex, Link, Memory, Values, Worth};
 pub use core::Core;
 pub use note::{AskError, NoQuestion, Unknown};
 pub use question::{Question, Subject};
@@ -88,6 +91,7 @@ pub fn ask(
             values::memory(core, *at, (*address, *length), cancel, sink)
         }
         Question::Calls(function) => calls::list(core, function, scope, cancel, sink),
+        Question::Variable(text) => variable::changes(core, text, scope, cancel, sink),
         Question::Accesses(subject) => accesses::list(core, subject, scope, cancel, sink),
         Question::Why(at, subject) => origin::trace(core, *at, subject, scope, cancel, sink),
     }?;

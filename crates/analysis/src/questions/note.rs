@@ -9,8 +9,9 @@ use std::io;
 pub enum NoQuestion {
     /// There is no such question.
     #[error(
-        "expected a question, found {0:?}: calls FUNCTION, accesses ADDRESS[+LENGTH], \
-         values POSITION, memory POSITION ADDRESS LENGTH, or why POSITION REGISTER"
+        "expected a question, found {0:?}: calls FUNCTION, accesses ADDRESS[+LENGTH] or \
+         EXPRESSION, variable EXPRESSION, values POSITION, memory POSITION ADDRESS LENGTH, or why \
+         POSITION EXPRESSION"
     )]
     Unknown(String),
     /// A question has too few or too many arguments.
@@ -42,9 +43,21 @@ pub enum AskError {
     /// The programs have no such function.
     #[error("there is no function {0:?} in the programs and libraries of the snapshot")]
     NoFunction(String),
-    /// An expression names neither a register nor an address.
-    #[error("expected a register or an address with 0x, found {0:?}")]
-    NoSubject(String),
+    /// Something is not an expression.
+    #[error("expected an expression of names, fields, elements and pointers, found {0:?}")]
+    NoExpression(String),
+    /// There is no such variable, nor a register.
+    #[error("there is no variable or register {0:?} in scope there; debug information names them")]
+    NoVariable(String),
+    /// A structure has no such field.
+    #[error("there is no field {0:?}")]
+    NoField(String),
+    /// An expression does not fit the types of its variables.
+    #[error("{0:?} has no meaning for the types of its variables")]
+    Meaningless(String),
+    /// An expression is a structure or an array.
+    #[error("{0:?} is a structure or an array: name a field or an element of it")]
+    NoNumber(String),
     /// The work was cancelled.
     #[error("interrupted before the question was answered")]
     Interrupted,
@@ -73,6 +86,23 @@ pub enum Unknown {
     /// Nothing accessed a range.
     #[error("no load or store of {0} is known in the history that was searched")]
     NotAccessed(String),
+    /// An expression has no known value.
+    #[error("no value of {0:?} is known in the history that was searched")]
+    NoValue(String),
+    /// It is not known where an expression is.
+    #[error("it is not known where {text:?} is at {position}")]
+    Nowhere {
+        /// The expression.
+        text: String,
+        /// The position.
+        position: Position,
+    },
+    /// A search ended at the maximum number of positions.
+    #[error("the history from {next} on was not searched: --from {next} continues there")]
+    Long {
+        /// The first position that was not searched.
+        next: Position,
+    },
     /// Accesses with unknown addresses.
     #[error(
         "{count} loads or stores to unknown addresses may have hit it too, the first at {first}"

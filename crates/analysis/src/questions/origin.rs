@@ -2,10 +2,11 @@
 
 use super::answer::{Answer, Link, Worth};
 use super::core::{Core, Place};
+use super::evaluate::{Cell, Evaluator};
 use super::note::{AskError, Unknown};
 use super::question::Subject;
 use super::{Scope, Sink};
-use armsnap_history::recover::{End, RegisterLocations, What};
+use armsnap_history::recover::{End, What};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::stop::Cancel;
 
@@ -25,10 +26,17 @@ pub(super) fn trace(
     let what = match subject {
         Subject::Range(range) => What::Byte(range.start),
         Subject::Expression(text) => {
-            let name = text.trim_start_matches('$').to_ascii_lowercase();
-            let found = RegisterLocations::of(core.architecture, &name);
-            let found = found.ok_or_else(|| AskError::NoSubject(text.clone()))?;
-            What::Location(found.low())
+            let pc = core.history.place(at).and_then(|place| place.pc());
+            let evaluator = Evaluator::new(core, text, pc.map(|pc| pc.0))?;
+            let found = evaluator.at(core, at, cancel)?;
+            match found.object.map(|object| object.cell) {
+                Some(Cell::Register(location)) => What::Location(location),
+                Some(Cell::Memory(address)) => What::Byte(address),
+                Some(Cell::Value(_)) | None => {
+                    let text = text.clone();
+                    return Ok(vec![Unknown::Nowhere { text, position: at }]);
+                }
+            }
         }
     };
     let most = scope.most.min(LONGEST);

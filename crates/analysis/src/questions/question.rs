@@ -23,6 +23,8 @@ pub enum Question {
     Calls(String),
     /// The loads and stores of a range.
     Accesses(Subject),
+    /// The changes of the value of an expression.
+    Variable(String),
     /// The registers at a position.
     Values(Position),
     /// Memory at a position: the first address, and the number of bytes.
@@ -46,7 +48,11 @@ impl Question {
             ("calls", [function]) => Ok(Self::Calls((*function).to_owned())),
             ("calls", _) => Err(NoQuestion::Arguments("calls FUNCTION")),
             ("accesses", [_, ..]) => Ok(Self::Accesses(subject(&arguments.join(" "))?)),
-            ("accesses", _) => Err(NoQuestion::Arguments("accesses ADDRESS[+LENGTH]")),
+            ("accesses", _) => Err(NoQuestion::Arguments(
+                "accesses ADDRESS[+LENGTH]|EXPRESSION",
+            )),
+            ("variable", [_, ..]) => Ok(Self::Variable(arguments.join(" "))),
+            ("variable", _) => Err(NoQuestion::Arguments("variable EXPRESSION")),
             ("values", [at]) => Ok(Self::Values(position(at)?)),
             ("values", _) => Err(NoQuestion::Arguments("values POSITION")),
             ("memory", [at, from, length]) => {
@@ -63,7 +69,7 @@ impl Question {
                 position(at)?,
                 subject(&arguments[1..].join(" "))?,
             )),
-            ("why", _) => Err(NoQuestion::Arguments("why POSITION REGISTER|ADDRESS")),
+            ("why", _) => Err(NoQuestion::Arguments("why POSITION EXPRESSION")),
             (other, _) => Err(NoQuestion::Unknown(other.to_owned())),
         }
     }

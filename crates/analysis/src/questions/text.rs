@@ -1,6 +1,6 @@
 //! Answers as lines: text, JSON Lines or CSV (RFC 4180).
 
-use super::answer::{Access, Answer, Call, Hex, Link, Memory, Values};
+use super::answer::{Access, Answer, Call, Change, Hex, Link, Memory, Values};
 use super::question::Question;
 use armsnap_snapshot::text::one_line;
 use serde_json::Value;
@@ -44,6 +44,7 @@ impl<W: Write> Writer<W> {
                 "position", "thread", "kind", "address", "bytes", "value", "status", "pc",
                 "function", "file", "line",
             ],
+            Question::Variable(_) => &["position", "value", "status", "file", "line"],
             Question::Values(_) => &["register", "value", "status"],
             Question::Memory(..) => &["bytes", "status"],
             Question::Why(..) => &[
@@ -135,6 +136,7 @@ impl fmt::Display for Answer {
         match self {
             Self::Call(call) => write!(f, "{call}"),
             Self::Access(access) => write!(f, "{access}"),
+            Self::Change(change) => write!(f, "{change}"),
             Self::Values(Values { registers }) => {
                 for (name, worth) in registers {
                     writeln!(f, "{name:<5} {worth}")?;
@@ -185,6 +187,17 @@ impl fmt::Display for Access {
             f,
             "{position:<14} {kind:<5} {address}+{bytes}: {worth}{place}"
         )
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            position, worth, ..
+        } = self;
+        let line = self.file.as_ref().zip(self.line);
+        let place = place(None, None, line);
+        writeln!(f, "{position:<14} {worth}{place}")
     }
 }
 

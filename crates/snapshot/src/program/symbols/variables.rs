@@ -95,6 +95,14 @@ pub struct Variable {
     function: Option<usize>,
 }
 
+impl Variable {
+    /// Whether it is not a variable or a parameter of a function.
+    #[must_use]
+    pub fn is_global(&self) -> bool {
+        self.function.is_none()
+    }
+}
+
 /// The parameters of a function, and the type that it returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {

@@ -1,0 +1,449 @@
+//! What an expression means at a position: where its value is, and the value.
+
+use super::answer::Worth;
+use super::core::Core;
+use super::expression::Expression;
+use super::note::AskError;
+use armsnap_arch::semantics::Location;
+use armsnap_history::recover::{Known, RegisterLocations, Registers, Status};
+use armsnap_history::timeline::Position;
+use armsnap_snapshot::program::symbols::variables::{
+    Field, Layout, Machine, Placement, TypeId, Variable,
+};
+use armsnap_snapshot::stop::Cancel;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// The deepest nesting of unnamed structures.
+const DEEPEST: usize = 16;
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// In memory, from this address on.
+    Memory(u64),
+    /// In a register.
+    Register(Location),
+    /// Nowhere, but it has this value.
+    Value(u64),
+}
+
+/// What an expression means at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Object {
+    pub cell: Cell,
+    pub kind: Option<TypeId>,
+    /// For a bit field: its first bit, counted from the start of `cell`, and its size.
+    bits: Option<(u64, u64)>,
+    /// How well it is known where it is.
+    status: Status,
+}
+
+/// An expression with the variables that it names, for one scope.
+pub(super) struct Evaluator {
+    expression: Expression,
+    text: String,
+    /// The variables by name; `None` for a register.
+    variables: HashMap<String, Option<Variable>>,
+}
+
+/// An evaluation at one position.
+struct At<'e, 'c, 'a> {
+    evaluator: &'e Evaluator,
+    core: &'c mut Core<'a>,
+    at: Position,
+    pc: u64,
+    registers: Registers,
+    cancel: &'e Cancel,
+    /// The least status of what was read since it was reset.
+    status: Status,
+    /// The memory that says where the object is.
+    reads: Vec<Range<u64>>,
+    failed: Option<AskError>,
+}
+
+/// The result at one position.
+pub(super) struct Evaluated {
+    /// Where the object is, if that is known.
+    pub object: Option<Object>,
+    /// The memory that its place and its value depend on.
+    pub reads: Vec<Range<u64>>,
+    /// Its value.
+    pub worth: Worth,
+}
+
+impl Evaluator {
+    /// Finds the variables of an expression in the scope of an instruction.
+    ///
+    /// # Errors
+    ///
+    /// If it is not an expression, or names something that does not exist.
+    pub fn new(core: &Core<'_>, text: &str, pc: Option<u64>) -> Result<Self, AskError> {
+        let expression = Expression::parse(text)?;
+        let mut variables = HashMap::new();
+        let mut open = vec![&expression];
+        while let Some(part) = open.pop() {
+            match part {
+                Expression::Name(name) => {
+                    let found = core.symbols.variable(name, pc);
+                    let is_register =
+                        || RegisterLocations::of(core.architecture, &name.to_ascii_lowercase());
+                    if found.is_none() && is_register().is_none() {
+                        return Err(AskError::NoVariable(name.clone()));
+                    }
+                    variables.insert(name.clone(), found);
+                }
+                Expression::Register(name) => {
+                    if RegisterLocations::of(core.architecture, name).is_none() {
+                        return Err(AskError::NoVariable(format!("${name}")));
+                    }
+                }
+                Expression::Number(_) => {}
+                Expression::Target(inner)
+                | Expression::Address(inner)
+                | Expression::Field(inner, _) => open.push(inner),
+                Expression::Element(array, index) => open.extend([&**array, &**index]),
+            }
+        }
+        Ok(Self {
+            expression,
+            text: text.to_owned(),
+            variables,
+        })
+    }
+
+    /// The expression as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it depends on registers, or on variables of a function.
+    pub fn is_local(&self) -> bool {
+        let mut open = vec![&self.expression];
+        while let Some(part) = open.pop() {
+            match part {
+                Expression::Register(_) => return true,
+                Expression::Name(name) => match self.variables.get(name) {
+                    Some(Some(variable)) if variable.is_global() => {}
+                    _ => return true,
+                },
+                Expression::Number(_) => {}
+                Expression::Target(inner)
+                | Expression::Address(inner)
+                | Expression::Field(inner, _) => open.push(inner),
+                Expression::Element(array, index) => open.extend([&**array, &**index]),
+            }
+        }
+        false
+    }
+
+    /// Evaluates it before the instruction at a position.
+    ///
+    /// # Errors
+    ///
+    /// If it has no meaning for the types of its variables, or the work was cancelled.
+    pub fn at(
+        &self,
+        core: &mut Core<'_>,
+        at: Position,
+        cancel: &Cancel,
+    ) -> Result<Evaluated, AskError> {
+        let registers = core.registers(at, cancel)?;
+        let pc = core.history.place(at).and_then(|place| place.pc());
+        let pc = pc.or_else(|| core.history.halted()).map_or(0, |pc| pc.0);
+        let mut here = At {
+            evaluator: self,
+            core,
+            at,
+            pc,
+            registers,
+            cancel,
+            status: Status::Proved,
+            reads: Vec::new(),
+            failed: None,
+        };
+        let object = here.object(&self.expression)?;
+        let (mut worth, mut whole) = (Worth::UNKNOWN, None);
+        if let Some(object) = object {
+            whole = object.kind.and_then(|kind| here.core.symbols.size(kind));
+            let found = here.value(object)?;
+            worth = found.map_or(Worth::UNKNOWN, |(value, status)| {
+                Worth::known(value, status)
+            });
+        }
+        let mut reads = here.reads;
+        if let Some(Object {
+            cell: Cell::Memory(address),
+            ..
+        }) = object
+        {
+            let size = whole.unwrap_or(1);
+            reads.push(address..address.saturating_add(size));
+        }
+        Ok(Evaluated {
+            object,
+            reads,
+            worth,
+        })
+    }
+}
+
+impl Evaluated {
+    /// Whether it is a structure or an array, which has no value as a whole.
+    pub fn is_record(&self, core: &Core<'_>) -> bool {
+        let kind = self.object.and_then(|object| object.kind);
+        let layout = kind.and_then(|kind| core.symbols.layout(kind));
+        matches!(layout, Some(Layout::Record { .. } | Layout::Array { .. }))
+    }
+
+    /// The memory in which the object is.
+    pub fn range(&self) -> Option<Range<u64>> {
+        match self.object?.cell {
+            Cell::Memory(_) => self.reads.last().cloned(),
+            _ => None,
+        }
+    }
+}
+
+impl At<'_, '_, '_> {
+    fn meaningless(&self) -> AskError {
+        AskError::Meaningless(self.evaluator.text.clone())
+    }
+
+    /// Where an expression is; `None` if that is not known here.
+    fn object(&mut self, expression: &Expression) -> Result<Option<Object>, AskError> {
+        match expression {
+            Expression::Name(name) => match self.evaluator.variables.get(name) {
+                Some(Some(variable)) => self.variable(variable),
+                _ => Ok(self.named_register(&name.to_ascii_lowercase())),
+            },
+            Expression::Register(name) => Ok(self.named_register(name)),
+            Expression::Number(number) => Ok(Some(Object {
+                cell: Cell::Value(*number),
+                kind: None,
+                bits: None,
+                status: Status::Proved,
+            })),
+            Expression::Address(inner) => {
+                let Some(object) = self.object(inner)? else {
+                    return Ok(None);
+                };
+                match object.cell {
+                    Cell::Memory(address) => Ok(Some(Object {
+                        cell: Cell::Value(address),
+                        kind: None,
+                        ..object
+                    })),
+                    _ => Err(self.meaningless()),
+                }
+            }
+            Expression::Target(inner) => self.element(inner, 0),
+            Expression::Element(inner, index) => {
+                let Some(index) = self.object(index)? else {
+                    return Ok(None);
+                };
+                let Some((index, _)) = self.value(index)? else {
+                    return Ok(None);
+                };
+                self.element(inner, index as u64)
+            }
+            Expression::Field(inner, name) => {
+                let Some(mut object) = self.object(inner)? else {
+                    return Ok(None);
+                };
+                let layout = object.kind.and_then(|kind| self.core.symbols.layout(kind));
+                if let Some(Layout::Pointer { to, .. }) = layout {
+                    let Some(target) = self.target(object, to)? else {
+                        return Ok(None);
+                    };
+                    object = target;
+                }
+                let kind = object.kind.ok_or_else(|| self.meaningless())?;
+                let Some((offset, field)) = field(self.core, kind, name, DEEPEST) else {
+                    return Err(AskError::NoField(name.clone()));
+                };
+                let Cell::Memory(address) = object.cell else {
+                    return Ok(None);
+                };
+                Ok(Some(Object {
+                    cell: Cell::Memory(address.wrapping_add(offset)),
+                    kind: Some(field.kind),
+                    bits: field.bits.map(|(first, size)| (first % 8, size)),
+                    status: object.status,
+                }))
+            }
+        }
+    }
+
+    fn named_register(&self, name: &str) -> Option<Object> {
+        let places = RegisterLocations::of(self.core.architecture, name)?;
+        Some(Object {
+            cell: Cell::Register(places.low()),
+            kind: None,
+            bits: None,
+            status: Status::Proved,
+        })
+    }
+
+    fn variable(&mut self, variable: &Variable) -> Result<Option<Object>, AskError> {
+        self.status = Status::Proved;
+        let (symbols, pc) = (self.core.symbols, self.pc);
+        let placed = symbols.place(variable, pc, self);
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let cell = match placed {
+            Some(Placement::Memory(address)) => Some(Cell::Memory(address)),
+            Some(Placement::Value(value)) => Some(Cell::Value(value)),
+            Some(Placement::Register(number)) => self.core.location(number).map(Cell::Register),
+            None => None,
+        };
+        Ok(cell.map(|cell| Object {
+            cell,
+            kind: variable.kind,
+            bits: None,
+            status: self.status,
+        }))
+    }
+
+    /// An element of an array, or one after a pointer.
+    fn element(&mut self, of: &Expression, index: u64) -> Result<Option<Object>, AskError> {
+        let Some(object) = self.object(of)? else {
+            return Ok(None);
+        };
+        let symbols = self.core.symbols;
+        let layout = object.kind.and_then(|kind| symbols.layout(kind));
+        let first = match layout {
+            Some(Layout::Array { element, .. }) => Some(Object {
+                kind: Some(element),
+                ..object
+            }),
+            Some(Layout::Pointer { to, .. }) => self.target(object, to)?,
+            _ => return Err(self.meaningless()),
+        };
+        let Some(first) = first else {
+            return Ok(None);
+        };
+        let size = first.kind.and_then(|kind| symbols.size(kind));
+        match (first.cell, size) {
+            (Cell::Memory(address), Some(size)) => {
+                let address = address.wrapping_add(index.wrapping_mul(size));
+                Ok(Some(Object {
+                    cell: Cell::Memory(address),
+                    ..first
+                }))
+            }
+            _ => Err(self.meaningless()),
+        }
+    }
+
+    /// What a pointer points to.
+    fn target(&mut self, pointer: Object, to: Option<TypeId>) -> Result<Option<Object>, AskError> {
+        if let (Cell::Memory(address), Some(kind)) = (pointer.cell, pointer.kind)
+            && let Some(size) = self.core.symbols.size(kind)
+        {
+            self.reads.push(address..address.saturating_add(size));
+        }
+        let found = self.value(pointer)?;
+        Ok(found.map(|(address, status)| Object {
+            cell: Cell::Memory(address as u64),
+            kind: to,
+            bits: None,
+            status,
+        }))
+    }
+
+    /// The value of a number or a pointer; `None` if it is unknown or something else.
+    fn value(&mut self, object: Object) -> Result<Option<(u128, Status)>, AskError> {
+        let layout = object.kind.and_then(|kind| self.core.symbols.layout(kind));
+        let bytes = match (layout, object.kind) {
+            (Some(Layout::Number { bytes, .. } | Layout::Pointer { bytes, .. }), _) => bytes,
+            (None, None) => 8,
+            _ => return Ok(None),
+        };
+        let Some(bytes) = u8::try_from(bytes)
+            .ok()
+            .filter(|bytes| (1..=16).contains(bytes))
+        else {
+            return Ok(None);
+        };
+        let read = match object.bits {
+            Some((first, size)) => u8::try_from((first + size).div_ceil(8)).unwrap_or(bytes),
+            None => bytes,
+        };
+        let (value, status) = match object.cell {
+            Cell::Value(value) => (u128::from(value), Status::Proved),
+            Cell::Register(location) => match self.registers.get(location) {
+                Some(Known { value, status }) => (value.into(), status),
+                None => return Ok(None),
+            },
+            Cell::Memory(address) => {
+                let length = usize::from(read.min(16));
+                let known = self.core.memory(self.at, address, length, self.cancel)?;
+                match self.core.known(&known) {
+                    Some(known) => known,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let value = match object.bits {
+            Some(_) if self.core.big_endian => return Ok(None),
+            Some((first, size)) => {
+                let shifted = value.checked_shr(first as u32).unwrap_or(0);
+                shifted & !u128::MAX.checked_shl(size as u32).unwrap_or(0)
+            }
+            None => value & u128::MAX >> (128 - 8 * u32::from(bytes)),
+        };
+        Ok(Some((value, status.max(object.status))))
+    }
+}
+
+impl Machine for At<'_, '_, '_> {
+    fn register(&mut self, number: u16) -> Option<u64> {
+        let known = self.registers.get(self.core.location(number)?)?;
+        self.status = self.status.max(known.status);
+        Some(known.value)
+    }
+
+    fn memory(&mut self, address: u64, bytes: u8) -> Option<u64> {
+        let read = self
+            .core
+            .memory(self.at, address, bytes.into(), self.cancel);
+        match read {
+            Ok(found) => {
+                let (value, status) = self.core.known(&found)?;
+                self.status = self.status.max(status);
+                u64::try_from(value).ok()
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                None
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Option<u64> {
+        let frame = (self.core.frames)().at(self.pc)?;
+        let base = Machine::register(self, frame.register)?;
+        Some(base.wrapping_add_signed(frame.offset))
+    }
+}
+
+/// Finds a field by name, also within unnamed structures and base classes: its offset, and the field.
+fn field(core: &Core<'_>, kind: TypeId, name: &str, depth: usize) -> Option<(u64, Field)> {
+    let Layout::Record { fields, .. } = core.symbols.layout(kind)? else {
+        return None;
+    };
+    let named = |field: &&Field| field.name.as_deref() == Some(name);
+    if let Some(field) = fields.iter().find(named) {
+        return Some((field.offset, field.clone()));
+    }
+    let depth = depth.checked_sub(1)?;
+    fields
+        .iter()
+        .filter(|field| field.name.is_none())
+        .find_map(|outer| {
+            let (offset, inner) = self::field(core, outer.kind, name, depth)?;
+            Some((outer.offset.checked_add(offset)?, inner))
+        })
+}
