@@ -172,11 +172,17 @@ pub trait ElementDecoder {
     fn passes_atoms(&self) -> bool;
 
     /// Decodes the packets at the start of `bytes` that are atoms, addresses and cycle counts, for
-    /// a sink that [ignores atoms](crate::element::AtomSink::IGNORES_WAYPOINT_ATOMS) and offsets, as long
-    /// as this is faster than [`packet`](Self::packet). They do not change the state of the
-    /// [`PacketDecoder`]. Returns their length in bytes, and their number: 0 of each if it never is.
-    /// (No default: a decoder that wraps another one would silently lose the fast path.)
-    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize);
+    /// a sink that [ignores atoms](crate::element::AtomSink::IGNORES_WAYPOINT_ATOMS), as long as
+    /// this is faster than [`packet`](Self::packet). They do not change the state of the
+    /// [`PacketDecoder`]. `locate` returns the offset of a byte, in ascending order. Returns their
+    /// length in bytes, and their number: 0 of each if it never is. (No default: a decoder that
+    /// wraps another one would silently lose the fast path.)
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+        out: &mut impl ElementSink,
+    ) -> (usize, usize);
 
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink);
@@ -204,8 +210,13 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
     }
 
     #[inline(always)]
-    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
-        (**self).targets(bytes, out)
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+        out: &mut impl ElementSink,
+    ) -> (usize, usize) {
+        (**self).targets(bytes, locate, out)
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
@@ -239,11 +250,14 @@ pub trait PacketSink<P> {
         0
     }
 
-    /// Receives packets without their offsets at the start of `bytes`: see
-    /// [`ElementDecoder::targets`].
+    /// Receives packets at the start of `bytes`: see [`ElementDecoder::targets`].
     #[inline(always)]
-    fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
-        let _ = bytes;
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> (usize, usize) {
+        let _ = (bytes, locate);
         (0, 0)
     }
 

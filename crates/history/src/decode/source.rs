@@ -68,8 +68,12 @@ impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
     }
 
     #[inline(always)]
-    fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
-        let (length, count) = self.sink.targets(bytes);
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> (usize, usize) {
+        let (length, count) = self.sink.targets(bytes, locate);
         self.packets += count as u64;
         (length, count)
     }
@@ -135,7 +139,7 @@ pub struct ElementStage<E, S> {
 
 impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S> {
     const LOCATES: bool = S::LOCATES;
-    const TAKES_TARGETS: bool = !S::LOCATES && S::IGNORES_WAYPOINT_ATOMS;
+    const TAKES_TARGETS: bool = S::IGNORES_WAYPOINT_ATOMS;
 
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
@@ -156,8 +160,12 @@ impl<E: ElementDecoder, S: AtomSink> PacketSink<E::Packet> for ElementStage<E, S
     }
 
     #[inline(always)]
-    fn targets(&mut self, bytes: &[u8]) -> (usize, usize) {
-        self.elements.targets(bytes, &mut self.sink)
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> (usize, usize) {
+        self.elements.targets(bytes, locate, &mut self.sink)
     }
 
     fn lost(&mut self, at: BufferOffset) {

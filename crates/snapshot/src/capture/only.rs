@@ -170,9 +170,14 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
     }
 
     #[inline(always)]
-    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+        out: &mut impl ElementSink,
+    ) -> (usize, usize) {
         match self.only {
-            None => self.inner.targets(bytes, out),
+            None => self.inner.targets(bytes, locate, out),
             Some(_) => (0, 0),
         }
     }
@@ -271,7 +276,12 @@ mod tests {
             true
         }
 
-        fn targets(&mut self, bytes: &[u8], _: &mut impl ElementSink) -> (usize, usize) {
+        fn targets(
+            &mut self,
+            bytes: &[u8],
+            _: impl FnMut(usize) -> BufferOffset,
+            _: &mut impl ElementSink,
+        ) -> (usize, usize) {
             (bytes.len(), bytes.len())
         }
 
@@ -286,7 +296,8 @@ mod tests {
         assert!(!Only::new(Given, Some(OnlyContext::Vmid(1))).passes_atoms());
         let bytes = [0; 8];
         let mut out: Vec<(BufferOffset, Element)> = Vec::new();
-        let mut targets = |only| Only::new(Given, only).targets(&bytes, &mut out);
+        let at = |index| BufferOffset(index as u64);
+        let mut targets = |only| Only::new(Given, only).targets(&bytes, at, &mut out);
         assert_eq!(targets(None), (8, 8));
         assert_eq!(targets(Some(OnlyContext::Vmid(1))), (0, 0));
     }

@@ -507,8 +507,13 @@ impl ElementDecoder for Elements {
     }
 
     #[inline(always)]
-    fn targets(&mut self, bytes: &[u8], out: &mut impl ElementSink) -> (usize, usize) {
-        self.targets_of(bytes, out)
+    fn targets(
+        &mut self,
+        bytes: &[u8],
+        locate: impl FnMut(usize) -> BufferOffset,
+        out: &mut impl ElementSink,
+    ) -> (usize, usize) {
+        self.targets_of(bytes, locate, out)
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {

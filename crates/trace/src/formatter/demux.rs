@@ -169,7 +169,10 @@ impl Stream {
             });
             while at < end {
                 if S::TAKES_TARGETS && decoder.permits_targets() {
-                    let (length, _) = sink.targets(&self.payload[at..end]);
+                    let start = self.consumed + at as u64;
+                    let (length, _) = sink.targets(&self.payload[at..end], |index| {
+                        locator.locate_if(S::LOCATES, start + index as u64, false)
+                    });
                     at += length;
                 }
                 let rest = &self.payload[at..end];

@@ -39,6 +39,7 @@ impl Elements {
     pub(super) fn targets_of(
         &mut self,
         bytes: &[u8],
+        mut locate: impl FnMut(usize) -> BufferOffset,
         out: &mut impl ElementSink,
     ) -> (usize, usize) {
         let (mut at, mut packets) = (0, 0);
@@ -67,11 +68,11 @@ impl Elements {
                 }
                 let (address, is) = self.history.resolve(bits, self.sent_64bit);
                 self.is = is;
-                out.element(BufferOffset(0), self.address(address, is));
+                out.element(locate(at), self.address(address, is));
                 length
             } else if let Some((count, length)) = self.frequent_count(header, window[1]) {
                 self.counted = true;
-                out.mark(BufferOffset(0), Mark::Cycles(self.cycles(Some(count))));
+                out.mark(locate(at), Mark::Cycles(self.cycles(Some(count))));
                 length
             } else {
                 break;

@@ -79,14 +79,15 @@ fn decode_holding_counts(config: &Config, bytes: &[u8]) -> Vec<(BufferOffset, El
     out
 }
 
-/// Decodes for a sink that ignores atoms and offsets; also returns the number of packets.
-fn decode_targets(config: &Config, bytes: &[u8]) -> (Vec<Element>, usize) {
+/// Decodes for a sink that ignores atoms; also returns the number of packets.
+fn decode_targets(config: &Config, bytes: &[u8]) -> (Vec<(BufferOffset, Element)>, usize) {
     let (mut decoder, mut elements, mut out) =
         (Decoder::new(config), Elements::new(config), vec![]);
     let (mut at, mut count) = (0, 0);
     while at < bytes.len() {
         if decoder.permits_targets() {
-            let (length, packets) = elements.targets(&bytes[at..], &mut out);
+            let place = |index| BufferOffset((at + index) as u64);
+            let (length, packets) = elements.targets(&bytes[at..], place, &mut out);
             at += length;
             count += packets;
         }
@@ -96,19 +97,18 @@ fn decode_targets(config: &Config, bytes: &[u8]) -> (Vec<Element>, usize) {
         }
         let next = decoder.next_at_end(rest);
         let (packet, length) = next.unwrap_or_else(|| (decoder.finish(rest), rest.len()));
-        elements.packet(BufferOffset(0), &packet, &mut out);
+        elements.packet(BufferOffset(at as u64), &packet, &mut out);
         at += length;
         count += 1;
     }
-    elements.end(BufferOffset(0), &mut out);
+    elements.end(BufferOffset(bytes.len() as u64), &mut out);
     (without_atoms(&out), count)
 }
 
-fn without_atoms(elements: &[(BufferOffset, Element)]) -> Vec<Element> {
-    let elements = elements.iter().map(|(_, element)| *element);
+fn without_atoms(elements: &[(BufferOffset, Element)]) -> Vec<(BufferOffset, Element)> {
+    let mut elements = elements.to_vec();
+    elements.retain(|(_, element)| !matches!(element, Element::WaypointAtoms(_)));
     elements
-        .filter(|element| !matches!(element, Element::WaypointAtoms(_)))
-        .collect()
 }
 
 proptest! {
