@@ -1,5 +1,6 @@
 //! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
+mod destination;
 mod in_parts;
 pub mod input;
 mod job;
@@ -7,21 +8,21 @@ mod live;
 pub mod waiting;
 mod writers;
 
-use super::listing::{Colored, Lines, ListingArguments};
+use super::listing::{Lines, ListingArguments};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, print_notes};
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
 use armsnap::decode::{ProgramOptions, Programs, silence};
-use armsnap::report::listing::Counts;
+use armsnap::report::listing::{Counts, records};
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::Severity;
-use armsnap::text::{Form, PlainStream};
 use clap::{Args, ValueEnum};
+use destination::Destination;
 use input::Input;
 use job::{Job, Stopped};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,9 @@ pub enum Format {
     Text,
     /// JSON Lines
     Jsonl,
+    /// A binary record of 32 bytes for each branch, event, exception, context or time (only with
+    /// `--level branches`)
+    Binary,
     /// Nothing
     None,
 }
@@ -137,6 +141,24 @@ impl Arguments {
         live::is_live(self)
     }
 
+    /// Refuses binary records where nothing could read them.
+    fn permits_records(&self) -> Result<(), Failure> {
+        if self.level != Level::Branches {
+            let text = "--format binary: expected --level branches, the only one with records";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        let standard = self
+            .output
+            .as_deref()
+            .is_none_or(|path| path == Path::new("-"));
+        if standard && (self.stats || io::stdout().is_terminal()) {
+            let text = "--format binary: expected -o FILE: a terminal shows no records, and --stats \
+                        would print among them";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        Ok(())
+    }
+
     /// Returns the snapshot that has the trace sources.
     fn snapshot(&self) -> Result<SnapshotArguments, Failure> {
         let mut snapshot = self.snapshot.clone();
@@ -164,10 +186,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let in_file = arguments.output.is_some();
     let lines = match arguments.format {
         Format::Text => arguments.listing.lines(Lines::Trace, in_file),
-        Format::Jsonl | Format::None => Lines::Plain,
+        Format::Jsonl | Format::Binary | Format::None => Lines::Plain,
     };
+    if arguments.format == Format::Binary {
+        arguments.permits_records()?;
+    }
     // The pager runs from before the first note until the user leaves it.
-    let _pager = match in_file || arguments.format == Format::None || arguments.is_live() {
+    let _pager = match in_file
+        || matches!(arguments.format, Format::Binary | Format::None)
+        || arguments.is_live()
+    {
         true => None,
         false => arguments.listing.page()?,
     };
@@ -204,11 +232,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let input = arguments.is_live();
     let input = input.then(|| live::input(arguments, &loaded, &capture, &out));
     let mut input = input.transpose()?;
-    let form = match arguments.format {
-        Format::Jsonl => Form::Json,
-        Format::Text | Format::None => Form::Text,
-    };
-    let mut out = PlainStream::new(Colored::new(out, lines), form);
+    let mut out = Destination::new(out, arguments.format, lines);
+    if arguments.format == Format::Binary {
+        out.write_all(&records::header(&capture))?;
+    }
     let (programs, notes) = Programs::of(&loaded, &capture, &options)
         .map_err(|error| Failure::Input(error.to_string()))?;
     if needs_code {
@@ -220,6 +247,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let job = Job {
         loaded: &loaded,
         programs: &programs,
+        capture: &capture,
         level: arguments.level,
         format: arguments.format,
         jobs,
@@ -271,7 +299,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     drop(progress);
     print_notes(&programs.taken_from_others());
     print_notes(&programs.missing_processes());
-    out.into_inner().into_inner()?.finish()?;
+    out.into_inner()?.finish()?;
     if arguments.stats {
         print_stats(&stats)?;
     }

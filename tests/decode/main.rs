@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod branch_records;
 mod by_hand;
 mod capture;
 mod corrupt_streams;

@@ -151,7 +151,7 @@ impl Job<'_> {
     fn sizes(&self, total: u64) -> Sizes {
         let most = match self.format {
             Format::None => SILENT_PART,
-            Format::Text | Format::Jsonl => PART,
+            Format::Text | Format::Jsonl | Format::Binary => PART,
         };
         let fair = total / (PARTS * self.jobs as u64);
         Sizes {

@@ -6,12 +6,14 @@
 //! written them.
 
 use super::{Format, Level};
-use armsnap::capture::{CaptureBuffer, CaptureSource};
+use armsnap::capture::{Capture, CaptureBuffer, CaptureSource};
 use armsnap::decode::{Decoding, Programs, Totals, decode_buffer};
 use armsnap::mapped;
 use armsnap::quantity::TraceId;
 use armsnap::report::listing::text_buffer::TextBuffer;
-use armsnap::report::listing::{self, Counts, LineForm, Listed, ListingDecoder, Unfollowed};
+use armsnap::report::listing::{
+    self, Counts, LineForm, Listed, ListingDecoder, Unfollowed, records,
+};
 use armsnap::snapshot::OpenSnapshot;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -63,6 +65,8 @@ pub struct Job<'a> {
     pub loaded: &'a OpenSnapshot,
     /// Code and symbols.
     pub programs: &'a Programs,
+    /// The buffers and sources that are decoded.
+    pub capture: &'a Capture,
     /// How far to decode.
     pub level: Level,
     /// What to print.
@@ -264,7 +268,7 @@ impl Job<'_> {
     pub(super) fn piece(&self) -> usize {
         match self.format {
             Format::None => SILENT_PIECE,
-            Format::Text | Format::Jsonl => PIECE,
+            Format::Text | Format::Jsonl | Format::Binary => PIECE,
         }
     }
 
@@ -276,6 +280,12 @@ impl Job<'_> {
         let form = match self.format {
             Format::Text => LineForm::Text,
             Format::Jsonl => LineForm::JsonLines,
+            Format::Binary => {
+                let number = records::number(self.capture, buffer, source);
+                LineForm::Records(
+                    number.ok_or("--format binary: the capture has more than 65536 sources")?,
+                )
+            }
             Format::None => LineForm::Counts,
         };
         let level = match self.level {

@@ -6,7 +6,7 @@
 //! it shows the branches whose targets are in the trace.
 
 use super::text_buffer::TextBuffer;
-use super::{Counts, Lines, Listed};
+use super::{BranchLines, Counts, Listed};
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_trace::element::{AtomPacket, AtomSink, Atoms, Element, ElementSink, Exception, Mark};
@@ -57,7 +57,7 @@ pub struct Branches<L> {
     counts: Counts,
 }
 
-impl<L: Lines> Branches<L> {
+impl<L: BranchLines> Branches<L> {
     /// Lists to `lines`; `counting` if the trace unit was set to count cycles.
     pub fn new(lines: L, counting: bool) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl<L: Lines> Branches<L> {
     }
 }
 
-impl<L: Lines> Listed for Branches<L> {
+impl<L: BranchLines> Listed for Branches<L> {
     fn text(&mut self) -> &mut TextBuffer {
         self.lines.out()
     }
@@ -116,7 +116,7 @@ impl<L: Lines> Listed for Branches<L> {
     }
 }
 
-impl<L: Lines> Stage for Branches<L> {
+impl<L: BranchLines> Stage for Branches<L> {
     /// A running count depends on everything before it, so if it is written, there is no state in
     /// which a part could start.
     fn save(&self, _: &mut StageStates) -> Result<(), Unsaved> {
@@ -127,7 +127,7 @@ impl<L: Lines> Stage for Branches<L> {
     }
 }
 
-impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
+impl<'a, L: BranchLines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
     fn end(&mut self, _: BufferOffset) {
         self.release();
     }
@@ -137,7 +137,7 @@ impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
     }
 }
 
-impl<L: Lines> ElementSink for Branches<L> {
+impl<L: BranchLines> ElementSink for Branches<L> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         match element {
             Element::Address { address, .. } => self.line(at, Line::Branch(address)),
@@ -168,7 +168,7 @@ impl<L: Lines> ElementSink for Branches<L> {
 }
 
 /// Atoms are not listed; their cycles count.
-impl<L: Lines> AtomSink for Branches<L> {
+impl<L: BranchLines> AtomSink for Branches<L> {
     const LOCATES: bool = !L::SILENT;
     const IGNORES_WAYPOINT_ATOMS: bool = true;
 

@@ -6,8 +6,9 @@ use super::instructions::InstructionListing;
 use super::jsonl::JsonLines;
 use super::nothing::NoLines;
 use super::packets::PacketListing;
+use super::records::BranchRecords;
 use super::text::TextLines;
-use super::{Lines, Listed};
+use super::{BranchLines, Lines, Listed};
 use armsnap_arch::quantity::TraceId;
 use armsnap_history::decode::{Image, Programs, Resumable, Source};
 use armsnap_snapshot::capture::{
@@ -42,6 +43,8 @@ pub enum LineForm {
     Text,
     /// JSON Lines.
     JsonLines,
+    /// Binary records of branches, whatever the level, with this number of the source.
+    Records(u16),
     /// No lines, only counts.
     Counts,
 }
@@ -85,6 +88,9 @@ pub fn decoder<'a>(
                 .with_host_ids(traces_host_ids(&devices[source.device]));
             source.visit(make.with_lines(lines))
         }
+        LineForm::Records(number) => {
+            source.visit(MakeRecords(make.with_lines(BranchRecords::new(number))))
+        }
         LineForm::Counts => source.visit(make),
     }
 }
@@ -115,7 +121,9 @@ impl<'a, L: Lines + 'a> Make<'a, L> {
     fn packets<D: PacketDecoder + Saved + 'static>(self, packets: D) -> ListingDecoder<'a> {
         Box::new(Source::new(packets, PacketListing::new(self.lines)))
     }
+}
 
+impl<'a, L: BranchLines + 'a> Make<'a, L> {
     fn branches<D, E>(self, packets: D, elements: E) -> ListingDecoder<'a>
     where
         D: PacketDecoder + Saved + 'static,
@@ -123,6 +131,29 @@ impl<'a, L: Lines + 'a> Make<'a, L> {
     {
         let branches = Branches::new(self.lines, self.counts_cycles);
         Box::new(Source::with_elements(packets, elements, branches))
+    }
+}
+
+/// Makes decoders that write records of branches.
+struct MakeRecords<'a>(Make<'a, BranchRecords>);
+
+impl<'a> Visitor for MakeRecords<'a> {
+    type Output = Result<ListingDecoder<'a>, String>;
+
+    fn visit<D, E>(self, packets: D, elements: E) -> Self::Output
+    where
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
+    {
+        Ok(self.0.branches(packets, elements))
+    }
+
+    fn visit_flow<D, E>(self, packets: D, elements: E, _: FlowConfig) -> Self::Output
+    where
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
+    {
+        Ok(self.0.branches(packets, elements))
     }
 }
 

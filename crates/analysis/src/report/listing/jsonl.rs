@@ -3,10 +3,10 @@
 //! The fields are a contract with other programs: fields may be added, never renamed. Independent
 //! of protocols and files.
 
-use super::Lines;
 use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
+use super::{BranchLines, Lines};
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_snapshot::capture::PerfClock;
 use armsnap_trace::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm};
@@ -251,6 +251,27 @@ impl JsonLines {
     }
 }
 
+impl BranchLines for JsonLines {
+    fn branch_line(&mut self, at: BufferOffset, line: &Line, cycle: Option<u64>) {
+        match line {
+            Line::Branch(address) => {
+                self.begin(at, "branch");
+                self.hex("address", address.0);
+            }
+            Line::Exception(exception) => self.begin_exception(at, exception),
+            Line::Mark(mark) => self.begin_mark(at, mark),
+        }
+        if let Some(cycle) = cycle {
+            self.count("cycle", cycle);
+        }
+        self.end();
+    }
+
+    fn out(&mut self) -> &mut TextBuffer {
+        &mut self.out
+    }
+}
+
 impl Lines for JsonLines {
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
         self.begin(at, "packet");
@@ -347,27 +368,8 @@ impl Lines for JsonLines {
         self.end();
     }
 
-    fn branch_line(&mut self, at: BufferOffset, line: &Line, cycle: Option<u64>) {
-        match line {
-            Line::Branch(address) => {
-                self.begin(at, "branch");
-                self.hex("address", address.0);
-            }
-            Line::Exception(exception) => self.begin_exception(at, exception),
-            Line::Mark(mark) => self.begin_mark(at, mark),
-        }
-        if let Some(cycle) = cycle {
-            self.count("cycle", cycle);
-        }
-        self.end();
-    }
-
     fn offset_column(&self, _: usize) -> usize {
         self.head.len()
-    }
-
-    fn out(&mut self) -> &mut TextBuffer {
-        &mut self.out
     }
 }
 

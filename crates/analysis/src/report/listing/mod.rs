@@ -10,6 +10,7 @@ pub mod instructions;
 pub mod jsonl;
 pub mod nothing;
 pub mod packets;
+pub mod records;
 mod rendered;
 pub mod text;
 pub mod text_buffer;
@@ -121,11 +122,20 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// A listing format: each call writes one line.
-pub trait Lines {
+/// A form of the listing of branches.
+pub trait BranchLines {
     /// Whether nothing is written.
     const SILENT: bool = false;
 
+    /// Writes a line, with the running count of cycles if the trace counts them.
+    fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);
+
+    /// The text so far.
+    fn out(&mut self) -> &mut TextBuffer;
+}
+
+/// A listing format: each call writes one line.
+pub trait Lines: BranchLines {
     /// A packet and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]);
 
@@ -147,15 +157,9 @@ pub trait Lines {
     /// Execution cannot be followed from here on.
     fn gap(&mut self, at: BufferOffset, gap: Gap);
 
-    /// A line of the listing of branches.
-    fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);
-
     /// The column at which an offset of this many digits starts in a line for a range or an
     /// instruction.
     fn offset_column(&self, digits: usize) -> usize;
-
-    /// The text so far.
-    fn out(&mut self) -> &mut TextBuffer;
 }
 
 /// The name of a mark's kind in the element stream.

@@ -3,10 +3,10 @@
 //! `offset  id  kind  what`, with the offset in decimal as the reference counts it and the trace ID
 //! in hex. Independent of protocols and files.
 
-use super::Lines;
 use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
+use super::{BranchLines, Lines};
 use armsnap_arch::quantity::{BufferOffset, Isa, TraceId};
 use armsnap_snapshot::capture::PerfClock;
 use armsnap_snapshot::program::symbols::Symbols;
@@ -286,6 +286,32 @@ impl<'a> TextLines<'a> {
     }
 }
 
+impl BranchLines for TextLines<'_> {
+    fn branch_line(&mut self, _: BufferOffset, line: &Line, cycle: Option<u64>) {
+        self.start = self.out.len();
+        self.out.text(line.short_name());
+        self.out.pad(self.start, CYCLE);
+        match cycle {
+            Some(cycle) => self.out.hex(cycle),
+            None => self.out.byte(b'-'),
+        }
+        self.out.pad(self.start, VALUE);
+        let value = self.out.len();
+        match line {
+            Line::Branch(address) => self.out.hex(address.0),
+            Line::Exception(exception) => self.exception_text(exception),
+            Line::Mark(Mark::Marker(marker)) => self.hex("marker ", u64::from(*marker)),
+            Line::Mark(mark) => self.mark_text(mark),
+        }
+        self.out.join_words(value);
+        self.end();
+    }
+
+    fn out(&mut self) -> &mut TextBuffer {
+        &mut self.out
+    }
+}
+
 impl Lines for TextLines<'_> {
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
         self.begin(at, packet.name());
@@ -422,32 +448,8 @@ impl Lines for TextLines<'_> {
         self.end();
     }
 
-    fn branch_line(&mut self, _: BufferOffset, line: &Line, cycle: Option<u64>) {
-        self.start = self.out.len();
-        self.out.text(line.short_name());
-        self.out.pad(self.start, CYCLE);
-        match cycle {
-            Some(cycle) => self.out.hex(cycle),
-            None => self.out.byte(b'-'),
-        }
-        self.out.pad(self.start, VALUE);
-        let value = self.out.len();
-        match line {
-            Line::Branch(address) => self.out.hex(address.0),
-            Line::Exception(exception) => self.exception_text(exception),
-            Line::Mark(Mark::Marker(marker)) => self.hex("marker ", u64::from(*marker)),
-            Line::Mark(mark) => self.mark_text(mark),
-        }
-        self.out.join_words(value);
-        self.end();
-    }
-
     fn offset_column(&self, digits: usize) -> usize {
         (ID - 2).saturating_sub(digits)
-    }
-
-    fn out(&mut self) -> &mut TextBuffer {
-        &mut self.out
     }
 }
 
