@@ -2,6 +2,7 @@
 //! docs/decoding.md read them.
 
 use crate::in_parts::case::snapshots;
+use crate::support::repeated::repeated;
 use crate::support::{armsnap, skip};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -140,6 +141,22 @@ fn records_contain_what_lines_contain() {
     skip::found_enough(kinds[0], 1000);
     skip::found_enough(kinds[2], 10);
     skip::found_enough(counted, 10);
+}
+
+/// Counts of cycles continue in the next part of the trace.
+#[test]
+fn running_counts_do_not_depend_on_the_number_of_threads() {
+    let snapshot = repeated("etmv4", 1200 << 10);
+    let records = |jobs| {
+        let output = decode(snapshot.path(), &["--format", "binary", "--jobs", jobs]);
+        assert!(output.status.success());
+        output.stdout
+    };
+    let one = records("1");
+    let (_, all) = parsed(&one);
+    let cycles = all.iter().map(|record| number(&record[8..16]));
+    assert!(cycles.max() > Some(1_000_000));
+    assert!(records("2") == one && records("3") == one);
 }
 
 /// The programs of the documentation; they print what is counted from JSON Lines.

@@ -28,7 +28,9 @@ fn all_captures_decode_in_parts_as_a_whole() {
                 let forms: &[LineForm] = match level {
                     Level::Elements => &[LineForm::Text, LineForm::JsonLines, LineForm::Counts],
                     Level::Packets => &[LineForm::JsonLines, LineForm::Counts],
-                    Level::Branches => &[LineForm::JsonLines, LineForm::Counts],
+                    Level::Branches => {
+                        &[LineForm::JsonLines, LineForm::Records(0), LineForm::Counts]
+                    }
                     // The disassembler is slow without optimisation.
                     Level::Instructions if total > 30 << 10 => &[LineForm::Counts],
                     Level::Instructions => &[LineForm::Text],

@@ -38,7 +38,7 @@ impl Atoms {
 }
 
 /// One element of a trace source that follows a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Element {
     /// PTM, ETMv4, ETE: each atom stands for execution up to the next waypoint (P0 instruction),
     /// taken or not.

@@ -8,7 +8,7 @@ use super::job::{Decoded, Job, PAGE, Stopped};
 use armsnap::capture::CaptureBuffer;
 use armsnap::decode::parts::{Output, PartError, Role, Sizes, decode_in_parts};
 use armsnap::mapped;
-use armsnap::report::listing::{Counts, Listed, Unfollowed};
+use armsnap::report::listing::{Counts, Listed, Unfollowed, records};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
@@ -37,6 +37,8 @@ struct Taken {
     text: Vec<u8>,
     packets: u64,
     counts: Counts,
+    /// Cycles, to which the running counts of the next text are relative.
+    cycles: u64,
     unfollowed: Option<Unfollowed>,
 }
 
@@ -103,6 +105,7 @@ impl Job<'_> {
             let taken = Taken {
                 packets,
                 counts: listed.counts(),
+                cycles: listed.cycles(),
                 unfollowed: listed.unfollowed(),
                 text: match listed.text() {
                     text if text.is_empty() => Vec::new(),
@@ -114,13 +117,18 @@ impl Job<'_> {
         };
         let mut decoded = Decoded::default();
         let mut unfollowed = vec![None; buffer.sources.len()];
+        let mut cycles = vec![0_u64; buffer.sources.len()];
         let mut waiting: Vec<Waiting> = Vec::new();
         waiting.resize_with(buffer.sources.len(), Waiting::default);
         let mut give = |outputs: Vec<Taken>, done| {
             if mapped::is_cut() {
                 mapped::whole()?;
             }
-            for (index, taken) in outputs.into_iter().enumerate() {
+            for (index, mut taken) in outputs.into_iter().enumerate() {
+                if self.format == Format::Binary {
+                    records::add_cycles(&mut taken.text, cycles[index]);
+                }
+                cycles[index] += taken.cycles;
                 decoded.packets += taken.packets;
                 decoded.counts += taken.counts;
                 Unfollowed::add(&mut unfollowed[index], taken.unfollowed);

@@ -26,7 +26,8 @@ pub const LEVELS: [Level; 4] = [
 /// What a source gives for a piece.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Taken {
-    pub(super) text: String,
+    pub(super) text: Vec<u8>,
+    pub(super) cycles: u64,
     pub(super) counts: [u64; 3],
     pub(super) unfollowed: Option<(u64, u64, Option<u64>)>,
     pub(super) packets: u64,
@@ -44,9 +45,11 @@ fn take(listed: &mut (dyn Listed + '_), packets: u64) -> Taken {
         let branch = unfollowed.branch.map(|address| address.0);
         (unfollowed.times, unfollowed.first.0, branch)
     });
+    let cycles = listed.cycles();
     listed.reset();
     Taken {
-        text: String::from_utf8(listed.text().take()).unwrap(),
+        text: listed.text().take(),
+        cycles,
         counts: [counts.ranges, counts.instructions, counts.elements],
         unfollowed,
         packets,

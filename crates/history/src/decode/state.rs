@@ -4,8 +4,9 @@
 //! it was saved by, so it can be restored in another thread or, serialised, on another machine.
 
 use super::source::{Decoding, ElementStage, Source, SourceSinks};
+use armsnap_arch::quantity::BufferOffset;
 use armsnap_snapshot::capture::{OtherDecoder, Saved, SavedState};
-use armsnap_trace::element::{AtomSink, Context};
+use armsnap_trace::element::{AtomSink, Context, Element};
 use armsnap_trace::flow::{Below, CodeImage, FlowDriver, FlowState, View};
 use armsnap_trace::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,13 @@ pub enum SinkState {
     Context(Option<Context>),
     /// It reads memory through this view.
     View(View),
+    /// It waits for a count of cycles.
+    Cycles {
+        /// Whether the trace has counted any, or its unit was set to.
+        counting: bool,
+        /// The elements that wait, with their offsets.
+        held: Vec<(BufferOffset, Element)>,
+    },
 }
 
 impl StageStates {

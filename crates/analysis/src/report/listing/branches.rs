@@ -8,7 +8,7 @@
 use super::text_buffer::TextBuffer;
 use super::{BranchLines, Counts, Listed};
 use armsnap_arch::quantity::{Address, BufferOffset};
-use armsnap_history::decode::{SourceSinks, Stage, StageStates, Unsaved};
+use armsnap_history::decode::{SinkState, SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_trace::element::{AtomPacket, AtomSink, Atoms, Element, ElementSink, Exception, Mark};
 use std::collections::VecDeque;
 
@@ -28,6 +28,33 @@ pub enum Line {
 }
 
 impl Line {
+    /// Returns the line of an element; `None` if it is not listed.
+    #[inline]
+    pub const fn of(element: &Element) -> Option<Self> {
+        Some(match *element {
+            Element::Address { address, .. } => Self::Branch(address),
+            Element::Exception(exception) | Element::ExceptionHere(exception) => {
+                Self::Exception(exception)
+            }
+            Element::Mark(
+                mark @ (Mark::Context(_)
+                | Mark::Event(_)
+                | Mark::Trigger
+                | Mark::Timestamp(_)
+                | Mark::Marker(_)),
+            ) => Self::Mark(mark),
+            Element::Mark(_)
+            | Element::WaypointAtoms(_)
+            | Element::InstructionAtoms(_)
+            | Element::TimedAtom { .. }
+            | Element::TimedInstructions { .. }
+            | Element::RunTo { .. }
+            | Element::Q { .. }
+            | Element::SourceAddress { .. }
+            | Element::CancelInstruction => return None,
+        })
+    }
+
     /// The short name of its type.
     pub const fn short_name(&self) -> &'static str {
         match self {
@@ -49,11 +76,11 @@ fn cycles_of(atoms: Atoms, first: u8, each: u8) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Branches<L> {
     lines: L,
-    /// The running count, once the trace has provided one.
-    cycle: Option<u64>,
+    /// The running count: if counts can be increased later, since the last reset.
+    cycle: u64,
     /// Whether the trace counts cycles, so that lines wait for their count.
     counting: bool,
-    held: VecDeque<(BufferOffset, Line)>,
+    held: VecDeque<(BufferOffset, Element)>,
     counts: Counts,
 }
 
@@ -62,7 +89,7 @@ impl<L: BranchLines> Branches<L> {
     pub fn new(lines: L, counting: bool) -> Self {
         Self {
             lines,
-            cycle: counting.then_some(0),
+            cycle: 0,
             counting,
             held: VecDeque::with_capacity(HELD),
             counts: Counts::default(),
@@ -70,24 +97,30 @@ impl<L: BranchLines> Branches<L> {
     }
 
     #[inline]
-    fn line(&mut self, at: BufferOffset, line: Line) {
+    fn line(&mut self, at: BufferOffset, element: Element) {
+        let Some(line) = Line::of(&element) else {
+            return;
+        };
         self.counts.elements += 1;
         if L::SILENT {
             return;
         }
         if !self.counting {
-            self.lines.branch_line(at, &line, self.cycle);
+            self.lines.branch_line(at, &line, None);
             return;
         }
         if matches!(line, Line::Branch(_)) || self.held.len() == HELD {
             self.release();
         }
-        self.held.push_back((at, line));
+        self.held.push_back((at, element));
     }
 
     fn release(&mut self) {
-        for (at, line) in self.held.drain(..) {
-            self.lines.branch_line(at, &line, self.cycle);
+        let cycle = self.counting.then_some(self.cycle);
+        for (at, element) in self.held.drain(..) {
+            if let Some(line) = Line::of(&element) {
+                self.lines.branch_line(at, &line, cycle);
+            }
         }
     }
 
@@ -97,7 +130,7 @@ impl<L: BranchLines> Branches<L> {
             return;
         }
         self.counting = true;
-        self.cycle = Some(self.cycle.unwrap_or(0) + u64::from(cycles));
+        self.cycle += u64::from(cycles);
         self.release();
     }
 }
@@ -111,18 +144,46 @@ impl<L: BranchLines> Listed for Branches<L> {
         self.counts
     }
 
+    fn cycles(&self) -> u64 {
+        if L::COUNTS_LATER { self.cycle } else { 0 }
+    }
+
     fn reset(&mut self) {
         self.counts = Counts::default();
+        if L::COUNTS_LATER {
+            self.cycle = 0;
+        }
     }
 }
 
 impl<L: BranchLines> Stage for Branches<L> {
-    /// A running count depends on everything before it, so if it is written, there is no state in
-    /// which a part could start.
-    fn save(&self, _: &mut StageStates) -> Result<(), Unsaved> {
-        if self.counting && !L::SILENT {
+    /// A running count depends on everything before it, so if it is written and cannot be
+    /// increased later, there is no state in which a part could start.
+    fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
+        if L::SILENT {
+            return Ok(());
+        }
+        if self.counting && !L::COUNTS_LATER {
             return Err(Unsaved);
         }
+        to.sink = SinkState::Cycles {
+            counting: self.counting,
+            held: self.held.iter().copied().collect(),
+        };
+        Ok(())
+    }
+
+    fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
+        if L::SILENT {
+            return Ok(());
+        }
+        let SinkState::Cycles { counting, held } = &from.sink else {
+            return Err(Unsaved);
+        };
+        self.counting = *counting;
+        self.cycle = 0;
+        self.held.clear();
+        self.held.extend(held);
         Ok(())
     }
 }
@@ -140,29 +201,12 @@ impl<'a, L: BranchLines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
 impl<L: BranchLines> ElementSink for Branches<L> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         match element {
-            Element::Address { address, .. } => self.line(at, Line::Branch(address)),
-            Element::Exception(exception) | Element::ExceptionHere(exception) => {
-                self.line(at, Line::Exception(exception));
-            }
             Element::TimedAtom { cycles, .. } => self.count(cycles),
             Element::TimedInstructions { atoms, first, each } => {
                 self.count(cycles_of(atoms, first, each));
             }
             Element::Mark(Mark::Cycles(cycles)) => self.count(cycles),
-            Element::Mark(
-                mark @ (Mark::Context(_)
-                | Mark::Event(_)
-                | Mark::Trigger
-                | Mark::Timestamp(_)
-                | Mark::Marker(_)),
-            ) => self.line(at, Line::Mark(mark)),
-            Element::Mark(_)
-            | Element::WaypointAtoms(_)
-            | Element::InstructionAtoms(_)
-            | Element::RunTo { .. }
-            | Element::Q { .. }
-            | Element::SourceAddress { .. }
-            | Element::CancelInstruction => {}
+            _ => self.line(at, element),
         }
     }
 }

@@ -37,6 +37,12 @@ pub trait Listed {
         None
     }
 
+    /// The cycles since the last [`reset`](Self::reset), where the running counts in the text start
+    /// from there; else 0.
+    fn cycles(&self) -> u64 {
+        0
+    }
+
     /// Resets the counts and the branches that could not be followed.
     fn reset(&mut self);
 }
@@ -126,6 +132,10 @@ impl std::ops::AddAssign for Counts {
 pub trait BranchLines {
     /// Whether nothing is written.
     const SILENT: bool = false;
+
+    /// Whether the running counts of cycles can be increased later: then they start from the last
+    /// [`reset`](Listed::reset), so that parts of a trace can be listed apart.
+    const COUNTS_LATER: bool = false;
 
     /// Writes a line, with the running count of cycles if the trace counts them.
     fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);

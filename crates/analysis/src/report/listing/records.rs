@@ -74,6 +74,23 @@ fn sources(capture: &Capture) -> impl Iterator<Item = (&CaptureBuffer, &CaptureS
     buffers.flat_map(|buffer| buffer.sources.iter().map(move |source| (buffer, source)))
 }
 
+/// Adds `cycles` to the running counts of records.
+pub fn add_cycles(records: &mut [u8], cycles: u64) {
+    if cycles == 0 {
+        return;
+    }
+    let (records, _) = records.as_chunks_mut::<RECORD>();
+    for record in records {
+        if record[27] & flag::CYCLE != 0
+            && let Some(count) = record[8..].first_chunk_mut()
+        {
+            *count = u64::from_le_bytes(*count)
+                .wrapping_add(cycles)
+                .to_le_bytes();
+        }
+    }
+}
+
 /// Writes the records of one source.
 #[derive(Clone, Debug)]
 pub struct BranchRecords {
@@ -167,6 +184,8 @@ impl Content {
 }
 
 impl BranchLines for BranchRecords {
+    const COUNTS_LATER: bool = true;
+
     #[inline]
     fn branch_line(&mut self, at: BufferOffset, line: &Line, cycle: Option<u64>) {
         let content = Content::of(line);
