@@ -56,6 +56,7 @@ impl Input {
             Self::Imported(InputKind::KernelLog) => "the log of a Linux kernel that failed",
             Self::Imported(InputKind::Minidump) => "a minidump",
             Self::Imported(InputKind::Archive) => "a snapshot in an archive",
+            Self::Imported(InputKind::CtraceRun) => "a run that CMSIS-Debugger traced",
             Self::TraceFile => "a trace file",
             Self::Program => "a program for Arm",
         }
@@ -72,6 +73,10 @@ impl Input {
             Self::Imported(InputKind::KernelLog) => &[
                 ("gdb @ --vmlinux vmlinux", "debug it"),
                 ("info @", "what is in it"),
+            ],
+            Self::Imported(InputKind::CtraceRun) => &[
+                ("console @", "the text of its software"),
+                ("dwt @", "exceptions, samples, data, counters"),
             ],
             Self::Imported(_) => &[("gdb @", "debug it"), ("info @", "what is in it")],
             Self::TraceFile => &[

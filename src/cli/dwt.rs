@@ -14,7 +14,7 @@ use armsnap::program::data_symbols;
 use armsnap::program::symbols::Symbols;
 use armsnap::quantity::TraceId;
 use armsnap::report::software::decoder;
-use armsnap::report::software::dwt::{Dwt, Names, Summary, addresses};
+use armsnap::report::software::dwt::{Dwt, Names, Summary, addresses, variables};
 use clap::{Args, ValueEnum};
 use rows::{Rows, Table};
 use std::io::{self, BufWriter, Write};
@@ -216,8 +216,13 @@ fn names(traced: &Traced, source: &CaptureSource, programs: &Programs) -> Names 
         let name = images.find_map(|program| data_symbols::at(program, address.into()));
         name.unwrap_or_else(|| format!("{address:#010x}"))
     };
+    let matched = addresses(&traced.loaded, source);
+    let named = variables(&traced.loaded, source);
+    let both = named.into_iter().zip(matched);
+    let names = both.map(|(name, address)| name.or_else(|| address.map(variable)));
+    let mut names = names.collect::<Vec<_>>().into_iter();
     Names {
         symbols,
-        variables: addresses(&traced.loaded, source).map(|address| address.map(variable)),
+        variables: std::array::from_fn(|_| names.next().flatten()),
     }
 }

@@ -296,3 +296,84 @@ fn the_capture_of_a_small_program_has_its_functions() {
     let name = found["samples"]["functions"][0][0].as_str().unwrap();
     assert!(!name.starts_with("0x"), "{found}");
 }
+/// A description of two processors, of which one traces.
+const RUN: &str = "ctrace-run:
+  ctrace-setup:
+  - pname: CM7
+    data:
+    - symbol: ring.head
+    timestamps:
+      itm-prescaler: 4
+  - pname: CM4
+    disable:
+  ctrace-refs:
+  - ctrace-ref: CM7/data#0
+    pname: CM7
+    regs:
+    - name: DWT_COMP0
+      value: 0x24000024
+    - name: ITM_TCR
+      value: 0x00000009
+      mask: 0x00000009
+";
+
+#[test]
+fn a_described_run_opens_as_one_input() {
+    let place = tempfile::tempdir().unwrap();
+    let description = place.path().join("My run.ctrace-run.yml");
+    fs::write(&description, RUN).unwrap();
+    let alone = run(armsnap().arg("info").arg(&description));
+    let said = text(&alone);
+    assert!(
+        said.contains("whose trace is not beside it: expected My run.SWO.raw or"),
+        "{said}"
+    );
+    // D4.3.4 and D4.2.8; two ticks of four cycles.
+    let bytes = [&SYNC[..], &[0x8d, 7, 0x20, 0x01, b'!']].concat();
+    fs::write(place.path().join("My run.SWO.raw"), bytes).unwrap();
+    fs::write(place.path().join("My run.ER.raw"), b"records").unwrap();
+    let rows = output(&description, &["--table", "values"]);
+    assert!(
+        rows.ends_with(",8,0,,0,ring.head,write,0x7,1,,,\n"),
+        "{rows}"
+    );
+    let shown = run(armsnap().arg("console").arg(&description));
+    assert_eq!(String::from_utf8_lossy(&shown.stdout), "!\n");
+    let said = text(&shown);
+    for wanted in [
+        "assumed to have traced CM7",
+        "records of the Event Recorder",
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    // As a snapshot.
+    let snapshot = place.path().join("snapshot");
+    let made = run(armsnap().arg("import").arg(&description).arg(&snapshot));
+    assert!(made.status.success(), "{}", text(&made));
+    assert_eq!(output(&snapshot, &["--table", "values"]), rows);
+    fs::write(&description, "ctrace-run: [").unwrap();
+    let said = text(&run(armsnap().arg("info").arg(&description)));
+    assert!(
+        said.contains("is no description of a traced run: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_run_of_a_debugger_opens() {
+    let Some(directory) = capture("swo-ctrace") else {
+        return;
+    };
+    let found = output(&directory.join("Blinky+Arm.ctrace-run.yml"), &["--json"]);
+    let all: Value = serde_json::from_str(&found).unwrap();
+    let packets = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|source| &source["exception_packets"]);
+    assert_eq!(
+        packets.collect::<Vec<_>>(),
+        [&json!(0), &json!(165), &json!(84)]
+    );
+    assert_eq!(all[0]["data"][0]["variable"], "osRtxInfo.kernel.tick");
+}

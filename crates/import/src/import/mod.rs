@@ -61,6 +61,8 @@ pub enum InputKind {
     Minidump,
     /// The log of a Linux kernel that failed.
     KernelLog,
+    /// The description of a run that CMSIS-Debugger traced.
+    CtraceRun,
 }
 
 /// Recognises an input by its contents; `None` if it is not of a kind that can be recognised.
@@ -87,6 +89,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     if archive::is_tar(&head) {
         return archived::has_snapshot(first).then_some(InputKind::Archive);
     }
+    if raw::ctrace::is_ctrace_run(&head) {
+        return Some(InputKind::CtraceRun);
+    }
     if minidump::is_minidump(&head) {
         return Some(InputKind::Minidump);
     }
@@ -107,6 +112,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(InputKind::Archive) => archived::import(path),
         Some(InputKind::KernelLog) => kernel_log::import(path, options),
         Some(InputKind::Minidump) => minidump::import(path, options),
+        Some(InputKind::CtraceRun) => raw::ctrace::import(path, options),
         None => Err(ImportError::input(
             path,
             match readable(path) {

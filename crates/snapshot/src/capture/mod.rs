@@ -37,6 +37,10 @@ use armsnap_trace::formatter::FrameKind;
 use armsnap_trace::protocol::{Core, ElementDecoder, PacketDecoder};
 use std::collections::HashMap;
 
+/// The section of a trace source with the names of the data that its DWT's comparators match, by the
+/// numbers of these.
+pub const DWT_VARIABLES: &str = "dwt_variables";
+
 /// The names of some buffers and sources of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {

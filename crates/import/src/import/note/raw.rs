@@ -36,6 +36,12 @@ pub enum RawNote {
         /// The core.
         core: String,
     },
+    /// Records of the Event Recorder are no trace.
+    #[error("{path}: has records of the Event Recorder, which are not read")]
+    EventRecorder {
+        /// The file.
+        path: PathBuf,
+    },
     /// The trace unit of a buffer is assumed from the order of units.
     #[error(
         "{buffer}: is assumed to be trace of {unit}: it has no trace ID, and the order of buffers \

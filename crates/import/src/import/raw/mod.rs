@@ -3,10 +3,12 @@
 //! [`units`] collects the trace units: registers given by the user, or files of Linux's sysfs.
 //! [`form`] determines how a buffer is formatted and which trace it contains. [`panic`] checks
 //! buffers that a kernel kept, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace.
-//! [`snapshot`] joins them with the [`cores`].
+//! [`ctrace`] reads the description of a run that CMSIS-Debugger traced. [`snapshot`] joins them with
+//! the [`cores`].
 
 mod branches;
 mod cores;
+pub(super) mod ctrace;
 mod form;
 mod frames;
 mod hints;

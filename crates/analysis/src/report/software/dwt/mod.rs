@@ -14,7 +14,7 @@ mod text;
 
 pub use access::Access;
 pub use collect::Dwt;
-pub use comparators::{COMPARATORS, addresses};
+pub use comparators::{COMPARATORS, addresses, variables};
 pub use nesting::{Activation, Nesting};
 pub use spread::Spread;
 pub use summary::{Names, Summary};
