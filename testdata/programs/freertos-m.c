@@ -158,6 +158,18 @@ __attribute__((noinline)) void halt_here(void)
 
 static void worker(void)
 {
+    // What a task that writes where it should not may leave behind.
+#if DAMAGE == 1
+    blocks[1].xStateListItem.pxNext = &blocks[1].xStateListItem;
+#elif DAMAGE == 2
+    blocks[0].xStateListItem.pxNext = (ListItem_t *)0xdead0000;
+#elif DAMAGE == 3
+    stacks[2][0] = 0;
+    blocks[3].pxTopOfStack = stacks[3] - 2;
+#elif DAMAGE == 4
+    blocks[1].xStateListItem.pxContainer = &events;
+    blocks[2].xStateListItem.pvOwner = blocks;
+#endif
     halt_here();
     sum += 1;
 }

@@ -1,11 +1,12 @@
 //! Checks a snapshot for missing requirements of the specification and for unusual contents (Debug
 //! and Trace Snapshot File Format 0.2, sections 3 and 4).
 //!
-//! The reader's notes become findings too. The checks use the registers of the architectures; they
-//! do not decode trace.
+//! The reader's notes become findings too. The checks use the registers of the architectures, and the
+//! structures of real-time operating systems; they do not decode trace.
 
 mod cores;
 mod devices;
+mod kernel;
 mod trace;
 
 pub use cores::{Placeholders, placeholder};
@@ -119,6 +120,7 @@ pub fn check(loaded: &OpenSnapshot) -> Vec<Finding> {
     checker.head();
     checker.devices();
     checker.cores();
+    checker.kernel();
     checker.trace();
     let mut findings = checker.findings;
     findings.sort_by(|a, b| a.place.cmp(&b.place));

@@ -14,9 +14,9 @@
 //! | [`linux`] | what a Linux kernel knows about itself: its log, types and tasks |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`capture`] | a snapshot's trace: buffers, and the sources in each with ID, protocol, core |
+//! | [`rtos`] | the tasks of a real-time operating system, and their registers |
 //! | [`check`] | what is wrong with a snapshot |
 //! | [`fault`] | why a core faulted, from its fault registers |
-//! | [`rtos`] | the tasks of a real-time operating system, and their registers |
 
 pub mod budget;
 pub mod cache;
