@@ -4,6 +4,7 @@ use gdbstub::common::Tid;
 
 use super::reply::{NO_MEMORY, thread_id, transfer};
 use super::target::SnapshotTarget;
+use super::threads;
 use crate::remote_protocol::hex;
 use armsnap_snapshot::snapshot::signals;
 
@@ -34,7 +35,7 @@ fn stands(target: &SnapshotTarget, thread: Tid, current: bool, without_pc: bool)
     let received = signal.filter(|_| !without_pc);
     let received = received.map_or(5, |signal| signals::to_gdb(signal.number));
     let signal = if current { received } else { 0 };
-    let name = core.map_or("", |core| &core.name);
+    let (name, _) = threads::description(target, thread);
     let reason = if without_pc { "library:;" } else { "" };
     let name = hex::encode(name);
     format!("T{signal:02x}thread:{thread:x};hexname:{name};{reason}").into_bytes()

@@ -3,11 +3,14 @@
 use crate::server::target::SnapshotTarget;
 use armsnap_snapshot::fault::Text;
 
+const NO_FAULT: &str = "this task does not run: monitor fault describes the fault of a core\n";
+
 /// Describes the fault of the halted state.
 pub(super) fn run(target: &SnapshotTarget) -> String {
     let thread = target.selection.user();
-    let Some(core) = target.core(thread) else {
-        return super::NO_CORE.to_owned();
+    // Tasks that do not run have no fault of their own.
+    let Some(core) = target.endpoint.cores.get(thread.get() - 1) else {
+        return NO_FAULT.to_owned();
     };
     let before = match target.positions.past(thread) {
         Some(_) => "at the end of the history:\n",
