@@ -16,6 +16,8 @@ pub(super) struct Tasks {
     pub kernel: Option<Kernel>,
     /// The tasks that do not run, as threads: the index of the task, and its registers and memory.
     pub threads: Vec<(usize, Core)>,
+    /// Whether the tasks that do not run are cores of the snapshot.
+    are_cores: bool,
 }
 
 impl Tasks {
@@ -30,17 +32,30 @@ impl Tasks {
             architecture: first.detected.architecture,
             programs,
         });
+        // An import may have made a core of each task.
+        if kernel.iter().any(|kernel| are_cores(kernel, cores)) {
+            let threads = Vec::new();
+            return Self {
+                kernel,
+                threads,
+                are_cores: true,
+            };
+        }
         let tasks = kernel.iter().flat_map(|kernel| &kernel.tasks);
         let waiting = tasks.enumerate().filter(|(_, task)| !runs(task, cores));
         let threads = waiting.map(|(index, task)| (index, thread(task, first)));
         let threads = threads.collect();
-        Self { kernel, threads }
+        Self {
+            kernel,
+            threads,
+            are_cores: false,
+        }
     }
 
     /// Returns the task that a core runs.
     pub fn on_core(&self, core: usize) -> Option<&Task> {
         let mut tasks = self.kernel.iter().flat_map(|kernel| &kernel.tasks);
-        tasks.find(|task| task.core == Some(core))
+        tasks.find(|task| task.core == Some(core) && !self.are_cores)
     }
 
     /// Returns the task of a thread, counted from the first thread after those of the cores.
@@ -61,6 +76,17 @@ impl Tasks {
         }
         text
     }
+}
+
+/// Returns whether some core has the registers of a task that does not run.
+fn are_cores(kernel: &Kernel, cores: &[Core]) -> bool {
+    let at = |core: &Core| core.registers.pc().zip(core.registers.value("sp"));
+    let at: Vec<_> = cores.iter().filter_map(at).collect();
+    let mut contexts = kernel.tasks.iter().filter_map(|task| task.context.as_ref());
+    contexts.any(|context| {
+        let saved = context.value("pc").zip(context.value("sp"));
+        saved.is_some_and(|saved| at.contains(&saved))
+    })
 }
 
 /// Returns whether the thread of a core is that of a task.

@@ -7,8 +7,13 @@ use crate::systems::record_image;
 use std::path::{Path, PathBuf};
 
 /// Records a program up to `halt_here`.
-fn record(directory: &Path, microcontroller: [&str; 4], program: &str) -> PathBuf {
-    let image = build_program(directory, microcontroller, program, &[]);
+fn record(
+    directory: &Path,
+    microcontroller: [&str; 4],
+    program: &str,
+    options: &[&str],
+) -> PathBuf {
+    let image = build_program(directory, microcontroller, program, options);
     let output = directory.join("out");
     let options = [
         "--system",
@@ -40,48 +45,77 @@ fn back_traces(told: &str) -> Vec<(String, Vec<String>)> {
     threads
 }
 
-#[test]
-fn tasks_of_freertos_are_threads() {
+/// A thread: its name, its state, its priority, and the functions of its back trace.
+type Thread = (&'static str, &'static str, i64, &'static [&'static str]);
+
+/// The tasks of a program are the threads that GDB shows, on each microcontroller.
+fn are_threads(program: &str, kernel: &str, threads: &[Thread]) {
     if !installed(&["qemu-system-arm", "arm-none-eabi-gcc", "gdb-multiarch"]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     for microcontroller in MICROCONTROLLERS {
-        let snapshot = record(directory.path(), microcontroller, "freertos-m.c");
+        let snapshot = record(directory.path(), microcontroller, program, &[]);
         let commands = ["info threads", "monitor tasks", "thread apply all bt"];
         let told = told(&snapshot, &[], &commands);
-        let threads = [
-            ("worker", "running", 1, &["halt_here", "worker"][..]),
-            ("red\\u{1b}[31m", "ready", 0, &["never"]),
-            (
-                "sleeper",
-                "blocked",
-                3,
-                &["enter", "sleep_deep", "sleep_deep", "sleep_deep", "sleeper"],
-            ),
-            (
-                "waiter",
-                "blocked",
-                3,
-                &["enter", "wait_for_event", "waiter"],
-            ),
-            ("suspended", "suspended", 2, &["enter", "suspended"]),
-            ("deleted", "deleted", 2, &["enter", "deleted"]),
-        ];
         let traces = back_traces(&told);
         assert_eq!(traces.len(), threads.len(), "{told}");
-        for ((number, found), (name, state, priority, functions)) in (1..).zip(traces).zip(threads)
-        {
-            assert_eq!(found.0, name, "{told}");
-            assert_eq!(found.1[..functions.len()], *functions, "{name}: {told}");
-            let thread = format!("FreeRTOS task, {state}, priority {priority}, ");
+        let all = (1..).zip(traces).zip(threads);
+        for ((number, found), (name, state, priority, functions)) in all {
+            assert_eq!(found.0, *name, "{told}");
+            assert_eq!(found.1[..functions.len()], **functions, "{name}: {told}");
+            let thread = format!("{kernel} task, {state}, priority {priority}, ");
             assert!(told.contains(&thread), "{thread}: {told}");
-            let row = format!("{number:>6}  {state:<10}  {priority:>8}  0x");
+            let row = format!("{number:>6}  {state:<11}  {priority:>8}  0x");
             assert!(told.contains(&row), "{row}: {told}");
         }
-        assert!(told.contains("FreeRTOS, 6 tasks"), "{told}");
+        let head = format!("{kernel}, {} tasks", threads.len());
+        assert!(told.contains(&head), "{told}");
         assert!(!told.contains("broken: "), "{told}");
     }
+}
+
+/// Three calls deep in the function that gives up the core.
+const SLEEPER: &[&str] = &["enter", "sleep_deep", "sleep_deep", "sleep_deep", "sleeper"];
+
+#[test]
+fn tasks_of_freertos_are_threads() {
+    let threads: [Thread; 6] = [
+        ("worker", "running", 1, &["halt_here", "worker"]),
+        ("red\\u{1b}[31m", "ready", 0, &["never"]),
+        ("sleeper", "blocked", 3, SLEEPER),
+        (
+            "waiter",
+            "blocked",
+            3,
+            &["enter", "wait_for_event", "waiter"],
+        ),
+        ("suspended", "suspended", 2, &["enter", "suspended"]),
+        ("deleted", "deleted", 2, &["enter", "deleted"]),
+    ];
+    are_threads("freertos-m.c", "FreeRTOS", &threads);
+}
+
+#[test]
+fn threads_of_threadx_are_threads() {
+    let threads: [Thread; 4] = [
+        ("worker", "running", 8, &["halt_here", "worker"]),
+        ("sleeper", "sleep", 2, SLEEPER),
+        ("receiver", "queue", 3, &["enter", "receiver"]),
+        ("idle", "ready", 31, &["idle"]),
+    ];
+    are_threads("threadx-m.c", "ThreadX", &threads);
+}
+
+#[test]
+fn threads_of_zephyr_are_threads() {
+    let threads: [Thread; 4] = [
+        ("worker", "running", 7, &["halt_here", "worker"]),
+        ("idle", "queued", 15, &["idle"]),
+        ("pender", "pending", 1, &["enter", "pender"]),
+        ("sleeper", "sleeping", -2, SLEEPER),
+    ];
+    are_threads("zephyr-m.c", "Zephyr", &threads);
 }
 
 #[test]
@@ -91,7 +125,7 @@ fn registers_of_a_task_are_those_that_were_saved() {
     }
     let directory = tempfile::tempdir().unwrap();
     // With floating point.
-    let snapshot = record(directory.path(), MICROCONTROLLERS[1], "freertos-m.c");
+    let snapshot = record(directory.path(), MICROCONTROLLERS[1], "freertos-m.c", &[]);
     let commands = [
         "thread 3",
         "print/x $r4 == *blocks[0].pxTopOfStack",
@@ -112,5 +146,66 @@ fn registers_of_a_task_are_those_that_were_saved() {
         "$5 = <unavailable>",
     ] {
         assert!(told.contains(value), "{value}: {told}");
+    }
+}
+
+#[test]
+fn damage_is_named() {
+    if !installed(&["qemu-system-arm", "arm-none-eabi-gcc", "gdb-multiarch"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for (damage, wanted) in [
+        (
+            "-DDAMAGE=1",
+            &[
+                "xSuspendedTaskList: the list reaches the entry 0x",
+                "uxCurrentNumberOfTasks: the kernel counts 6 entries, the list has 5",
+            ][..],
+        ),
+        (
+            "-DDAMAGE=2",
+            &["xDelayedTaskList1: 0xdead0004 is not in the snapshot's memory"],
+        ),
+        (
+            "-DDAMAGE=3",
+            &[
+                "task \"suspended\" at 0x",
+                ": its stack has overflowed, or was used up to its end: the pattern at 0x",
+                "task \"deleted\" at 0x",
+                ": its stack pointer 0x",
+            ],
+        ),
+        (
+            "-DDAMAGE=4",
+            &[
+                "xSuspendedTaskList: the entry 0x",
+                " says that it is in the list 0x",
+                " says that it is part of the task at 0x",
+            ],
+        ),
+    ] {
+        let snapshot = record(
+            directory.path(),
+            MICROCONTROLLERS[0],
+            "freertos-m.c",
+            &[damage],
+        );
+        let told = told(&snapshot, &[], &["monitor tasks", "info threads"]);
+        let run = crate::support::gdb::armsnap()
+            .arg("check")
+            .arg(&snapshot)
+            .output();
+        let checked = String::from_utf8(run.unwrap().stdout).unwrap();
+        for wanted in wanted {
+            assert!(told.contains(wanted), "{wanted}: {told}");
+            assert!(checked.contains(wanted), "{wanted}: {checked}");
+        }
+        // The others are still there.
+        assert!(told.contains("\"worker\""), "{told}");
+        assert!(
+            checked.contains("warning (advice): FreeRTOS: "),
+            "{checked}"
+        );
     }
 }

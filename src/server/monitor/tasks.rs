@@ -21,17 +21,18 @@ pub(super) fn run(target: &SnapshotTarget) -> Option<String> {
 /// Formats the tasks of a kernel with their threads.
 fn list(endpoint: &Endpoint, kernel: &Kernel) -> String {
     let mut text = format!("{}, {} tasks\n", kernel.name, kernel.tasks.len());
-    text.push_str("THREAD  STATE       PRIORITY  STACK       NEVER USED  NAME\n");
+    text.push_str("THREAD  STATE        PRIORITY  STACK       NEVER USED  NAME\n");
     for (index, task) in kernel.tasks.iter().enumerate() {
         let number = |number: Option<u64>| number.map_or("?".to_owned(), |n| n.to_string());
         let stack = task.stack.map(|stack| format!("{:#010x}", stack.lowest));
         let thread = thread(endpoint, index, task);
         let _ = writeln!(
             text,
-            "{:>6}  {:<10}  {:>8}  {:<10}  {:>10}  {}",
+            "{:>6}  {:<11}  {:>8}  {:<10}  {:>10}  {}",
             number(thread.map(|thread| thread as u64)),
             task.state,
-            number(task.priority),
+            task.priority
+                .map_or("?".to_owned(), |priority| priority.to_string()),
             stack.unwrap_or_else(|| "?".to_owned()),
             number(task.stack.and_then(|stack| stack.unused)),
             name(task)

@@ -191,3 +191,124 @@ pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut
 fn is_exc_return(value: u32) -> bool {
     value & 0xffff_ffae == 0xffff_ffac
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::OpenSnapshot;
+    use crate::snapshot::files::InMemory;
+    use crate::snapshot::memory::CoreMemory;
+    use armsnap_arch::arch::{Architecture, Space};
+    use std::sync::Arc;
+
+    const STACK: u64 = 0x2000_0100;
+    const CODE: u32 = 0x200;
+
+    /// What is found on a stack with these words.
+    fn found(words: &[u32]) -> Option<Context> {
+        let device = format!(
+            "[device]\nname=a\nclass=core\ntype=Cortex-M33\n\
+             [dump0]\nfile=ram\naddress={STACK:#x}\n[dump1]\nfile=code\naddress={CODE:#x}\n"
+        );
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+        let files = [
+            (
+                "snapshot.ini",
+                b"[snapshot]\nversion=1.0\n[device_list]\na=a.ini\n".to_vec(),
+            ),
+            ("a.ini", device.into_bytes()),
+            ("ram", bytes.collect()),
+            ("code", vec![0; 16]),
+        ];
+        let files = files.map(|(name, bytes)| (name.to_owned(), bytes.into()));
+        let files = Arc::new(InMemory(files.into()));
+        let loaded = OpenSnapshot::from_files(files, "snapshot.ini").unwrap();
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        let memory = Memory {
+            memory: &memory,
+            space: Space::Any,
+            architecture: Architecture::MProfile,
+            programs: &[],
+        };
+        saved(&memory, STACK)
+    }
+
+    /// The words that are saved in an order.
+    fn words((below, above): Order, has_float: bool) -> Vec<u32> {
+        let is_secure = below.contains(&Secure);
+        let special = |saved: &Saved| match saved {
+            ExcReturn => {
+                let code = if is_secure { 0xffff_ffbc } else { 0xffff_fffd };
+                vec![code & !(u32::from(has_float) << 4)]
+            }
+            StackLimit => vec![STACK as u32 & !0xff],
+            Control => vec![2],
+            HasFloat => vec![u32::from(has_float)],
+            Secure => vec![STACK as u32 + 0x40],
+            Float if has_float => (16..32).map(|number| 0x500 + number).collect(),
+            Float => Vec::new(),
+        };
+        let mut words: Vec<u32> = below.iter().flat_map(special).collect();
+        words.extend((4..12).map(|number| 0x400 + number));
+        words.extend(above.iter().flat_map(special));
+        // The lowest bit of the address of a function, and a word that aligns the stack.
+        words.extend([0, 1, 2, 3, 12, 0x301, CODE | 1, 1 << 24 | 1 << 9]);
+        if has_float {
+            words.extend((0..16).map(|number| 0x500 + number));
+            words.extend([0x0300_0000, 0]);
+        }
+        words
+    }
+
+    #[test]
+    fn each_order_is_told_from_the_others() {
+        for order in ORDERS {
+            let has = |saved| order.0.contains(&saved) || order.1.contains(&saved);
+            for has_float in [false, true] {
+                if has_float && !has(Float) {
+                    continue;
+                }
+                let mut words = words(*order, has_float);
+                let context = found(&words).unwrap_or_else(|| panic!("{order:?}"));
+                let above = STACK + 4 * words.len() as u64 + 4;
+                for (name, value) in [
+                    ("r4", Some(0x404)),
+                    ("r11", Some(0x40b)),
+                    ("r12", Some(12)),
+                    ("pc", Some(CODE.into())),
+                    ("sp", Some(above)),
+                    ("s16", has_float.then_some(0x510)),
+                    ("s15", has_float.then_some(0x50f)),
+                    ("fpscr", has_float.then_some(0x0300_0000)),
+                    ("psplim", has(StackLimit).then_some(STACK & !0xff)),
+                    ("control", has(Control).then_some(2)),
+                ] {
+                    assert_eq!(context.value(name), value, "{name}: {order:?}, {has_float}");
+                }
+                // The last word of a frame with floating point is reserved.
+                words.truncate(words.len() - 2);
+                assert_eq!(found(&words), None, "{order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_exception_saves_is_refused() {
+        let plain = words((&[], &[]), false);
+        let status = plain.len() - 1;
+        for (index, value) in [
+            // A handler; A32 code; no code.
+            (status, 1 << 24 | 11),
+            (status, 0),
+            (status - 1, 0x8000_0000),
+        ] {
+            let mut words = plain.clone();
+            words[index] = value;
+            assert_eq!(found(&words), None, "{index}: {value:#x}");
+        }
+        // The frame is on a stack of the secure state.
+        let mut words = words((&[Secure, StackLimit, ExcReturn], &[Float]), false);
+        words[2] = 0xffff_fffd;
+        assert_eq!(found(&words), None);
+    }
+}

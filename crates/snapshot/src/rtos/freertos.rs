@@ -5,10 +5,9 @@
 use super::broken::{Broken, What};
 use super::list::Limit;
 use super::memory::Memory;
-use super::{Kernel, Stack, Task, context};
+use super::{Kernel, Stack, Task};
 use crate::program::elf::Elf;
 use crate::program::variables::{Type, Variables, may_define};
-use armsnap_arch::arch::Architecture;
 use std::collections::BTreeMap;
 
 /// `pxReadyTasksLists`: a list for each priority.
@@ -142,7 +141,7 @@ impl<'v> Layout<'v> {
             out.tasks.push(task);
             out.broken.extend(broken);
         }
-        self.note_overflows(&mut out);
+        out.note_overflows(CHECKED);
         if let Some(counted) = self.variable(memory, COUNT)
             && counted > out.tasks.len() as u64
         {
@@ -268,10 +267,9 @@ impl<'v> Layout<'v> {
             let offset = self.block.offset(name)?;
             memory.pointer(address.wrapping_add(offset))
         };
-        let priority = self
-            .block
-            .member("uxPriority")
-            .and_then(|(at, of)| memory.number(address.wrapping_add(at), of.size()?));
+        let priority = self.block.member("uxPriority").and_then(|(at, of)| {
+            i64::try_from(memory.number(address.wrapping_add(at), of.size()?)?).ok()
+        });
         let name = self
             .block
             .member("pcTaskName")
@@ -279,12 +277,7 @@ impl<'v> Layout<'v> {
         let name = name.unwrap_or_default();
         let stack = pointer("pxStack").map(|lowest| {
             let end = pointer("pxEndOfStack").filter(|end| *end > lowest);
-            let unused = memory.filled(lowest, end, FILL);
-            Stack {
-                lowest,
-                end,
-                unused: (unused > 0).then_some(unused),
-            }
+            Stack::of(memory, lowest, end, FILL)
         });
         let mut task = Task {
             address,
@@ -302,36 +295,7 @@ impl<'v> Layout<'v> {
             let what = What::Unknown(address);
             return (task.clone(), Some(Broken::of_task(&task, what)));
         };
-        if memory.architecture == Architecture::MProfile {
-            task.context = context::saved(memory, top);
-        }
-        let what = match stack {
-            Some(stack) if top < stack.lowest => Some(What::BelowStack {
-                pointer: top,
-                lowest: stack.lowest,
-            }),
-            _ if task.context.is_none() => Some(What::Context(top)),
-            _ => None,
-        };
-        let broken = what.map(|what| Broken::of_task(&task, what));
+        let broken = task.read_context(memory, top);
         (task, broken)
-    }
-
-    /// Notes the stacks whose pattern is gone, if the kernel fills any.
-    fn note_overflows(&self, out: &mut Kernel) {
-        let unused = |task: &Task| task.stack.and_then(|stack| stack.unused);
-        if !out.tasks.iter().any(|task| unused(task) >= Some(CHECKED)) {
-            return;
-        }
-        for task in &mut out.tasks {
-            let Some(stack) = &mut task.stack else {
-                continue;
-            };
-            stack.unused = stack.unused.or(Some(0));
-            if stack.unused < Some(CHECKED) {
-                let what = What::NoPattern(stack.lowest);
-                out.broken.push(Broken::of_task(task, what));
-            }
-        }
     }
 }

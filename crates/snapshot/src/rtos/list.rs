@@ -21,7 +21,7 @@ impl Limit {
     pub(super) fn follow(
         &mut self,
         first: u64,
-        end: impl Fn(u64) -> bool,
+        mut end: impl FnMut(u64) -> bool,
         mut next: impl FnMut(u64) -> Result<u64, u64>,
     ) -> (Vec<u64>, Option<What>) {
         let mut entries = Vec::new();

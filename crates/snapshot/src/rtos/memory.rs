@@ -1,6 +1,6 @@
 //! The memory of a kernel.
 
-use crate::program::elf::Elf;
+use crate::program::elf::{Elf, Segment};
 use crate::snapshot::memory::CoreMemory;
 use crate::text::one_line;
 use armsnap_arch::arch::{Architecture, Space};
@@ -28,8 +28,26 @@ impl Memory<'_> {
     /// Reads bytes; `None` if some are not known.
     pub(super) fn bytes<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         let mut bytes = [0; N];
-        let count = self.memory.read(Address(address), self.space, &mut bytes);
-        (count == N).then_some(bytes)
+        (self.read(address, &mut bytes) == N).then_some(bytes)
+    }
+
+    /// Reads bytes; returns how many are known. Constants may be known only from a program.
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        let count = self.memory.read(Address(address), self.space, out);
+        if count > 0 {
+            return count;
+        }
+        let constants = self.programs.iter().find_map(|elf| {
+            let mut segments = elf.segments.iter();
+            let has = |segment: &Segment| (segment.address..segment.end()).contains(&address);
+            let segment = segments.find(|segment| has(segment) && !segment.writable)?;
+            let from = usize::try_from(address - segment.address).ok()?;
+            elf.segment_bytes(segment).get(from..)
+        });
+        let bytes = constants.unwrap_or_default();
+        let count = bytes.len().min(out.len());
+        out[..count].copy_from_slice(&bytes[..count]);
+        count
     }
 
     /// Reads a byte.
@@ -75,9 +93,7 @@ impl Memory<'_> {
     pub(super) fn name(&self, address: u64, most: u64) -> String {
         let mut bytes = [0; LONGEST_NAME];
         let most = usize::try_from(most).map_or(LONGEST_NAME, |most| most.min(LONGEST_NAME));
-        let count = self
-            .memory
-            .read(Address(address), self.space, &mut bytes[..most]);
+        let count = self.read(address, &mut bytes[..most]);
         let known = bytes[..count].split(|byte| *byte == 0).next();
         let text = String::from_utf8_lossy(known.unwrap_or_default());
         one_line(&text).into_owned()

@@ -2,16 +2,18 @@
 //! each.
 //!
 //! A kernel is detected by the symbols of the program. Where its structures have their members is read
-//! from the program's debug information. Each kernel is a file that follows its lists with [`list`] and
-//! fills in [`Task`]s; the registers of a task that does not run are read by [`context`].
+//! from the program's debug information. Each kernel is a file that follows its lists with `list` and
+//! fills in [`Task`]s; the registers of a task that does not run are read by `context`.
 
 mod broken;
 mod context;
 mod freertos;
 mod list;
 mod memory;
+mod threadx;
+mod zephyr;
 
-use armsnap_arch::arch::{SavedCore, SavedRegister};
+use armsnap_arch::arch::{Architecture, SavedCore, SavedRegister};
 
 pub use broken::{Broken, What};
 pub use memory::Memory;
@@ -37,7 +39,7 @@ pub struct Task {
     /// Its state, in the kernel's own words.
     pub state: &'static str,
     /// Its priority, as the kernel counts.
-    pub priority: Option<u64>,
+    pub priority: Option<i64>,
     /// Its stack.
     pub stack: Option<Stack>,
     /// The index of the core that runs it.
@@ -58,6 +60,62 @@ pub struct Stack {
     pub unused: Option<u64>,
 }
 
+impl Stack {
+    /// A stack that the kernel fills with a byte before it is used.
+    fn of(memory: &Memory<'_>, lowest: u64, end: Option<u64>, fill: u8) -> Self {
+        let unused = memory.filled(lowest, end, fill);
+        Self {
+            lowest,
+            end,
+            unused: (unused > 0).then_some(unused),
+        }
+    }
+}
+
+impl Kernel {
+    /// Notes the stacks without the pattern in their last `checked` bytes, if the kernel fills any.
+    fn note_overflows(&mut self, checked: u64) {
+        let unused = |task: &Task| task.stack.and_then(|stack| stack.unused);
+        if !self.tasks.iter().any(|task| unused(task) >= Some(checked)) {
+            return;
+        }
+        for task in &mut self.tasks {
+            let Some(stack) = &mut task.stack else {
+                continue;
+            };
+            stack.unused = stack.unused.or(Some(0));
+            if stack.unused < Some(checked) {
+                let what = What::NoPattern(stack.lowest);
+                self.broken.push(Broken::of_task(task, what));
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Adds the registers that the kernel saved at the top of the stack of a task on a Cortex-M.
+    /// Returns what is wrong with them.
+    fn read_context(&mut self, memory: &Memory<'_>, top: u64) -> Option<Broken> {
+        if memory.architecture == Architecture::MProfile {
+            self.context = context::saved(memory, top);
+        }
+        self.broken_context(top)
+    }
+
+    /// Returns what is wrong with the saved registers of a task with this stack pointer.
+    fn broken_context(&self, top: u64) -> Option<Broken> {
+        let what = match self.stack {
+            Some(stack) if top < stack.lowest => What::BelowStack {
+                pointer: top,
+                lowest: stack.lowest,
+            },
+            _ if self.context.is_none() => What::Context(top),
+            _ => return None,
+        };
+        Some(Broken::of_task(self, what))
+    }
+}
+
 /// The registers of a task that does not run, by name. Others are not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context {
@@ -70,6 +128,19 @@ impl Context {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&value.to_le_bytes());
         self.registers.push((name.into(), bytes, 4));
+    }
+
+    /// Adds a register of 64 bits.
+    fn add_long(&mut self, name: impl Into<String>, value: u64) {
+        self.registers.push((name.into(), value.to_le_bytes(), 8));
+    }
+
+    /// Returns the value of a register.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<u64> {
+        let mut registers = self.registers.iter();
+        let (_, bytes, _) = registers.find(|(own, ..)| own == name)?;
+        Some(u64::from_le_bytes(*bytes))
     }
 
     /// Adds a register that the kernel does not save, such as one that all tasks share.
@@ -97,8 +168,7 @@ impl SavedCore for Context {
 /// of a kernel with known structures.
 #[must_use]
 pub fn kernel(memory: &Memory<'_>) -> Option<Kernel> {
-    memory
-        .programs
-        .iter()
-        .find_map(|elf| freertos::kernel(elf, memory))
+    let kernels = [freertos::kernel, threadx::kernel, zephyr::kernel];
+    let mut programs = memory.programs.iter();
+    programs.find_map(|elf| kernels.iter().find_map(|kernel| kernel(elf, memory)))
 }

@@ -1,8 +1,7 @@
 //! The real-time operating system of a snapshot, and its tasks.
 
 use super::Hex;
-use armsnap_arch::arch::SavedCore;
-use armsnap_snapshot::rtos::{Context, Kernel, Task};
+use armsnap_snapshot::rtos::{Kernel, Task};
 use serde::Serialize;
 
 /// A real-time operating system.
@@ -26,7 +25,7 @@ pub struct TaskInfo {
     /// Its state, in the kernel's own words.
     pub state: &'static str,
     /// Its priority, as the kernel counts.
-    pub priority: Option<u64>,
+    pub priority: Option<i64>,
     /// The index of the core that runs it.
     pub core: Option<usize>,
     /// The lowest address of its stack.
@@ -57,7 +56,7 @@ impl KernelInfo {
 impl TaskInfo {
     fn new(task: &Task, bits: u32) -> Self {
         let hex = |value| Hex::register(value, bits);
-        let saved = |name| Some(hex(register(task.context.as_ref()?, name)?));
+        let saved = |name| Some(hex(task.context.as_ref()?.value(name)?));
         Self {
             address: hex(task.address),
             name: task.name.clone(),
@@ -70,12 +69,4 @@ impl TaskInfo {
             sp: saved("sp"),
         }
     }
-}
-
-/// Returns a saved register.
-fn register(context: &Context, name: &str) -> Option<u64> {
-    let mut registers = context.saved_registers();
-    let found = registers.find(|register| register.name == name)?;
-    let bytes = found.value.iter().rev();
-    Some(bytes.fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
