@@ -3,7 +3,7 @@
 use super::Failure;
 use super::convert::is_trace_file;
 use super::quote;
-use armsnap::import::{self, InputKind};
+use armsnap::import::{self, Foreign, InputKind};
 use armsnap::mapped;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write as _};
@@ -21,6 +21,8 @@ enum Input {
     Snapshot,
     Imported(InputKind),
     TraceFile,
+    /// What it is, and the command that makes a snapshot of it.
+    Memory(&'static str, &'static str),
     Program,
 }
 
@@ -43,6 +45,9 @@ impl Input {
         if is_named && is_trace_file(path).ok()? {
             return Some(Self::TraceFile);
         }
+        if let Some((name, command)) = Foreign::of(path).and_then(Foreign::import) {
+            return Some(Self::Memory(name, command));
+        }
         (elf(path) == Some(true)).then_some(Self::Program)
     }
 
@@ -53,37 +58,40 @@ impl Input {
             Self::Imported(InputKind::PerfData) => "a recording of perf",
             Self::Imported(InputKind::ZephyrDump) => "a core dump of Zephyr",
             Self::Imported(InputKind::CoreFile) => "a core file",
+            Self::Imported(InputKind::CrashCatcher) => "a dump of CrashCatcher",
             Self::Imported(InputKind::KernelLog) => "the log of a Linux kernel that failed",
             Self::Imported(InputKind::Minidump) => "a minidump",
             Self::Imported(InputKind::Archive) => "a snapshot in an archive",
             Self::Imported(InputKind::CtraceRun) => "a run that CMSIS-Debugger traced",
             Self::TraceFile => "a trace file",
+            Self::Memory(name, _) => name,
             Self::Program => "a program for Arm",
         }
     }
 
     /// Returns the commands for it and their purposes. `@` stands for its path.
-    const fn commands(self) -> &'static [(&'static str, &'static str)] {
+    fn commands(self) -> Vec<(&'static str, &'static str)> {
         match self {
-            Self::Snapshot | Self::Imported(InputKind::PerfData | InputKind::Archive) => &[
+            Self::Snapshot | Self::Imported(InputKind::PerfData | InputKind::Archive) => vec![
                 ("gdb @", "debug it, backwards too"),
                 ("info @", "what is in it"),
                 ("decode @", "list its trace"),
             ],
-            Self::Imported(InputKind::KernelLog) => &[
+            Self::Imported(InputKind::KernelLog) => vec![
                 ("gdb @ --vmlinux vmlinux", "debug it"),
                 ("info @", "what is in it"),
             ],
-            Self::Imported(InputKind::CtraceRun) => &[
+            Self::Imported(InputKind::CtraceRun) => vec![
                 ("console @", "the text of its software"),
                 ("dwt @", "exceptions, samples, data, counters"),
             ],
-            Self::Imported(_) => &[("gdb @", "debug it"), ("info @", "what is in it")],
-            Self::TraceFile => &[
+            Self::Imported(_) => vec![("gdb @", "debug it"), ("info @", "what is in it")],
+            Self::TraceFile => vec![
                 ("gdb @", "debug it"),
                 ("convert @ snapshot", "make a snapshot of it"),
             ],
-            Self::Program => &[("record -- @", "run it, and save all that it executed")],
+            Self::Memory(_, command) => vec![(command, "make a snapshot of it")],
+            Self::Program => vec![("record -- @", "run it, and save all that it executed")],
         }
     }
 }
@@ -145,7 +153,8 @@ fn examine(directory: &Path) -> io::Result<Found> {
         Input::Snapshot => 0,
         Input::Imported(_) => 1,
         Input::TraceFile => 2,
-        Input::Program => 3,
+        Input::Memory(..) => 3,
+        Input::Program => 4,
     };
     found
         .inputs

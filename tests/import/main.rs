@@ -7,6 +7,7 @@ mod archives;
 mod console;
 mod converted;
 mod core_files;
+mod crash_catcher;
 mod dwt;
 mod kernel_log;
 #[cfg(target_os = "linux")]

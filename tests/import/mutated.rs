@@ -27,6 +27,11 @@ fn core_dumps_of_zephyr() {
 }
 
 #[test]
+fn dumps_of_crash_catcher() {
+    damaged(INPUTS, damaged::crash_catcher::all);
+}
+
+#[test]
 fn logs_of_kernels() {
     damaged(INPUTS, damaged::kernel_log::all);
 }

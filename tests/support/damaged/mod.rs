@@ -2,6 +2,7 @@
 //! its size, and what is read can be opened.
 
 pub mod cores;
+pub mod crash_catcher;
 pub mod kernel_log;
 pub mod measured;
 pub mod minidump;

@@ -1,6 +1,7 @@
 //! Inputs that are not snapshots.
 
 pub mod core;
+pub mod crash_catcher;
 pub mod kernel_log;
 pub mod minidump;
 pub mod module;

@@ -35,8 +35,6 @@ pub enum Foreign {
     Archive,
     /// A probe-rs dump.
     ProbeRs,
-    /// A CrashCatcher dump, as text or binary.
-    CrashCatcher,
     /// A compressed file with other contents.
     Packed(&'static str),
 }
@@ -79,8 +77,6 @@ impl Foreign {
             [b'P', b'K', 3, 4, ..] if finds(head, b"logic-1") || is_sigrok(head) => Self::Sigrok,
             [b'P', b'K', 3, 4, ..] | [b'7', b'z', 0xbc, 0xaf, ..] => Self::Archive,
             _ if archive::is_tar(head) => Self::Archive,
-            [0x63, 0x43, 2 | 3, 0, ..] => Self::CrashCatcher,
-            _ if is_crash_catcher(head) => Self::CrashCatcher,
             _ if finds(&head[..head.len().min(1024)], b"$timescale") => Self::ValueChanges,
             _ if records::format(head).is_some() => Self::Records,
             _ if is_probe_rs(path, head) => Self::ProbeRs,
@@ -98,17 +94,6 @@ fn is_sigrok(head: &[u8]) -> bool {
     head.get(30..37) == Some(b"version") && finds(head, b"metadata")
 }
 
-/// Whether text contains the start of a dump: its signature and version in hexadecimal digits, on a
-/// line of their own.
-fn is_crash_catcher(head: &[u8]) -> bool {
-    let lines = head.split(|byte| matches!(byte, b'\n' | b'\r'));
-    let mut lines = lines.map(<[u8]>::trim_ascii);
-    lines.any(|line| {
-        let is_signature = line.starts_with(b"63430300") || line.starts_with(b"63430200");
-        is_signature && line.iter().all(u8::is_ascii_hexdigit)
-    })
-}
-
 /// Whether a file is MessagePack with the fields of probe-rs' `CoreDump`: an array or a map, with
 /// names of instruction sets and core types at its end.
 fn is_probe_rs(path: &Path, head: &[u8]) -> bool {
@@ -122,6 +107,24 @@ fn is_probe_rs(path: &Path, head: &[u8]) -> bool {
     let end = &bytes[bytes.len().saturating_sub(END)..];
     let has = |names: &[&[u8]]| names.iter().any(|name| finds(end, name));
     has(&[b"Thumb2", b"A32", b"A64"]) && has(&[b"Armv", b"armv"])
+}
+
+impl Foreign {
+    /// What the file is, and the command with which armsnap makes a snapshot of it, in which `@`
+    /// stands for its path; `None` if armsnap does not read it.
+    pub const fn import(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Lime => Some((
+                "memory in LiME's format",
+                "import --memory @ --core TYPE snapshot",
+            )),
+            Self::Records => Some((
+                "an image of memory",
+                "import --memory @ --core TYPE snapshot",
+            )),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Foreign {
@@ -163,10 +166,6 @@ impl fmt::Display for Foreign {
                 "is a core dump of probe-rs: probe-rs debug --core-dump FILE opens it; generate-core-file \
                  in a GDB on probe-rs gdb makes a core file that armsnap reads"
             }
-            Self::CrashCatcher => {
-                "is a dump of CrashCatcher: CrashDebug --elf PROGRAM --dump FILE serves it to GDB, whose \
-                 generate-core-file makes a core file that armsnap reads"
-            }
             Self::Packed(format) => {
                 return write!(
                     f,
@@ -203,11 +202,6 @@ mod tests {
             (&session, Some(Foreign::Sigrok)),
             (b"PK\x03\x04....", Some(Foreign::Archive)),
             (&tar, Some(Foreign::Archive)),
-            (b"cC\x03\0", Some(Foreign::CrashCatcher)),
-            (
-                b"CRASH ENCOUNTERED\r\n\r\n63430300\r\n00",
-                Some(Foreign::CrashCatcher),
-            ),
             (
                 b"$date today $end $timescale 1ns $end",
                 Some(Foreign::ValueChanges),
@@ -221,7 +215,6 @@ mod tests {
             (b"[snapshot]\nversion=1.0\n", None),
             (b"\x7fELF", None),
             (b"", None),
-            (b"63430300 is not a line of digits", None),
         ] {
             fs::write(&path, bytes).unwrap();
             assert_eq!(Foreign::of(&path), wanted, "{bytes:?}");

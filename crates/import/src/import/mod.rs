@@ -9,6 +9,7 @@ mod archived;
 mod build_id;
 mod claims;
 pub mod core_file;
+pub mod crash_catcher;
 mod fields;
 mod foreign;
 mod images;
@@ -34,8 +35,8 @@ pub use build_id::BuildId;
 pub use foreign::Foreign;
 pub use imported::{ImportError, Imported};
 pub use note::{
-    CoreFileNote, CrashNote, FoundSource, ImageNote, KernelLogNote, MemoryForm, MinidumpNote,
-    MtbNote, Note, PerfNote, RawNote, TraceOf, ZephyrNote,
+    CoreFileNote, CrashCatcherNote, CrashNote, FoundSource, ImageNote, KernelLogNote, MemoryForm,
+    MinidumpNote, MtbNote, Note, PerfNote, RawNote, TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
 pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked};
@@ -59,6 +60,8 @@ pub enum InputKind {
     Archive,
     /// A minidump.
     Minidump,
+    /// A dump of CrashCatcher.
+    CrashCatcher,
     /// The log of a Linux kernel that failed.
     KernelLog,
     /// The description of a run that CMSIS-Debugger traced.
@@ -82,6 +85,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     let whole = || mapped::map(first).ok().filter(|_| format.is_none());
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(InputKind::ZephyrDump);
+    }
+    if crash_catcher::is_dump(&head, whole) {
+        return Some(InputKind::CrashCatcher);
     }
     if kernel_log::is_log(&head, whole) {
         return Some(InputKind::KernelLog);
@@ -110,6 +116,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(InputKind::CoreFile) => core_file::import(path, options),
         Some(InputKind::ZephyrDump) => zephyr::import(path, options),
         Some(InputKind::Archive) => archived::import(path),
+        Some(InputKind::CrashCatcher) => crash_catcher::import(path, options),
         Some(InputKind::KernelLog) => kernel_log::import(path, options),
         Some(InputKind::Minidump) => minidump::import(path, options),
         Some(InputKind::CtraceRun) => raw::ctrace::import(path, options),
@@ -122,7 +129,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                 Err(error) => error.to_string(),
                 Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
-                           core dump of Zephyr, minidump, log of a Linux kernel, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           core dump of Zephyr, minidump, dump of CrashCatcher, log of a Linux kernel, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },

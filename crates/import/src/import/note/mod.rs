@@ -1,6 +1,7 @@
 //! Notes on an import: what was assumed, inferred, or left out.
 
 mod core_file;
+mod crash_catcher;
 mod kernel_log;
 mod minidump;
 mod perf;
@@ -8,6 +9,7 @@ mod raw;
 mod zephyr;
 
 pub use core_file::CoreFileNote;
+pub use crash_catcher::CrashCatcherNote;
 pub use kernel_log::KernelLogNote;
 pub use minidump::MinidumpNote;
 pub use perf::{PerfNote, TraceOf};
@@ -27,6 +29,9 @@ pub enum Note {
     /// A note on a core file.
     #[error(transparent)]
     CoreFile(#[from] CoreFileNote),
+    /// A note on a dump of CrashCatcher.
+    #[error(transparent)]
+    CrashCatcher(#[from] CrashCatcherNote),
     /// A note on the log of a Linux kernel.
     #[error(transparent)]
     KernelLog(#[from] KernelLogNote),
