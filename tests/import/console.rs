@@ -3,7 +3,7 @@
 
 use crate::capture;
 use crate::perf_generated::frames;
-use crate::support::gdb::{armsnap, run, text};
+use crate::support::gdb::{armsnap, run, session, testdata, text};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -68,7 +68,7 @@ fn losses_are_marked_and_terminals_are_safe() {
         &SYNC[..],
         &[OVERFLOW],
         &written(0, "a\x1b[2J\tb\u{202e}"),
-        &[OVERFLOW],
+        &[OVERFLOW, OVERFLOW],
         &written(0, "c\n"),
         &[0x01, 0xff],
     ]
@@ -202,4 +202,66 @@ fn the_text_of_a_capture_is_found() {
         8,
         "{shown}"
     );
+}
+
+#[test]
+fn gdb_shows_the_last_lines() {
+    let place = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(testdata("mps2-m4")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, place.path().join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let add = |file: &str, text: &str| {
+        let path = place.path().join(file);
+        let before = fs::read_to_string(&path).unwrap_or_default();
+        fs::write(path, before + text).unwrap();
+    };
+    let none = session(place.path(), &[], &["monitor console"]);
+    assert!(none.contains("has no trace of an ITM or STM"), "{none}");
+    add(
+        "snapshot.ini",
+        "device2=itm.ini\n[trace]\nmetadata=trace.ini\n",
+    );
+    add(
+        "itm.ini",
+        "[device]\nname=ITM_0\nclass=trace_source\ntype=ITM\n[regs]\nITMTCR=0x00010001\n",
+    );
+    add(
+        "trace.ini",
+        "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=SWO\nfile=swo.bin\nformat=source_data\n\
+         [source_buffers]\nITM_0=SWO\n",
+    );
+    let bytes = [
+        &SYNC[..],
+        &written(0, "one\ntwo\n\x1b[2Jthree\n"),
+        &written(4, "four\n"),
+    ];
+    fs::write(place.path().join("swo.bin"), bytes.concat()).unwrap();
+    let shown = session(place.path(), &[], &["monitor console"]);
+    assert!(
+        shown.contains("one\ntwo\n\\u{1b}[2Jthree\n[4] four\n"),
+        "{shown}"
+    );
+    let shown = session(
+        place.path(),
+        &[],
+        &["monitor console 1", "monitor console x"],
+    );
+    assert!(shown.contains("-- 3 lines left out\n[4] four\n"), "{shown}");
+    assert!(shown.contains("expected a number, found \"x\""), "{shown}");
+}
+
+#[test]
+fn losses_do_not_fill_the_memory() {
+    // All ports have an open line; each byte on one of them is followed by a loss.
+    let pages = (0..8).flat_map(|page| {
+        let ports = (0..32).flat_map(|port| written(port, "x"));
+        [0x08 | page << 4].into_iter().chain(ports)
+    });
+    let losses = [&written(0, "y")[..], &[OVERFLOW]].concat().repeat(20_000);
+    let bytes = [&SYNC[..], &pages.collect::<Vec<u8>>(), &losses].concat();
+    let shown = console(&bytes, &[]);
+    assert!(shown.len() < 1 << 20, "{}", shown.len());
 }

@@ -3,7 +3,7 @@
 use super::{Arguments, Format};
 use crate::cli::output::Output;
 use crate::cli::{Failure, say};
-use armsnap::report::software::{Port, Said, Time, What};
+use armsnap::report::software::{Port, Said, Time, What, label, lost, shown};
 use armsnap::text;
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
@@ -76,8 +76,7 @@ impl Writer {
                 What::Lost(overflow) => {
                     self.end_line()?;
                     self.begin(source, None, said.time)?;
-                    let what = if *overflow { "overflow" } else { "trace lost" };
-                    writeln!(self.out, "[{what}]")?;
+                    writeln!(self.out, "{}", lost(*overflow))?;
                     self.in_line = false;
                 }
             }
@@ -94,21 +93,9 @@ impl Writer {
             let time = time.map_or_else(|| "-".to_owned(), |time| time.text(self.hertz));
             write!(self.out, "{time:>12}  ")?;
         }
-        let number = match port {
-            Some(Port::Stimulus(0)) if self.single => None,
-            Some(_) if self.single && self.one_port => None,
-            Some(Port::Stimulus(port)) => Some(format!("{port}")),
-            Some(Port::Channel(Some(master), channel)) => Some(format!("{master}/{channel}")),
-            Some(Port::Channel(None, channel)) => Some(format!("{channel}")),
-            None => None,
-        };
-        let source = text::one_line(source);
-        match (self.single, number) {
-            (true, None) => Ok(()),
-            (true, Some(number)) => write!(self.out, "[{number}] "),
-            (false, None) => write!(self.out, "[{source}] "),
-            (false, Some(number)) => write!(self.out, "[{source} {number}] "),
-        }
+        let source = (!self.single).then_some(source);
+        let label = label(source, port, !self.one_port);
+        self.out.write_all(label.as_bytes())
     }
 
     fn end_line(&mut self) -> io::Result<()> {
@@ -170,12 +157,4 @@ impl Writer {
         let out = self.out.into_inner().map_err(io::Error::from)?;
         out.finish()
     }
-}
-
-/// Text for a terminal: control characters other than tabs are escaped, and what is no text is
-/// replaced.
-fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let parts: Vec<_> = text.split('\t').map(text::one_line).collect();
-    parts.join("\t")
 }

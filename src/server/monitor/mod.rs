@@ -4,6 +4,7 @@
 //! as a JSON object, whose fields say what the line says ([`output`]).
 
 mod calls;
+mod console;
 mod fault;
 mod history;
 mod linux;
@@ -29,6 +30,8 @@ monitor registers [PATTERN]    registers of this core, at past positions with th
                                with * and ?, or a part of the name
 monitor fault                  why this core faulted: its fault registers in words, the instruction,
                                the address
+monitor console [N]            the text that software wrote to an ITM or STM: its last N lines
+                               (default 40)
 monitor where                  the position in history: its time, and notes on reliability
 monitor history [N]            N positions before this one and after it (default 10)
 monitor calls [N]              the last N calls to this position, nested (default 40); * is open
@@ -121,6 +124,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
         "calls" => calls::run(target, rest),
         "exceptions" => history::exceptions(target, rest),
         "fault" => fault::run(target),
+        "console" => console::run(target, rest),
         "registers" => registers::run(target, rest, cancel),
         "translate" => translate::translate(target, rest),
         "maps" => translate::maps(target, rest),

@@ -81,6 +81,8 @@ pub struct Console {
     waiting: VecDeque<Said>,
     said: Vec<Said>,
     losses: u64,
+    /// Whether nothing was written since the last loss.
+    is_lost: bool,
 }
 
 impl Console {
@@ -95,6 +97,7 @@ impl Console {
             waiting: VecDeque::new(),
             said: Vec::new(),
             losses: 0,
+            is_lost: false,
         }
     }
 
@@ -132,6 +135,7 @@ impl Console {
         if !self.ports.is_empty() && !self.ports.contains(&port.number()) {
             return;
         }
+        self.is_lost = false;
         let written = &value.to_le_bytes()[..bytes];
         if self.raw {
             return self.said.push(Said {
@@ -224,15 +228,15 @@ impl Console {
         }
         // The timestamp of these lines is lost.
         self.said.extend(self.waiting.drain(..));
-        let text: &[u8] = if overflow {
-            b"[overflow]"
-        } else {
-            b"[trace lost]"
-        };
+        // Losses in a row are one, so that they do not fill the memory.
+        let mark = lost(overflow).as_bytes();
         for line in self.open.values_mut() {
-            line.bytes.extend_from_slice(text);
+            if !line.bytes.ends_with(mark) {
+                line.bytes.extend_from_slice(mark);
+            }
         }
-        if self.open.is_empty() {
+        let is_first = !std::mem::replace(&mut self.is_lost, true);
+        if self.open.is_empty() && is_first {
             self.queue(Said {
                 time: None,
                 what: What::Lost(overflow),
@@ -272,6 +276,15 @@ impl Console {
                 Tick::None => {}
             },
         }
+    }
+}
+
+/// Returns the mark of a loss: one that the ITM reported, or damaged trace.
+pub const fn lost(overflow: bool) -> &'static str {
+    if overflow {
+        "[overflow]"
+    } else {
+        "[trace lost]"
     }
 }
 

@@ -6,9 +6,11 @@
 mod clock;
 mod console;
 pub mod dwt;
+mod lines;
 
 pub use clock::{Clock, Time};
-pub use console::{Console, Port, Said, What};
+pub use console::{Console, Port, Said, What, lost};
+pub use lines::{label, shown, text_line};
 
 use armsnap_history::decode::{Decoding, Source, SourceSinks};
 use armsnap_snapshot::capture::{CaptureSource, Config, Protocol, Visitor};
