@@ -306,7 +306,7 @@ impl Recorded {
             architecture: self.guest.architecture(),
             status: self.registers.value("cpsr"),
             registers: FinalState::locations(&self.registers),
-            memory: Box::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
+            memory: Arc::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
             others: Others::of(&self.loaded.snapshot, &self.loaded.snapshot.devices[0].name),
             without_kernel: true,
             addresses,

@@ -57,8 +57,14 @@ const RECOVER: &[(&str, &[&str])] = &[
         &["bits", "execution", "facts", "kernel", "queries", "status"],
     ),
     (
+        "replayed",
+        &["facts", "queries", "replay", "status", "window"],
+    ),
+    (
         "recovery",
-        &["apart", "facts", "queries", "replay", "status", "window"],
+        &[
+            "apart", "facts", "queries", "replay", "replayed", "status", "window",
+        ],
     ),
     (
         "code",

@@ -2,7 +2,8 @@
 
 use crate::past_values::{Recorded, compare};
 use crate::support::record::{build, installed, record};
-use armsnap::recover::Wanted;
+use armsnap::recover::{Cause, End, Options, Recovery, Wanted, What};
+use armsnap::semantics::Location;
 use armsnap::stop::Cancel;
 use armsnap::timeline::Direction;
 use std::collections::BTreeSet;
@@ -195,6 +196,56 @@ fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
             .args(&print),
     );
     assert_eq!(found, wanted);
+}
+
+/// A pointer that is stored at the start, and a register that keeps a value, both used at the end.
+const FAR: &str = r#"
+typedef unsigned long word;
+static word *volatile pointer, table[8];
+static volatile word total;
+__attribute__((noinline)) static void set(word at) { pointer = &table[at]; }
+void work(void) {
+  __asm__ volatile("mov x20, #0x1230\n add x20, x20, #4" ::: "x20");
+  set(3);
+  for (word i = 0; i < 40000; i++) total += i;
+  __asm__ volatile("mov x21, x20\n str x21, [%0]\n mov x8, #93\n svc #0" :: "r"(pointer) : "x21", "memory");
+}
+__asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n bl work\n mov x8, #93\n svc #0");
+"#;
+
+/// Where values come from is found however far back, even if nothing there can be solved from the end.
+#[test]
+fn the_origin_of_a_value_is_found_at_any_distance() {
+    let mut flags = FLAGS.to_vec();
+    flags.extend(["-static", "-ffixed-x20"]);
+    let Some(guest) = build("aarch64", "program.c", FAR, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let mut recorded = Recorded::open(guest, None);
+    let options = Options {
+        most_bytes: 8 << 20,
+        ..Options::default()
+    };
+    let mut recovery = Recovery::new(recorded.facts(), options);
+    let history = recorded.history();
+    let cancel = Cancel::default();
+    let end = history.end();
+    let last = history.step(end, Direction::Backward).unwrap();
+    let registers = recovery.registers(history, last, &cancel).unwrap();
+    let stored = registers.get(Location::general(21)).unwrap();
+    assert_eq!(stored.value, 0x1234);
+    let what = What::Location(Location::general(21));
+    let way = recovery.origin(history, last, what, 20, &cancel).unwrap();
+    let causes: Vec<_> = way.instructions.iter().map(|link| link.cause).collect();
+    let values = way.instructions.iter().filter_map(|link| link.value);
+    let values: Vec<u64> = values.map(|known| known.value).collect();
+    assert_eq!(causes[causes.len() - 1], Cause::Constant, "{way:?}");
+    assert_eq!(values, [0x1234, 0x1234, 0x1230], "{way:?}");
+    assert_eq!(way.end, End::Reached, "{way:?}");
+    let first = way.instructions[way.instructions.len() - 1].position;
+    assert!(first < history.begin().after(40), "{first}");
 }
 
 #[test]

@@ -75,6 +75,16 @@ impl Location {
         Self(Self::TEMPORARIES + number)
     }
 
+    /// The kept location with a number below [`Location::KEPT`].
+    ///
+    /// # Panics
+    /// If the number is not below that.
+    #[must_use]
+    pub const fn kept_at(index: usize) -> Self {
+        assert!(index < Self::KEPT, "the location is not kept");
+        Self(index as u8)
+    }
+
     /// The locations that are kept between instructions and may change.
     pub(super) fn kept() -> impl Iterator<Item = Self> {
         // 42 to 47 are not used.

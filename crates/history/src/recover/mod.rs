@@ -22,6 +22,7 @@
 //! | `phase`, `window` | the phases of a window, and how it grows |
 //! | `apart` | a window for positions that memory does not suffice to reach from the end |
 //! | `replay` | execution again from the start of a recording, with its inputs |
+//! | `replayed` | where values of replayed history came from, at any distance |
 //! | `recovery`, `code` | the entry point |
 
 mod apart;
@@ -36,6 +37,7 @@ mod phase;
 mod queries;
 mod recovery;
 mod replay;
+mod replayed;
 mod solver;
 mod status;
 mod window;

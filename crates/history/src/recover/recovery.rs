@@ -7,6 +7,7 @@ use super::queries::executed::Executed;
 use super::queries::origin::{End, Way, What};
 use super::queries::writes::{Accesses, Wanted};
 use super::replay::Replay;
+use super::replayed;
 use super::status::{Known, Level, Limit, Registers, Status};
 use super::window::{Reached, Window};
 use crate::timeline::{Direction, History, Position};
@@ -395,13 +396,20 @@ impl Recovery {
         most: usize,
         cancel: &Cancel,
     ) -> Option<Way> {
+        if self.options.level != Level::Off {
+            let given = (&mut self.replay, &mut *history, &self.facts);
+            let shown = (self.options.level, most);
+            if let Some(way) = replayed::origin(given, position, what, shown, cancel)? {
+                return Some(way);
+            }
+        }
         self.solve_around(history, position, cancel)?;
         loop {
             let shown = (self.options.level, most);
             let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
                 return Some(Way::nowhere());
             };
-            let way = solved.origin(step, what, shown, cancel)?;
+            let (way, _) = solved.origin(step, what, shown, cancel)?;
             let is_apart = self.window.steps.find(position).is_none();
             if way.end != End::Older || is_apart || !self.grow(history, cancel)? {
                 return Some(way);

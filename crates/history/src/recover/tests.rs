@@ -19,6 +19,7 @@ use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::stop::Cancel;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 const STR_X1_X2: u32 = 0xf900_0041;
 const STR_X3_X4: u32 = 0xf900_0083;
@@ -54,7 +55,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
         architecture: Architecture::AArch64,
         status: None,
         registers: all,
-        memory: Box::new(Words(memory.into())),
+        memory: Arc::new(Words(memory.into())),
         others: Others::None,
         without_kernel: true,
         addresses: None,

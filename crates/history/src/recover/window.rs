@@ -108,6 +108,29 @@ impl Window {
         window
     }
 
+    /// `count` steps before a position, and a few more, all of them solved; at the position, with this
+    /// pc, the facts hold. Without a position, it is the end of the history.
+    pub fn before(
+        history: &mut History,
+        facts: &FinalState,
+        end: Option<(Position, u64)>,
+        count: u32,
+        cancel: &Cancel,
+    ) -> Option<Self> {
+        let mut window = match end {
+            Some((end, _)) => Self::in_the_middle(history, facts, end, Vec::new()),
+            None => Self::default(),
+        };
+        match end {
+            Some((_, pc)) => (window.ends, window.halted) = (true, Some(pc)),
+            None => window.start(history, facts),
+        }
+        let (steps, templates) = (&mut window.steps, &mut window.templates);
+        steps.extend(history, templates, count, cancel)?;
+        window.work(facts, cancel)?;
+        Some(window)
+    }
+
     pub fn bytes(&self) -> usize {
         self.phase.bytes() + self.steps.bytes()
     }

@@ -18,7 +18,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// The memory of the final state.
-pub trait FinalMemory: Send {
+pub trait FinalMemory: Send + Sync {
     /// Fills `out` from an address; returns the number of known bytes before the first unknown one.
     fn read(&self, address: u64, out: &mut [u8]) -> usize;
 
@@ -204,7 +204,7 @@ pub struct FinalState {
     /// The registers of the halted core.
     pub registers: [Option<u64>; Location::KEPT],
     /// The memory.
-    pub memory: Box<dyn FinalMemory>,
+    pub memory: Arc<dyn FinalMemory>,
     /// What else writes the same memory.
     pub others: Others,
     /// Whether a program was traced without its kernel.
@@ -242,7 +242,7 @@ impl FinalState {
             architecture: registers.architecture(),
             status: registers.value("cpsr"),
             registers: Self::locations(registers),
-            memory: Box::new(memory),
+            memory: Arc::new(memory),
             others: Others::of(&loaded.snapshot, core),
             without_kernel: Recording::of(&loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses) as _),

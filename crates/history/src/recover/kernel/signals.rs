@@ -246,18 +246,18 @@ pub(in crate::recover) fn arguments(frame: u64, memory: &dyn FinalMemory) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Two regions of words, whose reads are counted.
     #[derive(Default)]
     struct Regions {
         words: [(u64, Vec<u64>); 2],
-        reads: Cell<usize>,
+        reads: AtomicUsize,
     }
 
     impl FinalMemory for Regions {
         fn read(&self, address: u64, out: &mut [u8]) -> usize {
-            self.reads.set(self.reads.get() + 1);
+            self.reads.fetch_add(1, Ordering::Relaxed);
             let bytes = self.words.iter().find_map(|(start, words)| {
                 let from = usize::try_from(address.checked_sub(*start)?).ok()?;
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -305,7 +305,8 @@ mod tests {
         }
         assert_eq!(found.with(0x7008), None);
         // 128 KiB in pieces of 64 KiB, the end of each region, and each stack pointer.
-        assert!(memory.reads.get() < 12, "{}", memory.reads.get());
+        let reads = memory.reads.load(Ordering::Relaxed);
+        assert!(reads < 12, "{reads}");
     }
 
     #[test]

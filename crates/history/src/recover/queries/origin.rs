@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 /// A requested value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// The value of a location.
     Location(Location),
@@ -195,6 +195,8 @@ struct OriginSearch {
     stack: HashSet<u32>,
     /// Steps since anything else was followed.
     only_stack: u32,
+    /// Bytes that were not stored since the first step.
+    older: Vec<u64>,
 }
 
 impl OriginSearch {
@@ -216,15 +218,16 @@ impl OriginSearch {
 }
 
 impl Solved<'_> {
-    /// Finds where a value before a step came from, in at most `most` instructions. `None` if it
-    /// was cancelled.
+    /// Finds where a value before a step came from, in at most `most` instructions. If that is
+    /// older, also returns the values before the first step that it came from. `None` if it was
+    /// cancelled.
     pub fn origin(
         &mut self,
         step: u32,
         what: What,
         (level, most): (Level, usize),
         cancel: &Cancel,
-    ) -> Option<Way> {
+    ) -> Option<(Way, Vec<What>)> {
         let mut way = Way {
             instructions: Vec::new(),
             frames: 0,
@@ -234,7 +237,7 @@ impl Solved<'_> {
         let mut built = StepLog::default();
         let mut search = OriginSearch::default();
         let Some(mut walk) = self.walks.to(step, &mut built) else {
-            return Some(Way::nowhere());
+            return Some((Way::nowhere(), Vec::new()));
         };
         built = StepLog::default();
         match what {
@@ -251,15 +254,16 @@ impl Solved<'_> {
         }
         loop {
             if built.location.is_none() && search.nodes.is_empty() && search.stores.is_empty() {
-                return Some(way);
+                let older = search.older.into_iter().map(What::Byte);
+                return Some((way, older.collect()));
             }
             if way.instructions.len() >= most {
                 way.end = End::Long;
-                return Some(way);
+                return Some((way, Vec::new()));
             }
             if built.location.is_none() && search.follows_only_stack() {
                 way.end = End::Stack;
-                return Some(way);
+                return Some((way, Vec::new()));
             }
             if walk.next.is_multiple_of(INTERVAL) && cancel.is_requested() {
                 return None;
@@ -296,7 +300,12 @@ impl Solved<'_> {
         if way.end == End::Reached {
             way.end = End::Older;
         }
-        Some(way)
+        let current = walk.builder.current().iter().enumerate();
+        let locations = current
+            .filter(|(index, node)| built.location == Some(*index) || search.nodes.contains(node));
+        let locations = locations.map(|(index, _)| What::Location(Location::kept_at(index)));
+        let older = search.older.iter().map(|&address| What::Byte(address));
+        Some((way, locations.chain(older).collect()))
     }
 
     /// Follows a value to the operation that left it.
@@ -453,7 +462,10 @@ impl Solved<'_> {
                     way.end = End::Overwritten(position);
                 }
             }
-            None => way.end = End::Older,
+            None => {
+                way.end = End::Older;
+                search.older.push(address);
+            }
         }
         None
     }

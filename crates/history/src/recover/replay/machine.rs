@@ -308,6 +308,9 @@ fn operations<'t>(
     })
 }
 
-fn writes(templates: &Templates, template: &Template, location: Location) -> bool {
-    operations(templates, template).any(|(relation, _)| relation.destination == location)
+/// Whether an instruction writes a location.
+pub fn writes(templates: &Templates, template: &Template, location: Location) -> bool {
+    let mut written = operations(templates, template).map(|(relation, _)| relation.destination);
+    written.any(|written| written == location)
+        || template.control == Control::SystemCall && location == Location::general(0)
 }

@@ -14,7 +14,7 @@ use super::execution::address_space::AddressSpace;
 use super::execution::blocks::Blocks;
 use super::execution::steps::{Step, Stretch};
 use super::execution::templates::Templates;
-use super::facts::final_state::FinalState;
+use super::facts::final_state::{FinalMemory, FinalState, Others};
 use super::queries::writes::{Hit, Wanted};
 use crate::timeline::{Direction, EndAgrees, History, Position};
 use armsnap_arch::arch::RegisterFile;
@@ -27,6 +27,7 @@ use machine::Processor;
 use memory::Memory;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use watch::Watch;
 
 /// The number of positions that are decoded together, or a few more.
@@ -213,28 +214,100 @@ impl Replay {
         }
         // The states that are kept on the way are where it continues backward.
         let reached = self.go_to(history, given, last, none, cancel);
-        let mut end = match self.searched(history, reached.map(|()| last), watch.clone(), cancel)? {
+        let end = match self.searched(history, reached.map(|()| last), watch.clone(), cancel)? {
             Searched { end: Some(end), .. } => end,
             nothing => return Some(nothing),
         };
-        let covered = Some(end);
-        while end > first && watch.hit.is_none() {
+        let is_found = |watch: &Watch| watch.hit.is_some();
+        self.search_back(history, given, first..end, &mut watch, is_found, cancel)?;
+        Some(Searched {
+            end: (!(wanted.reads && watch.has_lost_loads)).then_some(end),
+            hit: watch.hit,
+        })
+    }
+
+    /// The last position before another one whose instruction changes a location; `None` if there is
+    /// none, the replay does not get there, or was cancelled.
+    pub fn last_change(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        before: Position,
+        location: Location,
+        cancel: &Cancel,
+    ) -> Option<Position> {
+        let inputs = facts.replay.as_ref()?;
+        self.at(history, facts, before, cancel)?;
+        let mut watch = Watch::changes(location);
+        let range = history.begin()..before;
+        let is_found = |watch: &Watch| watch.changed.is_some();
+        self.search_back(
+            history,
+            (facts, inputs),
+            range,
+            &mut watch,
+            is_found,
+            cancel,
+        )?;
+        watch.changed
+    }
+
+    /// Executes a range of positions that the replay gets through: its parts between the states that
+    /// are kept, the last part first, until something is found. `None` if it was cancelled.
+    fn search_back(
+        &mut self,
+        history: &mut History,
+        given: (&FinalState, &Inputs),
+        Range {
+            start: first,
+            mut end,
+        }: Range<Position>,
+        watch: &mut Watch,
+        is_found: impl Fn(&Watch) -> bool,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        while end > first && !is_found(watch) {
             let before = self.saved.partition_point(|(at, _)| *at < end);
             let kept = self.saved[..before].last();
             let start = kept.map_or(first, |(at, _)| *at).max(first);
-            if self.go_to(history, given, start, none, cancel).is_none() {
-                return (!cancel.is_requested()).then_some(Searched::NOTHING);
-            }
-            self.go_to(history, given, end, &mut watch, cancel);
+            let none = &mut Watch::default();
+            self.go_to(history, given, start, none, cancel)?;
+            self.go_to(history, given, end, watch, cancel);
             if cancel.is_requested() {
                 return None;
             }
             end = start;
         }
-        Some(Searched {
-            end: covered.filter(|_| !(wanted.reads && watch.has_lost_loads)),
-            hit: watch.hit,
-        })
+        Some(())
+    }
+
+    /// The state before the instruction at a position as one from which the past is computed, and
+    /// the address of that instruction; `None` if the replay does not get there, or was cancelled.
+    pub fn facts_at(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        position: Position,
+        cancel: &Cancel,
+    ) -> Option<(FinalState, u64)> {
+        let pc = history.place(position).and_then(|place| place.pc())?.0;
+        let processor = self.at(history, facts, position, cancel)?;
+        let there = FinalState {
+            architecture: facts.architecture,
+            status: facts.status,
+            registers: processor.values,
+            memory: Arc::new(ReplayedMemory {
+                memory: processor.memory.clone(),
+                last: Arc::clone(&facts.memory),
+            }),
+            others: Others::None,
+            without_kernel: facts.without_kernel,
+            addresses: None,
+            replay: None,
+            landing_pads: facts.landing_pads.clone(),
+            go: facts.go.clone(),
+        };
+        Some((there, pc))
     }
 
     /// The result of a search up to a position, if that was reached; `None` if it was cancelled.
@@ -451,6 +524,47 @@ fn first(facts: &FinalState, inputs: &Inputs) -> Result<Moment, Error> {
     })
 }
 
+/// Memory at a position of the replay.
+struct ReplayedMemory {
+    memory: Memory,
+    /// That of the snapshot.
+    last: Arc<dyn FinalMemory>,
+}
+
+impl FinalMemory for ReplayedMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        let bytes =
+            (0..out.len() as u64).map(|offset| self.memory.byte(address.wrapping_add(offset)));
+        let known = bytes.map_while(|byte| byte);
+        let slots = out.iter_mut().zip(known);
+        slots.map(|(slot, byte)| *slot = byte).count()
+    }
+
+    fn next(&self, address: u64) -> Option<u64> {
+        self.last.next(address)
+    }
+
+    fn is_constant(&self, address: u64) -> bool {
+        self.last.is_constant(address)
+    }
+
+    fn kept(&self, address: u64) -> Option<u8> {
+        self.last.kept(address)
+    }
+
+    fn is_written(&self, address: u64) -> bool {
+        self.last.is_written(address)
+    }
+
+    fn statics(&self) -> [&[Range<u64>]; 2] {
+        self.last.statics()
+    }
+
+    fn is_unique(&self) -> bool {
+        self.last.is_unique()
+    }
+}
+
 impl Moment {
     /// Executes a batch up to one of its positions, or to its end.
     fn run(
@@ -492,6 +606,8 @@ impl Moment {
                 self.processor.execute(templates, template, after, watch)?
             };
             watch.executed(|| stretch.position(*next));
+            let changes = |location| machine::writes(templates, template, location);
+            watch.instruction(changes, || stretch.position(*next));
             *next += 1;
             if watch.is_done() {
                 return Ok(());

@@ -3,6 +3,7 @@
 use crate::recover::queries::writes::{Hit, Wanted};
 use crate::recover::status::Status;
 use crate::timeline::{Direction, Position};
+use armsnap_arch::semantics::Location;
 use std::ops::Range;
 
 /// An access to the watched range.
@@ -29,6 +30,10 @@ pub struct Watch {
     seen_exclusive: Option<Access>,
     /// An exclusive store of which it is not known yet whether it happened.
     exclusive: Option<Hit>,
+    /// A location whose change is watched.
+    location: Option<Location>,
+    /// The position of its change.
+    pub changed: Option<Position>,
     /// The access that counts.
     pub hit: Option<Hit>,
     /// Whether there was a load from an address that is not known.
@@ -44,6 +49,26 @@ impl Watch {
             writes: wanted.writes,
             ends_at_first: direction == Direction::Forward,
             ..Self::default()
+        }
+    }
+
+    /// Watches changes of a location; the last one counts.
+    pub fn changes(location: Location) -> Self {
+        Self {
+            location: Some(location),
+            ..Self::default()
+        }
+    }
+
+    /// Notices which instruction changes the location.
+    #[inline]
+    pub fn instruction(
+        &mut self,
+        changes: impl FnOnce(Location) -> bool,
+        position: impl FnOnce() -> Option<Position>,
+    ) {
+        if self.location.is_some_and(changes) {
+            self.changed = position();
         }
     }
 

@@ -60,7 +60,7 @@ fn first(window: &mut Window, facts: &FinalState, address: u64) -> Option<Known<
 #[test]
 fn a_store_goes_where_the_instruction_was_seen_to_store() {
     let mut all = facts(&[], &[(6, 9)]);
-    all.memory = Box::new(Statics(Words(vec![7, 0, 0, 0, 9])));
+    all.memory = std::sync::Arc::new(Statics(Words(vec![7, 0, 0, 0, 9])));
     let store = (0x400, STR_X1_X2);
     let known = [(0x404, MOV_X2_1020), (0x408, MOV_X1_9)];
     let last = (0x40c, MOV_X6_9);
