@@ -2,6 +2,7 @@
 
 use super::{ImportError, imported};
 use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::snapshot::paths;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Cursor;
 use std::path::{Component, Path, PathBuf};
@@ -136,11 +137,15 @@ impl Archive {
     }
 
     /// The files below a directory, and those that links there lead to, by their paths from that
-    /// directory.
+    /// directory. Names that could mean a file elsewhere, on this system or another, are left out.
     pub fn below(&self, directory: &Path) -> BTreeMap<String, Mapped> {
         let files = self.paths().filter_map(|path| {
-            let name = path.strip_prefix(directory).ok()?.to_str()?;
-            Some((name.replace('\\', "/"), self.find(path)?.clone()))
+            let name = path.strip_prefix(directory).ok()?;
+            let parts: Option<Vec<&str>> = name.iter().map(|part| part.to_str()).collect();
+            // A name with a backslash or a drive letter may mean a place outside.
+            let name =
+                Some(parts?.join("/")).filter(|name| paths::normal(name).as_ref() == Some(name))?;
+            Some((name, self.find(path)?.clone()))
         });
         files.collect()
     }
@@ -167,6 +172,26 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), builder.into_inner().unwrap()).unwrap();
         Archive::open(file.path()).unwrap()
+    }
+
+    #[test]
+    fn files_are_below_the_directory_on_each_system() {
+        let names = [
+            "link",
+            "a/link",
+            "out\\..\\..\\link",
+            "\\link",
+            "c:link",
+            "a/c:link",
+        ];
+        let found = archive(&names.map(|name| (name, "/there".to_owned())));
+        let below = |directory: &str| {
+            let below = found.below(Path::new(directory));
+            below.into_keys().collect::<Vec<_>>()
+        };
+        // `a/c:link` is a file in `a`, and a drive below it.
+        assert_eq!(below(""), ["a/c:link", "a/link", "link", "there"]);
+        assert_eq!(below("a"), ["link"]);
     }
 
     #[test]
