@@ -17,7 +17,7 @@ pub struct Arguments {
     analysis: AnalysisArguments,
 
     /// The page to write. Default: the snapshot's name with .html, in the current directory
-    #[arg(long, value_name = "FILE")]
+    #[arg(short = 'o', long, value_name = "FILE")]
     html: Option<PathBuf>,
 
     /// Print the summary only
