@@ -98,10 +98,12 @@ impl Program {
         let mut symbols = Vec::new();
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name() else { continue };
-            if let Some(contents) = Contents::marked_by(name.as_bytes()) {
-                if in_code(symbol.section_index()) {
-                    marks.push((symbol.address(), contents));
-                }
+            if let Some(contents) = Contents::marked_by(name.as_bytes())
+                && in_code(symbol.section_index())
+            {
+                marks.push((symbol.address(), contents));
+            }
+            if Contents::is_mark(name.as_bytes()) {
                 continue;
             }
             let indirect = matches!(symbol.flags(),

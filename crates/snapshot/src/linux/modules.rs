@@ -7,6 +7,7 @@
 use super::btf::{self, Btf};
 use super::physical::PhysicalKernel;
 use super::{Memory, bytes, long, name, word};
+use crate::program::instruction_sets::Contents;
 use crate::program::symbol_file::Function;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -268,8 +269,8 @@ impl ModuleLayout {
                 continue;
             }
             let text = strings.wrapping_add(field(0) & 0xffff_ffff);
-            // AAELF64, 5.5.4: mapping symbols start with `$`.
-            if let Some(name) = string(memory, text).filter(|name| !name.starts_with('$')) {
+            let name = string(memory, text);
+            if let Some(name) = name.filter(|name| !Contents::is_mark(name.as_bytes())) {
                 let Some(rest) = left.names.checked_sub(name.len()) else {
                     break;
                 };

@@ -70,11 +70,34 @@ impl Contents {
         }
     }
 
+    /// Whether this is the name of a mapping symbol, including the obsolete ones (AAELF32, 5.5.5): those
+    /// are no names of code or data. Compilers accept `$` in other names.
+    pub fn is_mark(name: &[u8]) -> bool {
+        let kind = match name {
+            [b'$', kind] | [b'$', kind, b'.', ..] => kind,
+            _ => return false,
+        };
+        matches!(kind, b'a' | b'b' | b'd' | b'f' | b'm' | b'p' | b't' | b'x')
+    }
+
     /// Returns the instruction set; `None` for data.
     pub const fn isa(self) -> Option<Isa> {
         match self {
             Self::Code(isa) => Some(isa),
             Self::Data => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Contents;
+
+    #[test]
+    fn names_with_a_dollar_are_not_all_marks() {
+        let marks = ["$x", "$a", "$t.12", "$d.realdata", "$p", "$b", "$f", "$m.1"];
+        assert!(marks.iter().all(|name| Contents::is_mark(name.as_bytes())));
+        let names = ["$", "$xyz", "$total", "x", "$.x", "$v"];
+        assert!(!names.iter().any(|name| Contents::is_mark(name.as_bytes())));
     }
 }

@@ -6,6 +6,7 @@ mod lines;
 pub mod variables;
 
 use super::elf::Elf;
+use super::instruction_sets::Contents;
 use super::names;
 use crate::budget::Budget;
 use gimli::{EndianArcSlice, RunTimeEndian};
@@ -400,7 +401,7 @@ fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
         }
         let name = symbol.name().unwrap_or_default();
         let name = names::unversioned(name);
-        if name.is_empty() || name.starts_with('$') {
+        if name.is_empty() || Contents::is_mark(name.as_bytes()) {
             return;
         }
         if !names.take(name.len() as u64) {

@@ -1,6 +1,7 @@
 //! The addresses of a module's sections.
 
 use super::ModuleFile;
+use crate::program::instruction_sets::Contents;
 use object::{Object, ObjectSection, ObjectSymbol, SectionIndex};
 use std::collections::{BTreeMap, HashMap};
 
@@ -75,7 +76,7 @@ impl Placement {
         for symbol in module.file.symbols() {
             if let (Some(section), Ok(name)) = (symbol.section_index(), symbol.name())
                 && !name.is_empty()
-                && !name.starts_with('$')
+                && !Contents::is_mark(name.as_bytes())
             {
                 // Names of local symbols may occur several times.
                 let place = Some((section.0, symbol.address()));
