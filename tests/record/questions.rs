@@ -16,6 +16,8 @@ struct point origin = {1, 2, 3};
 struct { struct point *at; int rows[4][2]; } grid;
 long total;
 int table[8];
+volatile int which = -1;
+int *volatile middle = table + 4;
 __attribute__((noinline)) long fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 __attribute__((noinline)) int mix(char c, short s, unsigned long big, int d, int e, int f, int g, int h,
                                   int ninth, signed char tenth) {
@@ -27,6 +29,7 @@ __attribute__((noinline)) double half(double d, int i, float f) { return d / 2 +
 __attribute__((noinline)) void nothing(struct point *p) { p->y += 3; }
 void work(void) {
   for (int i = 0; i < 8; i++) table[i] = i * i;
+  which = 2;
   total = fib(5);
   total += mix('a', -2, 0x123456789abcul, 4, 5, 6, 7, 8, 9, -10);
   total += (long)half(3.0, 4, 0.5f);
@@ -377,6 +380,9 @@ fn changes_of_variables_are_those_of_the_program() {
         };
         if optimisation != "-O2" {
             assert_eq!(changes(&recorded, &["table[3]"]), [9], "{optimisation}");
+            // The index is negative at first, and changes.
+            let picked = changes(&recorded, &["middle[which]"]);
+            assert_eq!(picked, [9, 36], "{optimisation}");
         }
         let point = recorded.guest.symbol("origin");
         assert_eq!(changes(&recorded, &["grid.at"]), [point]);
@@ -402,6 +408,39 @@ fn changes_of_variables_are_those_of_the_program() {
         let named = recorded.lines(&["why", to, "origin.y"]);
         assert_eq!(named, recorded.lines(&["why", to, &format!("{start:#x}")]));
     }
+}
+
+/// Variables of the same name, defined within and outside their namespaces.
+const NAMESPACES: &str = r#"
+namespace first { int count = 1; namespace inner { int count = 2; } }
+namespace second { extern int count; }
+int second::count = 3;
+struct Holder { static int count; };
+int Holder::count = 4;
+asm(".global _start\n_start: mov x8, #93\n mov x0, #0\n svc #0");
+"#;
+
+#[test]
+fn namespaces_tell_variables_of_the_same_name_apart() {
+    let flags = ["-static", "-nostdlib", "-ffreestanding", "-O1"];
+    let Some(guest) = build("aarch64", "program.cpp", NAMESPACES, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let recorded = Recorded { guest };
+    for (name, value) in [
+        ("first::count", 1),
+        ("first::inner::count", 2),
+        ("inner::count", 2),
+        ("::second::count", 3),
+        ("Holder::count", 4),
+    ] {
+        let lines = recorded.lines(&["variable", name]);
+        assert_eq!(number(&lines[0]["value"]), value, "{name}");
+    }
+    let run = recorded.ask(&["variable", "third::count"]);
+    assert_eq!(run.status.code(), Some(2), "{run:?}");
 }
 
 #[test]

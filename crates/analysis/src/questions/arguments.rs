@@ -19,6 +19,8 @@ use armsnap_snapshot::stop::Cancel;
 
 /// The deepest nesting of structures that is examined.
 const DEEPEST: usize = 8;
+/// The most types within a type that are examined.
+const MOST_TYPES: usize = 1 << 8;
 /// The most vector registers of a structure of floating-point numbers.
 const MOST_FLOATS: usize = 4;
 
@@ -103,7 +105,7 @@ impl Convention {
 
     fn float(&mut self, bytes: u64) -> Option<Where> {
         // With and without floating-point registers, they are in different places.
-        if self.architecture != Architecture::AArch64 {
+        if self.architecture != Architecture::AArch64 || bytes > 16 {
             return None;
         }
         if self.vector < 8 {
@@ -122,15 +124,18 @@ impl Convention {
             return None;
         }
         let mut floats = Vec::new();
-        if all_floats(symbols, kind, &mut floats, DEEPEST)
+        let mut left = MOST_TYPES;
+        if all_floats(symbols, kind, &mut floats, (DEEPEST, &mut left))
             && (1..=MOST_FLOATS).contains(&floats.len())
             && floats.iter().all(|size| *size == floats[0])
         {
             if usize::from(self.vector) + floats.len() <= 8 {
                 self.vector += floats.len() as u8;
-            } else {
+            } else if bytes <= 16 * MOST_FLOATS as u64 {
                 self.vector = 8;
                 self.on_stack(bytes, 8);
+            } else {
+                return None;
             }
             return Some(Where::Elsewhere);
         }
@@ -163,10 +168,16 @@ impl Convention {
 
 /// Collects the sizes of the floating-point numbers in a type; returns whether there is nothing
 /// else, and not too many.
-fn all_floats(symbols: &Symbols, kind: TypeId, sizes: &mut Vec<u64>, depth: usize) -> bool {
-    if depth == 0 || sizes.len() > MOST_FLOATS {
+fn all_floats(
+    symbols: &Symbols,
+    kind: TypeId,
+    sizes: &mut Vec<u64>,
+    (depth, left): (usize, &mut usize),
+) -> bool {
+    if depth == 0 || *left == 0 || sizes.len() > MOST_FLOATS {
         return false;
     }
+    *left -= 1;
     match symbols.layout(kind) {
         Some(Layout::Number {
             bytes,
@@ -177,12 +188,12 @@ fn all_floats(symbols: &Symbols, kind: TypeId, sizes: &mut Vec<u64>, depth: usiz
         }
         Some(Layout::Record { fields, .. }) => {
             let mut fields = fields.iter();
-            fields.all(|field| all_floats(symbols, field.kind, sizes, depth - 1))
+            fields.all(|field| all_floats(symbols, field.kind, sizes, (depth - 1, &mut *left)))
         }
         Some(Layout::Array {
             element,
             count: Some(count @ 1..=4),
-        }) => (0..count).all(|_| all_floats(symbols, element, sizes, depth - 1)),
+        }) => (0..count).all(|_| all_floats(symbols, element, sizes, (depth - 1, &mut *left))),
         _ => false,
     }
 }
@@ -366,6 +377,15 @@ mod tests {
             ]
         );
         assert_eq!(convention.float(4), None);
+    }
+
+    #[test]
+    fn impossible_sizes_are_not_placed() {
+        let mut convention = Convention::new(Architecture::AArch64);
+        for _ in 0..10 {
+            assert_eq!(convention.float(u64::MAX), None);
+            assert_eq!(convention.integer(u64::MAX), None);
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ struct Traced {
 struct Follower<'a> {
     symbols: &'a Symbols,
     wanted: &'a BTreeSet<u64>,
+    /// The part of the history in which calls are wanted, and the most of them.
+    scope: Scope,
     /// Each open call with the wanted calls that end with it: several, if one jumped to another.
     stack: CallStack<Vec<usize>>,
     /// The open wanted calls with their depths, outermost first.
@@ -98,6 +100,14 @@ impl Follower<'_> {
     }
 
     fn begin(&mut self, position: Position, function: u64, caller: Option<u64>) {
+        let Scope { from, to, most } = self.scope;
+        let is_within = from.is_none_or(|from| position >= from)
+            && to.is_none_or(|to| position < to)
+            // One more says where to continue.
+            && self.found.len() <= most;
+        if !is_within {
+            return;
+        }
         let number = self.found.len();
         self.found.push(Traced {
             position,
@@ -191,10 +201,10 @@ fn traced(
     cancel: &Cancel,
 ) -> Result<(Vec<Traced>, Option<Position>), AskError> {
     let begin = core.history.begin();
-    let from = scope.from.unwrap_or(begin);
     let mut follower = Follower {
         symbols: core.symbols,
         wanted,
+        scope,
         stack: CallStack::default(),
         open: Vec::new(),
         found: Vec::new(),
@@ -202,25 +212,18 @@ fn traced(
     };
     // The callers of functions are only known from the start.
     let events = core.history.entries(begin, Direction::Forward);
-    let mut earlier = 0;
     for (number, event) in events.enumerate() {
         if number.is_multiple_of(OFTEN) && cancel.is_requested() {
             return Err(AskError::Interrupted);
         }
-        if event.position < from {
-            earlier = follower.found.len();
-        }
         let is_after = scope.to.is_some_and(|to| event.position >= to);
-        let is_full = follower.found.len() - earlier > scope.most;
+        let is_full = follower.found.len() > scope.most;
         if (is_after || is_full) && follower.open.is_empty() {
             break;
         }
         follower.event(&event);
     }
-    let is_within =
-        |call: &Traced| call.position >= from && scope.to.is_none_or(|to| call.position < to);
     let mut all = follower.found;
-    all.retain(is_within);
     let next = all.get(scope.most).map(|call| call.position);
     all.truncate(scope.most);
     Ok((all, next))

@@ -87,7 +87,8 @@ impl Core<'_> {
         looked.ok_or(AskError::Interrupted)
     }
 
-    /// A number in memory before the instruction at a position, of at most 16 bytes.
+    /// A number in memory before the instruction at a position; unknown if it has more than 16
+    /// bytes.
     pub(super) fn number(
         &mut self,
         at: Position,
@@ -95,7 +96,10 @@ impl Core<'_> {
         length: u8,
         cancel: &Cancel,
     ) -> Result<Worth, AskError> {
-        let bytes = self.memory(at, address, usize::from(length.min(16)), cancel)?;
+        if length > 16 {
+            return Ok(Worth::UNKNOWN);
+        }
+        let bytes = self.memory(at, address, length.into(), cancel)?;
         Ok(self.worth(&bytes))
     }
 

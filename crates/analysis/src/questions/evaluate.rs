@@ -8,7 +8,7 @@ use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{Known, RegisterLocations, Registers, Status};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::symbols::variables::{
-    Field, Layout, Machine, Placement, TypeId, Variable,
+    Encoding, Field, Layout, Machine, Placement, TypeId, Variable,
 };
 use armsnap_snapshot::stop::Cancel;
 use std::collections::HashMap;
@@ -16,6 +16,8 @@ use std::ops::Range;
 
 /// The deepest nesting of unnamed structures.
 const DEEPEST: usize = 16;
+/// The most structures in which a field is searched for.
+const MOST_RECORDS: usize = 1 << 10;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,10 +244,14 @@ impl At<'_, '_, '_> {
                 let Some(index) = self.object(index)? else {
                     return Ok(None);
                 };
-                let Some((index, _)) = self.value(index)? else {
+                let Some((number, status)) = self.index(index)? else {
                     return Ok(None);
                 };
-                self.element(inner, index as u64)
+                let element = self.element(inner, number)?;
+                Ok(element.map(|element| Object {
+                    status: element.status.max(status),
+                    ..element
+                }))
             }
             Expression::Field(inner, name) => {
                 let Some(mut object) = self.object(inner)? else {
@@ -259,7 +265,9 @@ impl At<'_, '_, '_> {
                     object = target;
                 }
                 let kind = object.kind.ok_or_else(|| self.meaningless())?;
-                let Some((offset, field)) = field(self.core, kind, name, DEEPEST) else {
+                let mut left = MOST_RECORDS;
+                let found = field(self.core, kind, name, (DEEPEST, &mut left));
+                let Some((offset, field)) = found else {
                     return Err(AskError::NoField(name.clone()));
                 };
                 let Cell::Memory(address) = object.cell else {
@@ -306,6 +314,37 @@ impl At<'_, '_, '_> {
         }))
     }
 
+    /// The value of an index, extended to 64 bits, and its status.
+    fn index(&mut self, index: Object) -> Result<Option<(u64, Status)>, AskError> {
+        self.depends_on(index);
+        let layout = index.kind.and_then(|kind| self.core.symbols.layout(kind));
+        let unused = match layout {
+            Some(Layout::Number {
+                bytes: bytes @ 1..=8,
+                encoding: Encoding::Signed,
+            }) => 64 - 8 * bytes,
+            _ => 0,
+        };
+        let unused = index.bits.map_or(unused, |(_, size)| match unused {
+            0 => 0,
+            _ => 64_u64.saturating_sub(size.max(1)),
+        });
+        let found = self.value(index)?;
+        Ok(found.map(|(value, status)| {
+            let value = (value as u64) << unused;
+            ((value.cast_signed() >> unused).cast_unsigned(), status)
+        }))
+    }
+
+    /// Notes the memory that a number is in, on which the place of the object depends.
+    fn depends_on(&mut self, number: Object) {
+        if let (Cell::Memory(address), Some(kind)) = (number.cell, number.kind)
+            && let Some(size) = self.core.symbols.size(kind)
+        {
+            self.reads.push(address..address.saturating_add(size));
+        }
+    }
+
     /// An element of an array, or one after a pointer.
     fn element(&mut self, of: &Expression, index: u64) -> Result<Option<Object>, AskError> {
         let Some(object) = self.object(of)? else {
@@ -339,11 +378,7 @@ impl At<'_, '_, '_> {
 
     /// What a pointer points to.
     fn target(&mut self, pointer: Object, to: Option<TypeId>) -> Result<Option<Object>, AskError> {
-        if let (Cell::Memory(address), Some(kind)) = (pointer.cell, pointer.kind)
-            && let Some(size) = self.core.symbols.size(kind)
-        {
-            self.reads.push(address..address.saturating_add(size));
-        }
+        self.depends_on(pointer);
         let found = self.value(pointer)?;
         Ok(found.map(|(address, status)| Object {
             cell: Cell::Memory(address as u64),
@@ -430,7 +465,13 @@ impl Machine for At<'_, '_, '_> {
 }
 
 /// Finds a field by name, also within unnamed structures and base classes: its offset, and the field.
-fn field(core: &Core<'_>, kind: TypeId, name: &str, depth: usize) -> Option<(u64, Field)> {
+fn field(
+    core: &Core<'_>,
+    kind: TypeId,
+    name: &str,
+    (depth, left): (usize, &mut usize),
+) -> Option<(u64, Field)> {
+    *left = left.checked_sub(1)?;
     let Layout::Record { fields, .. } = core.symbols.layout(kind)? else {
         return None;
     };
@@ -443,7 +484,7 @@ fn field(core: &Core<'_>, kind: TypeId, name: &str, depth: usize) -> Option<(u64
         .iter()
         .filter(|field| field.name.is_none())
         .find_map(|outer| {
-            let (offset, inner) = self::field(core, outer.kind, name, depth)?;
+            let (offset, inner) = self::field(core, outer.kind, name, (depth, &mut *left))?;
             Some((outer.offset.checked_add(offset)?, inner))
         })
 }

@@ -95,6 +95,7 @@ fn at_stores(
 ) -> Result<Vec<Unknown>, AskError> {
     let mut unknown = Vec::new();
     let mut may_have: Option<(Position, u64)> = None;
+    let mut unexplored = None;
     let (mut at, mut store) = (from, None);
     loop {
         let found = evaluator.at(core, at, cancel)?;
@@ -114,6 +115,10 @@ fn at_stores(
                 may_have = Some((first, count + others.count));
             }
             let hit = stores.hit.map(|hit| hit.position);
+            if stores.skipped || hit.is_none() && !stores.complete {
+                let until = hit.unwrap_or(next.unwrap_or(until));
+                unexplored = unexplored.max(Some(until));
+            }
             next = [next, hit].into_iter().flatten().min();
         }
         store = next;
@@ -123,6 +128,7 @@ fn at_stores(
             _ => break,
         }
     }
+    unknown.extend(unexplored.map(Unknown::Unexplored));
     unknown.extend(may_have.map(|(first, count)| Unknown::MayHave { count, first }));
     Ok(unknown)
 }
@@ -157,7 +163,12 @@ fn everywhere(
             Some(PointKind::Instruction { pc, .. }) => function
                 .as_ref()
                 .is_none_or(|function| function.contains(&pc.0)),
-            Some(PointKind::Halted) => true,
+            Some(PointKind::Halted) => {
+                let halted = core.history.halted();
+                let is_in =
+                    |function: &Range<u64>| halted.is_some_and(|pc| function.contains(&pc.0));
+                function.as_ref().is_none_or(is_in)
+            }
             _ => false,
         };
         if is_inside {

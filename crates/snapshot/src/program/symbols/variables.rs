@@ -2,6 +2,7 @@
 
 use super::{Slice, Symbols, shown};
 use gimli::{AttributeValue, DebuggingInformationEntry, DwAt, DwTag, Reader, Unit, UnitOffset};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 type Entry = DebuggingInformationEntry<Slice>;
@@ -426,34 +427,54 @@ impl File<'_> {
             })
     }
 
-    /// Returns the global variable with a name, which may begin with namespaces.
+    /// Returns the global variable with a name, which may begin with namespaces: all of them, or the
+    /// innermost ones.
     fn global(&self, name: &str) -> Option<Die> {
-        let last = name.rsplit("::").next()?;
+        let mut path: Vec<&str> = name.split("::").collect();
+        let last = path.pop()?;
         let mut left = MOST_ENTRIES;
         for unit in self.units() {
             let mut entries = unit.entries();
-            let mut functions = Vec::new();
+            // The entries around the current one: their depths, and their names if they are not
+            // functions.
+            let mut around: Vec<(isize, Option<String>)> = Vec::new();
+            // What is declared in the wanted namespaces, and may be defined outside.
+            let mut declared = HashSet::new();
             while let Ok(Some(entry)) = entries.next_dfs() {
                 left = left.checked_sub(1)?;
                 let depth = entry.depth();
-                while functions.last().is_some_and(|outer| *outer >= depth) {
-                    functions.pop();
-                }
-                if entry.tag() == gimli::DW_TAG_subprogram {
-                    functions.push(depth);
-                }
-                let is_global = entry.tag() == gimli::DW_TAG_variable
-                    && functions.is_empty()
-                    && entry.has_attr(gimli::DW_AT_location);
-                if !is_global {
-                    continue;
-                }
+                around.truncate(around.partition_point(|(outer, _)| *outer < depth));
                 let die = Die {
                     unit: Arc::clone(&unit),
                     entry: entry.clone(),
                 };
-                if self.name(&die).as_deref() == Some(last) {
-                    return Some(die);
+                match entry.tag() {
+                    gimli::DW_TAG_subprogram => around.push((depth, None)),
+                    gimli::DW_TAG_namespace
+                    | gimli::DW_TAG_structure_type
+                    | gimli::DW_TAG_class_type
+                    | gimli::DW_TAG_union_type => {
+                        around.push((depth, Some(self.name(&die).unwrap_or_default())));
+                    }
+                    gimli::DW_TAG_variable | gimli::DW_TAG_member
+                        if around.iter().all(|(_, name)| name.is_some())
+                            && self.name(&die).as_deref() == Some(last) =>
+                    {
+                        let outer = around.iter().filter_map(|(_, name)| name.as_deref());
+                        // As in C++, unnamed namespaces are not written.
+                        let outer: Vec<&str> = outer.filter(|name| !name.is_empty()).collect();
+                        let completes = entry.attr_value(gimli::DW_AT_specification);
+                        let is_wanted = outer.ends_with(&path)
+                            || matches!(completes, Some(AttributeValue::UnitRef(declaration))
+                                if declared.contains(&declaration));
+                        if is_wanted && entry.has_attr(gimli::DW_AT_location) {
+                            return Some(die);
+                        }
+                        if is_wanted {
+                            declared.insert(entry.offset());
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -537,8 +558,8 @@ impl File<'_> {
             let bits = self.number(die, gimli::DW_AT_bit_size);
             let first = self.number(die, gimli::DW_AT_data_bit_offset);
             let (offset, bits) = match (first, bits) {
-                (Some(first), Some(size)) => (first / 8, Some((first, size))),
-                (None, Some(_)) => return None,
+                (Some(first), Some(size @ 1..=128)) => (first / 8, Some((first, size))),
+                (_, Some(_)) => return None,
                 _ => {
                     let at = self.attribute(die, gimli::DW_AT_data_member_location);
                     (at.map_or(Some(0), |(_, at)| at.udata_value())?, None)
