@@ -93,6 +93,8 @@ impl Report {
         let mut out = Self::default();
         let mut causes = Vec::new();
         let mut more = 0;
+        // Whether what follows is of another report.
+        let mut is_over = false;
         let mut stack = None;
         let (mut syndrome, mut address) = (None, None);
         for line in bytes.split(|byte| *byte == b'\n') {
@@ -111,10 +113,16 @@ impl Report {
                     offset: out.offset,
                     ..Self::default()
                 };
-                (syndrome, address, more) = (None, None, 0);
+                (syndrome, address, more, is_over) = (None, None, 0, false);
             }
             let known = out.registers.len() + out.places.len();
+            is_over |= known > 0 && line.starts_with("CPU: ");
             if is_cause {
+                if known == 0 && line.starts_with(FIRST) {
+                    // The log does not have the registers of an earlier one.
+                    causes.clear();
+                    (syndrome, address) = (None, None);
+                }
                 if let Some((_, text)) = line.split_once("virtual address ")
                     && known == 0
                 {
@@ -135,17 +143,21 @@ impl Report {
             } else if let Some(rest) = line.strip_prefix("CPU: ") {
                 out.process(rest, known);
             } else if let Some(rest) = line.strip_prefix("Code: ") {
-                out.code = out.code.take().or_else(|| code(rest));
+                out.code = out.code.take().or_else(|| code(rest).filter(|_| !is_over));
             } else if let Some(rest) = line.strip_prefix("Stack: (") {
                 let begin = rest.split_whitespace().next().and_then(hex);
                 stack = begin
-                    .filter(|_| out.stack.is_empty())
+                    .filter(|_| out.stack.is_empty() && !is_over)
                     .map(|begin| (begin, true));
-            } else if out.register_line(line) {
+            } else if out.register_line(line, is_over) {
                 more += 1;
+                is_over = true;
             }
         }
         out.wide = out.registers.iter().any(|(name, _)| name.starts_with('X'));
+        if !out.wide {
+            out.registers.retain(|(_, value)| *value <= u32::MAX.into());
+        }
         for (name, _) in &mut out.registers {
             if out.wide && *name == "LR" {
                 *name = "X30";
@@ -191,8 +203,9 @@ impl Report {
         self.command = words.next().map(str::to_owned);
     }
 
-    /// Reads a line of registers. Returns whether it begins another report.
-    fn register_line(&mut self, line: &str) -> bool {
+    /// Reads a line of registers; one of another report (`is_over`) is only recognised. Returns
+    /// whether it begins another report.
+    fn register_line(&mut self, line: &str, is_over: bool) -> bool {
         let spaced = line.replace(" :", ":");
         let mut words = spaced.split_whitespace().peekable();
         let mut is_more = false;
@@ -211,6 +224,9 @@ impl Report {
                 || self.places.iter().any(|(known, _)| *known == name);
             if is_known {
                 is_more |= name == "PC";
+                continue;
+            }
+            if is_over || is_more {
                 continue;
             }
             // `pc : [<c0101234>]`.
@@ -235,10 +251,13 @@ impl Report {
             .ok()
             .filter(|_| label.len() == 4)?;
         // The label is the lower half of the address of the line; lines may be lost.
-        let mut at = match is_first {
+        let mut next = match is_first && label == at & 0xffe0 {
             true => at,
             false => (at & !0xffff) | label,
         };
+        if next < at {
+            return None;
+        }
         let held: usize = self.stack.iter().map(|(_, bytes)| bytes.len()).sum();
         if held >= LARGEST_STACK {
             return None;
@@ -248,6 +267,8 @@ impl Report {
             if !matches!(word.len(), 8 | 16) {
                 return None;
             }
+            let at = next;
+            next = at.checked_add(size as u64)?;
             if let Ok(value) = u64::from_str_radix(word, 16) {
                 let bytes = &value.to_le_bytes()[..size];
                 match self.stack.last_mut() {
@@ -257,16 +278,17 @@ impl Report {
                     _ => self.stack.push((at, bytes.to_vec())),
                 }
             }
-            at = at.checked_add(size as u64)?;
         }
-        Some((at, false))
+        Some((next, false))
     }
 }
 
 const PANIC: &str = "Kernel panic - not syncing";
+/// What precedes the other lines that say what happened.
+const FIRST: &str = "Unable to handle kernel";
 /// The lines that say what happened.
 const CAUSES: [&str; 7] = [
-    "Unable to handle kernel",
+    FIRST,
     "Unhandled fault",
     "Internal error: ",
     "kernel BUG at ",
@@ -400,6 +422,57 @@ mod tests {
             report.registers
         );
         assert!(Report::read(b"printk(\"pc : %pS pstate: %08llx\\n\")").is_none());
+    }
+
+    /// What a second report adds to a first one: nothing but its number.
+    #[test]
+    fn reports_are_not_mixed() {
+        let second = ARM64.replace("x25: 0000000000000000", "x20: 00000000deadbeef");
+        let first = ARM64.replace("Code: ", "No: ").replace("lr :", "??");
+        for second in [second.clone(), second.replace("CPU: ", "CPU ")] {
+            let both = Report::read(format!("{first}{second}").as_bytes()).unwrap();
+            let alone = Report::read(first.as_bytes()).unwrap();
+            assert_eq!(both.registers, alone.registers);
+            assert_eq!((both.code, both.places), (None, alone.places));
+            assert_eq!(both.notes.last(), Some(&KernelLogNote::More { reports: 1 }));
+        }
+        // The registers of the first one were lost.
+        let cut = "Unable to handle kernel paging request at virtual address 0000000000000777\n  ESR = 0x99\n";
+        let after = Report::read(format!("{cut}{ARM64}").as_bytes()).unwrap();
+        let whole = Report::read(ARM64.as_bytes()).unwrap();
+        assert_eq!(after.registers, whole.registers);
+        assert_eq!(after.notes, whole.notes);
+    }
+
+    #[test]
+    fn words_of_the_stack_have_the_addresses_of_their_lines() {
+        let registers = "pc : [<c0101234>]    lr : [<c0101220>]    psr: 60000013
+r10: 00000010  r9 : c1000009  r8 : 1122334455667788
+r7 : 00000007  r6 : 00000006  r5 : 00000005  r4 : 00000004
+";
+        let stack = |lines: &str| {
+            let report = Report::read(format!("{registers}{lines}").as_bytes()).unwrap();
+            assert!(report.registers.iter().all(|(name, _)| *name != "R8"));
+            let places = report.stack.into_iter();
+            places
+                .map(|(at, bytes)| (at, bytes.len()))
+                .collect::<Vec<_>>()
+        };
+        let first = "Stack: (0xc1001f18 to 0xc1002000)\n";
+        for (lines, wanted) in [
+            // The first line was lost.
+            ("1f20: 00000001\n", &[(0xc100_1f20, 4)][..]),
+            // Lines of another stack.
+            (
+                "1f00: 00000001 00000002\n1f40: 00000003 00000004\n1f40: 00000009\n1f60: 00000001\n",
+                &[(0xc100_1f18, 8), (0xc100_1f40, 8)],
+            ),
+        ] {
+            assert_eq!(stack(&format!("{first}{lines}")), wanted, "{lines}");
+        }
+        let last = "Stack: (0xfffffffffffffff8 to 0xffffffffffffffff)\n";
+        let beyond = "ffe0: 0000000000000001 0000000000000002\n";
+        assert_eq!(stack(&format!("{last}{beyond}")), []);
     }
 
     #[test]
