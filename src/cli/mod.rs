@@ -38,7 +38,7 @@ mod signals;
 mod software;
 mod tool;
 
-use armsnap::import::{Foreign, NamedProgram, Note, RawNote};
+use armsnap::import::{Foreign, InputKind, NamedProgram, Note, RawNote};
 use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, OpenOptions, OpenSnapshot};
@@ -168,11 +168,10 @@ impl SnapshotArguments {
             allow_outside: self.allow_outside,
             no_shared_memory: self.no_shared_memory,
         };
-        there_is_an_input(&self.snapshot)?;
-        if armsnap::import::recognise(&self.snapshot).is_some() {
+        if let Some(kind) = there_is_an_input(&self.snapshot)? {
             let mut reading = self.import.options();
             reading.elf = programs.iter().cloned().map(NamedProgram::from).collect();
-            let imported = armsnap::import::import(&self.snapshot, &reading)?;
+            let imported = armsnap::import::import_as(kind, &self.snapshot, &reading)?;
             // Opened files have absolute paths.
             let is_placed = |path: &&PathBuf| {
                 let absolute = dunce::canonicalize(path);
@@ -234,8 +233,9 @@ impl SnapshotArguments {
     }
 }
 
-/// Fails for a path that cannot be an input, or that cannot be read.
-fn there_is_an_input(path: &Path) -> Result<(), Failure> {
+/// The kind of an input that is recognised by its contents; `None` for a snapshot. Fails for a path
+/// that cannot be an input, or that cannot be read.
+fn there_is_an_input(path: &Path) -> Result<Option<InputKind>, Failure> {
     const ALONE: &str = "armsnap without arguments lists the inputs of the current directory";
     let shown = path.display();
     let input = |text: &str| Failure::Input(format!("{shown}: {text}"));
@@ -246,8 +246,8 @@ fn there_is_an_input(path: &Path) -> Result<(), Failure> {
         }
         Err(error) => return Err(input(&error.to_string())),
     };
-    if armsnap::import::recognise(path).is_some() {
-        return Ok(());
+    if let Some(kind) = armsnap::import::recognise(path) {
+        return Ok(Some(kind));
     }
     let is_snapshot = is_directory && path.join("snapshot.ini").symlink_metadata().is_ok();
     if let Some(foreign) = Foreign::of(path).filter(|_| !is_snapshot) {
@@ -262,11 +262,11 @@ fn there_is_an_input(path: &Path) -> Result<(), Failure> {
             Some(false) => Err(input(
                 "is an ELF file, but neither a core file nor a program for Arm",
             )),
-            None => Ok(()),
+            None => Ok(None),
         };
     }
     match path.join("snapshot.ini").symlink_metadata() {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(input(&format!(
             "no such file in this directory: snapshot.ini; {ALONE}"
         ))),

@@ -112,14 +112,7 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
 /// If the input is faulty, or nothing in it can be used.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     match recognise(path) {
-        Some(InputKind::PerfData) => perf::import(path, options),
-        Some(InputKind::CoreFile) => core_file::import(path, options),
-        Some(InputKind::ZephyrDump) => zephyr::import(path, options),
-        Some(InputKind::Archive) => archived::import(path),
-        Some(InputKind::CrashCatcher) => crash_catcher::import(path, options),
-        Some(InputKind::KernelLog) => kernel_log::import(path, options),
-        Some(InputKind::Minidump) => minidump::import(path, options),
-        Some(InputKind::CtraceRun) => raw::ctrace::import(path, options),
+        Some(kind) => import_as(kind, path, options),
         None => Err(ImportError::input(
             path,
             match readable(path) {
@@ -134,6 +127,25 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                     .to_owned(),
             },
         )),
+    }
+}
+
+/// Reads an input of a kind that [`recognise`] returned for it: a compressed archive is searched
+/// only once.
+///
+/// # Errors
+///
+/// If the input is faulty, or nothing in it can be used.
+pub fn import_as(kind: InputKind, path: &Path, options: &Options) -> Result<Imported, ImportError> {
+    match kind {
+        InputKind::PerfData => perf::import(path, options),
+        InputKind::CoreFile => core_file::import(path, options),
+        InputKind::ZephyrDump => zephyr::import(path, options),
+        InputKind::Archive => archived::import(path),
+        InputKind::CrashCatcher => crash_catcher::import(path, options),
+        InputKind::KernelLog => kernel_log::import(path, options),
+        InputKind::Minidump => minidump::import(path, options),
+        InputKind::CtraceRun => raw::ctrace::import(path, options),
     }
 }
 
