@@ -52,7 +52,12 @@ impl<E: ElementDecoder> ElementDecoder for Slowly<E> {
     }
 
     #[inline(always)]
-    fn targets(&mut self, _: &[u8], _: &mut impl ElementSink) -> (usize, usize) {
+    fn targets(
+        &mut self,
+        _: &[u8],
+        _: impl FnMut(usize) -> BufferOffset,
+        _: &mut impl ElementSink,
+    ) -> (usize, usize) {
         (0, 0)
     }
 
