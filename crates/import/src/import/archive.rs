@@ -3,8 +3,9 @@
 use super::{ImportError, imported};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::paths;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Cursor;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 /// The maximum number of files and links, and the maximum length of a chain of links.
@@ -12,6 +13,9 @@ const MOST: usize = 1 << 20;
 const LONGEST_CHAIN: usize = 40;
 /// The maximum length of a path, as in Linux (`PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
+/// The maximum number of bytes before the contents of a file: headers, name and attributes (PAX),
+/// which are read into memory.
+const LONGEST_TEXT: u64 = 1 << 20;
 
 /// An entry of an archive.
 #[derive(Clone, Debug)]
@@ -34,6 +38,32 @@ pub struct Archive {
 /// Whether bytes are the start of an archive.
 pub fn is_tar(bytes: &[u8]) -> bool {
     bytes.get(257..262) == Some(b"ustar")
+}
+
+/// The bytes of an archive, of which only what precedes the contents of files is read.
+struct Headers<'b> {
+    bytes: Cursor<&'b [u8]>,
+    /// How many bytes may be read before the next file.
+    left: &'b Cell<u64>,
+}
+
+impl Read for Headers<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = (&mut self.bytes).take(self.left.get()).read(out)?;
+        if count == 0 && self.left.get() == 0 {
+            return Err(io::Error::other(format!(
+                "is an archive with a name or attributes of more than {LONGEST_TEXT} bytes"
+            )));
+        }
+        self.left.set(self.left.get() - count as u64);
+        Ok(count)
+    }
+}
+
+impl Seek for Headers<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.bytes.seek(to)
+    }
 }
 
 /// A path without `.` and `..`; `None` if it points outside the archive or is too long.
@@ -71,12 +101,17 @@ impl Archive {
             size: bytes.len() as u64,
             ..Self::default()
         };
-        let mut archive = tar::Archive::new(Cursor::new(&*bytes));
+        let left = Cell::new(LONGEST_TEXT);
+        let mut archive = tar::Archive::new(Headers {
+            bytes: Cursor::new(&bytes),
+            left: &left,
+        });
         let entries = archive.entries_with_seek();
         for entry in entries
             .map_err(|error| fault(error.to_string()))?
             .take(MOST)
         {
+            left.set(LONGEST_TEXT);
             let entry = entry.map_err(|error| fault(error.to_string()))?;
             let Some(name) = entry.path().ok().and_then(|name| normal(&name)) else {
                 continue;
@@ -192,6 +227,29 @@ mod tests {
         // `a/c:link` is a file in `a`, and a drive below it.
         assert_eq!(below(""), ["a/c:link", "a/link", "link", "there"]);
         assert_eq!(below("a"), ["link"]);
+    }
+
+    #[test]
+    fn long_names_are_refused() {
+        for (size, is_read) in [(LONGEST_TEXT / 2, true), (LONGEST_TEXT, false)] {
+            let mut bytes = Vec::new();
+            for (kind, size) in [
+                (tar::EntryType::GNULongName, size),
+                (tar::EntryType::Regular, 0),
+            ] {
+                let mut header = tar::Header::new_gnu();
+                header.set_entry_type(kind);
+                header.set_size(size);
+                header.set_cksum();
+                bytes.extend(header.as_bytes());
+                bytes.resize(bytes.len() + size as usize, b'a');
+            }
+            // Many names are together longer than one may be.
+            let bytes = bytes.repeat(4);
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), bytes).unwrap();
+            assert_eq!(Archive::open(file.path()).is_ok(), is_read);
+        }
     }
 
     #[test]
