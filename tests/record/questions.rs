@@ -401,6 +401,16 @@ fn changes_of_variables_are_those_of_the_program() {
         );
         let found = recorded.lines(&["variable", "p->y", "--from", from, "--to", to]);
         assert!(found.iter().any(|line| line["value"] == "0x2"), "{found:?}");
+        // Recursive calls have a parameter of their own.
+        if optimisation == "-O0" {
+            let call = &recorded.lines(&["calls", "fib"])[0];
+            let (from, to) = (
+                call["position"].as_str().unwrap(),
+                call["end"].as_str().unwrap(),
+            );
+            let found = changes(&recorded, &["n", "--from", from, "--to", to]);
+            assert_eq!(found, [5]);
+        }
         let end = recorded.lines(&["accesses", "origin.y"]);
         let start = recorded.guest.symbol("origin") + 8;
         assert_eq!(end, recorded.lines(&["accesses", &format!("{start:#x}+8")]));

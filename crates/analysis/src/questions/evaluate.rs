@@ -72,6 +72,8 @@ pub(super) struct Evaluated {
     pub reads: Vec<Range<u64>>,
     /// Its value.
     pub worth: Worth,
+    /// The canonical frame address of the function, if call frame information gives one.
+    pub frame: Option<u64>,
 }
 
 impl Evaluator {
@@ -173,6 +175,7 @@ impl Evaluator {
                 Worth::known(value, status)
             });
         }
+        let frame = here.frame();
         let mut reads = here.reads;
         if let Some(Object {
             cell: Cell::Memory(address),
@@ -186,6 +189,7 @@ impl Evaluator {
             object,
             reads,
             worth,
+            frame,
         })
     }
 }

@@ -146,7 +146,7 @@ fn next_store(
 }
 
 /// Evaluates an expression over local variables or registers at each instruction of the function in
-/// which it begins.
+/// which it begins, in the same frame if frames are known: recursive calls have variables of their own.
 fn everywhere(
     core: &mut Core<'_>,
     evaluator: &Evaluator,
@@ -157,6 +157,7 @@ fn everywhere(
     let first = core.history.place(from).and_then(|place| place.pc());
     let function = first.and_then(|pc| core.symbols.extent(pc.0));
     let (mut at, mut before) = (from, None);
+    let mut frame = None;
     for _ in 0..MOST_POSITIONS {
         let place = core.history.place(at);
         let is_inside = match place.map(|place| place.kind) {
@@ -176,8 +177,12 @@ fn everywhere(
             if found.is_record(core) {
                 return Err(AskError::NoNumber(evaluator.text().to_owned()));
             }
+            let frame = *frame.get_or_insert(found.frame);
+            let is_other = frame
+                .zip(found.frame)
+                .is_some_and(|(own, other)| own != other);
             // Where it is not known, it may only be nowhere at this instruction.
-            let is_known = found.worth.value.is_some();
+            let is_known = found.worth.value.is_some() && !is_other;
             if is_known && !all.note(core, (at, before), found.worth)? {
                 let (most, next) = (all.most, at);
                 return Ok(vec![Unknown::More { most, next }]);
