@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 const REFERENCES: usize = 64;
 /// The maximum depth of unnamed structures and unions in each other.
 const NESTED: usize = 8;
+/// The maximum number of members among which one is looked for.
+const MEMBERS: usize = 1 << 16;
 
 type Entry = DebuggingInformationEntry<Slice>;
 
@@ -266,8 +268,9 @@ impl<'v> Type<'v> {
     /// its type. Members of unnamed structures and unions belong to the one around them.
     pub fn member(self, path: &str) -> Option<(u64, Type<'v>)> {
         let (mut offset, mut at) = (0_u64, self);
+        let mut left = MEMBERS;
         for name in path.split('.') {
-            let (more, of) = at.own_member(name, 0)?;
+            let (more, of) = at.own_member(name, 0, &mut left)?;
             offset = offset.checked_add(more)?;
             at = of;
         }
@@ -279,12 +282,14 @@ impl<'v> Type<'v> {
         self.member(path).map(|(offset, _)| offset)
     }
 
-    fn own_member(self, wanted: &str, depth: usize) -> Option<(u64, Type<'v>)> {
+    fn own_member(self, wanted: &str, depth: usize, left: &mut usize) -> Option<(u64, Type<'v>)> {
         let unit = self.unit();
         let mut tree = unit.entries_tree(Some(self.place.1)).ok()?;
         let mut children = tree.root().ok()?.children();
         while let Ok(Some(child)) = children.next() {
             let entry = child.entry();
+            // Damaged structures may contain each other.
+            *left = left.checked_sub(1)?;
             if entry.tag() != gimli::DW_TAG_member {
                 continue;
             }
@@ -303,7 +308,7 @@ impl<'v> Type<'v> {
                 Some(name) if name == wanted => return Some((offset, of.plain())),
                 Some(_) => {}
                 None if depth < NESTED => {
-                    if let Some((more, of)) = of.plain().own_member(wanted, depth + 1) {
+                    if let Some((more, of)) = of.plain().own_member(wanted, depth + 1, left) {
                         return Some((offset.checked_add(more)?, of));
                     }
                 }

@@ -1,22 +1,66 @@
 //! What is broken in the memory of a kernel.
 
 use super::Task;
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+
+/// How many of a kind are kept.
+const MOST_OF_A_KIND: usize = 16;
 
 /// A structure of a kernel that is broken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {what}")]
+#[error("{place}: {what}{}", others(*.more))]
 pub struct Broken {
     /// The list, or the task.
     pub place: String,
     /// What is wrong with it.
     pub what: What,
+    /// The number of others of this kind that are left out.
+    pub more: usize,
+}
+
+fn others(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        _ => format!(" (and {more} more like this)"),
+    }
+}
+
+/// Leaves the first few of each kind, and counts the others: a damaged list may have thousands.
+pub(super) fn shorten(all: &mut Vec<Broken>) {
+    let mut kinds: HashMap<Discriminant<What>, usize> = HashMap::new();
+    for broken in &*all {
+        *kinds.entry(discriminant(&broken.what)).or_default() += 1;
+    }
+    let mut kept: HashMap<Discriminant<What>, usize> = HashMap::new();
+    all.retain_mut(|broken| {
+        let kind = discriminant(&broken.what);
+        let kept = kept.entry(kind).or_default();
+        *kept += 1;
+        if *kept == MOST_OF_A_KIND {
+            broken.more = kinds[&kind] - MOST_OF_A_KIND;
+        }
+        *kept <= MOST_OF_A_KIND
+    });
 }
 
 impl Broken {
+    /// Says what is wrong with a list.
+    pub(super) fn of_list(place: impl Into<String>, what: What) -> Self {
+        let place = place.into();
+        Self {
+            place,
+            what,
+            more: 0,
+        }
+    }
+
     /// Says what is wrong with a task.
     pub(super) fn of_task(task: &Task, what: What) -> Self {
-        let place = format!("task \"{}\" at {:#x}", task.name, task.address);
-        Self { place, what }
+        Self::of_list(
+            format!("task \"{}\" at {:#x}", task.name, task.address),
+            what,
+        )
     }
 }
 
@@ -70,4 +114,27 @@ pub enum What {
         /// The lowest address of the stack.
         lowest: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_of_a_kind_are_counted() {
+        let entry = |entry| Broken::of_list("list", What::OtherList { entry, list: 1 });
+        let mut all: Vec<Broken> = (0..4096).map(entry).collect();
+        all.insert(2000, Broken::of_list("list", What::Loop(5)));
+        shorten(&mut all);
+        assert_eq!(all.len(), MOST_OF_A_KIND + 1);
+        assert_eq!(
+            all[15].to_string(),
+            "list: the entry 0xf says that it is in the list 0x1 (and 4080 more like this)"
+        );
+        assert_eq!(all[16].what, What::Loop(5));
+        let mut few: Vec<Broken> = (0..16).map(entry).collect();
+        let before = few.clone();
+        shorten(&mut few);
+        assert_eq!(few, before);
+    }
 }

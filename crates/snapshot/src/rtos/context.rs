@@ -101,7 +101,7 @@ struct Reader<'m> {
 impl Reader<'_> {
     fn word(&mut self) -> Option<u32> {
         let word = self.memory.word(self.at)?;
-        self.at += 4;
+        self.at = self.at.wrapping_add(4);
         Some(word)
     }
 
@@ -150,7 +150,7 @@ impl Reader<'_> {
 /// Adds the registers of an exception's frame, and the stack pointer above it. Returns whether it can
 /// be one.
 pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut Context) -> bool {
-    let word = |index: u64| memory.word(at + 4 * index);
+    let word = |index: u64| memory.word(at.wrapping_add(4 * index));
     let (Some(pc), Some(status)) = (word(6), word(7)) else {
         return false;
     };
@@ -167,7 +167,7 @@ pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut
         let value = if *name == "pc" { value & !1 } else { value };
         context.add(*name, value);
     }
-    let mut above = at + 32;
+    let mut above = 32;
     if has_float {
         for number in 0..16 {
             let Some(value) = word(8 + number) else {
@@ -181,6 +181,7 @@ pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut
     }
     // Bit 9: a word aligns the stack.
     above += u64::from(status >> 9 & 1) * 4;
+    let above = at.wrapping_add(above);
     context.add("sp", above as u32);
     context.add("psp", above as u32);
     true

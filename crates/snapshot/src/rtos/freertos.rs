@@ -110,7 +110,11 @@ impl<'v> Layout<'v> {
             let count = self.variables.of(READY).and_then(Type::count).unwrap_or(0);
             for priority in (0..count.min(PRIORITIES)).rev() {
                 let name = format!("{READY}[{priority}]");
-                lists.push((name, first + priority * size, "ready"));
+                lists.push((
+                    name,
+                    first.wrapping_add(priority.wrapping_mul(size)),
+                    "ready",
+                ));
             }
         }
         for (name, state) in OTHERS {
@@ -145,13 +149,13 @@ impl<'v> Layout<'v> {
         if let Some(counted) = self.variable(memory, COUNT)
             && counted > out.tasks.len() as u64
         {
-            out.broken.push(Broken {
-                place: COUNT.to_owned(),
-                what: What::Count {
+            out.broken.push(Broken::of_list(
+                COUNT,
+                What::Count {
                     counted,
                     found: out.tasks.len(),
                 },
-            });
+            ));
         }
         out
     }
@@ -167,7 +171,7 @@ impl<'v> Layout<'v> {
         let count = self.variables.of(CURRENT[1]).and_then(Type::count);
         let cores = 0..count.unwrap_or(0).min(CORES);
         cores
-            .map(|core| read(first + core * memory.pointer_size()))
+            .map(|core| read(first.wrapping_add(core * memory.pointer_size())))
             .collect()
     }
 
@@ -179,15 +183,11 @@ impl<'v> Layout<'v> {
         limit: &mut Limit,
         broken: &mut Vec<Broken>,
     ) -> Vec<u64> {
-        let mut note = |what| {
-            broken.push(Broken {
-                place: name.to_owned(),
-                what,
-            });
-        };
-        let end = list + self.end;
-        let counted = memory.number(list + self.count, self.count_size);
-        let Some((counted, first)) = counted.zip(memory.pointer(end + self.next)) else {
+        let mut note = |what| broken.push(Broken::of_list(name, what));
+        let end = list.wrapping_add(self.end);
+        let counted = memory.number(list.wrapping_add(self.count), self.count_size);
+        let Some((counted, first)) = counted.zip(memory.pointer(end.wrapping_add(self.next)))
+        else {
             note(What::Unknown(list));
             return Vec::new();
         };
@@ -236,7 +236,9 @@ impl<'v> Layout<'v> {
     /// Returns the state of a task in a list of tasks with this state.
     fn state(&self, memory: &Memory<'_>, task: u64, state: &'static str) -> &'static str {
         let event = self.event_item.zip(self.container);
-        let event = event.and_then(|(item, container)| memory.pointer(task + item + container));
+        let event = event.and_then(|(item, container)| {
+            memory.pointer(task.wrapping_add(item).wrapping_add(container))
+        });
         if event.is_some() && event == self.variables.address(PENDING) {
             return "ready";
         }
@@ -247,7 +249,8 @@ impl<'v> Layout<'v> {
         let waits = || {
             let (at, of) = self.block.member("ucNotifyState")?;
             let count = of.count().unwrap_or(1).min(16);
-            let mut all = (0..count).map(|index| memory.byte(task + at + index));
+            let mut all =
+                (0..count).map(|index| memory.byte(task.wrapping_add(at).wrapping_add(index)));
             Some(all.any(|state| state == Some(WAITS)))
         };
         match event.is_some_and(|list| list != 0) || waits() == Some(true) {

@@ -170,5 +170,8 @@ impl SavedCore for Context {
 pub fn kernel(memory: &Memory<'_>) -> Option<Kernel> {
     let kernels = [freertos::kernel, threadx::kernel, zephyr::kernel];
     let mut programs = memory.programs.iter();
-    programs.find_map(|elf| kernels.iter().find_map(|kernel| kernel(elf, memory)))
+    let mut found =
+        programs.find_map(|elf| kernels.iter().find_map(|kernel| kernel(elf, memory)))?;
+    broken::shorten(&mut found.broken);
+    Some(found)
 }

@@ -50,12 +50,7 @@ pub(super) fn kernel(elf: &Elf, memory: &Memory<'_>) -> Option<Kernel> {
         name: "ThreadX",
         ..Kernel::default()
     };
-    let mut note = |what| {
-        out.broken.push(Broken {
-            place: CREATED.to_owned(),
-            what,
-        });
-    };
+    let mut note = |what| out.broken.push(Broken::of_list(CREATED, what));
     let start = variables.address(CREATED)?;
     let first = memory.pointer(start);
     if first.is_none() {
@@ -100,7 +95,7 @@ fn current(variables: &Variables, memory: &Memory<'_>) -> Vec<Option<u64>> {
     let count = variables.of(CURRENT).and_then(Type::count).unwrap_or(1);
     let first = variables.address(CURRENT);
     let cores = 0..count.min(CORES);
-    let read = |core| memory.pointer(first? + core * memory.pointer_size());
+    let read = |core| memory.pointer(first?.wrapping_add(core * memory.pointer_size()));
     cores
         .map(|core| read(core).filter(|thread| *thread != 0))
         .collect()

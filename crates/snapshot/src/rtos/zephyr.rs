@@ -70,7 +70,9 @@ fn offsets(variables: &Variables, elf: &Elf, memory: &Memory<'_>) -> Option<Vec<
     };
     let count = read(variables.address(COUNT)?)?.min(MOST_OFFSETS);
     let first = variables.address(OFFSETS)?;
-    (0..count).map(|index| read(first + index * size)).collect()
+    (0..count)
+        .map(|index| read(first.wrapping_add(index * size)))
+        .collect()
 }
 
 struct Layout<'v> {
@@ -97,10 +99,8 @@ impl Layout<'_> {
             ..Kernel::default()
         };
         let mut note = |what| {
-            out.broken.push(Broken {
-                place: format!("{KERNEL}.threads"),
-                what,
-            });
+            out.broken
+                .push(Broken::of_list(format!("{KERNEL}.threads"), what))
         };
         let (Some(start), Some(next)) = (self.field(self.kernel, K_THREADS), self.get(T_NEXT))
         else {
@@ -140,7 +140,7 @@ impl Layout<'_> {
         };
         let (count, size) = cores().unwrap_or((1, 0));
         let first = self.field(self.kernel, K_CURRENT);
-        let read = |core| memory.pointer(first?.wrapping_add(core * size));
+        let read = |core: u64| memory.pointer(first?.wrapping_add(core.wrapping_mul(size)));
         let cores = 0..count.clamp(1, CORES);
         cores
             .map(|core| read(core).filter(|thread| *thread != 0))
