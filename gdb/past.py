@@ -335,9 +335,13 @@ class Callers(gdb.unwinder.Unwinder):
         except gdb.error:
             # The register that it is unwound from is not known.
             return None
-        if pc.is_optimized_out or not known(pc):
-            # A trace frame without registers.
+        if pc.is_optimized_out:
             return None
+        if not known(pc):
+            # A trace frame without registers, or a thread.
+            trace_frame = gdb.convenience_variable("trace_frame")
+            is_thread = trace_frame is None or int(trace_frame) < 0
+            return unknown(pending) if is_thread and newest and not position and arm else None
         stack = self.stack(pending, position, newest)
         frame = stack and stack.find(pending, int(pc), newest)
         if frame is None:
@@ -483,6 +487,11 @@ def alone(pending, pc):
     found = pending.create_unwind_info(FrameId(0, 0, int(pc)))
     found.add_saved_register("pc", pc)
     return found
+
+
+def unknown(pending):
+    """Unwinds the frame of a thread of a 32-bit core without registers: GDB 13 expects a stack pointer."""
+    return pending.create_unwind_info(FrameId(0, None, 0))
 
 
 def interrupts_unknown_stack(pending):

@@ -191,7 +191,8 @@ fn damage_is_named() {
             "freertos-m.c",
             &[damage],
         );
-        let told = told(&snapshot, &[], &["monitor tasks", "info threads"]);
+        let commands = ["monitor tasks", "info threads", "thread apply all bt 1"];
+        let told = told(&snapshot, &[], &commands);
         let run = crate::support::gdb::armsnap()
             .arg("check")
             .arg(&snapshot)
@@ -201,6 +202,8 @@ fn damage_is_named() {
             assert!(told.contains(wanted), "{wanted}: {told}");
             assert!(checked.contains(wanted), "{wanted}: {checked}");
         }
+        // A task without registers.
+        assert!(!told.contains("not available"), "{told}");
         // The others are still there.
         assert!(told.contains("\"worker\""), "{told}");
         assert!(
