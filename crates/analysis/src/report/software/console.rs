@@ -229,10 +229,15 @@ impl Console {
         // The timestamp of these lines is lost.
         self.said.extend(self.waiting.drain(..));
         // Losses in a row are one, so that they do not fill the memory.
-        let mark = lost(overflow).as_bytes();
+        let is_marked = |line: &Line| {
+            [true, false]
+                .map(lost)
+                .iter()
+                .any(|mark| line.bytes.ends_with(mark.as_bytes()))
+        };
         for line in self.open.values_mut() {
-            if !line.bytes.ends_with(mark) {
-                line.bytes.extend_from_slice(mark);
+            if !is_marked(line) {
+                line.bytes.extend_from_slice(lost(overflow).as_bytes());
             }
         }
         let is_first = !std::mem::replace(&mut self.is_lost, true);
@@ -341,5 +346,37 @@ impl SourceSinks<Self> for Console {
 
     fn output(&mut self) -> &mut Self {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use armsnap_trace::element::NoSyncReason;
+
+    #[test]
+    fn losses_of_both_kinds_in_a_row_are_one() {
+        let mut console = Console::new(Vec::new(), false, Clock::new(1));
+        let mut write = |value| {
+            console.mark(&Mark::Itm(Itm::Stimulus {
+                port: 0,
+                bytes: 1,
+                value,
+            }));
+            for _ in 0..1000 {
+                console.mark(&Mark::Itm(Itm::Overflow));
+                console.mark(&Mark::NoSync(NoSyncReason::BadPacket));
+            }
+        };
+        write(u32::from(b'a'));
+        write(u32::from(b'b'));
+        console.end(BufferOffset(0));
+        let [said] = &console.take()[..] else {
+            panic!("not one line");
+        };
+        let What::Text { bytes, .. } = &said.what else {
+            panic!("{said:?}");
+        };
+        assert_eq!(bytes, b"a[overflow]b[overflow]");
     }
 }
