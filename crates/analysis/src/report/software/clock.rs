@@ -14,10 +14,12 @@ pub struct Time {
 }
 
 impl Time {
-    /// Returns the ticks from an earlier time to this one; `None` if trace was lost between them.
+    /// Returns the ticks from an earlier time to this one; `None` if trace was lost between them, or
+    /// if global timestamps went back.
     pub fn since(self, earlier: Self) -> Option<u64> {
         let known = self.losses == earlier.losses;
-        known.then(|| self.ticks.saturating_sub(earlier.ticks))
+        let ticks = self.ticks.checked_sub(earlier.ticks);
+        ticks.filter(|_| known)
     }
 
     /// Writes it in ticks, or in seconds if the frequency of the clock is given: `12` or `0.000012`.
@@ -115,5 +117,18 @@ impl Clock {
             self.now.losses = self.now.losses.saturating_add(1);
         }
         Tick::Lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_between_two_times_may_not_be_known() {
+        let time = |ticks, losses| Time { ticks, losses };
+        assert_eq!(time(9, 0).since(time(5, 0)), Some(4));
+        assert_eq!(time(9, 1).since(time(5, 0)), None);
+        assert_eq!(time(5, 0).since(time(9, 0)), None);
     }
 }

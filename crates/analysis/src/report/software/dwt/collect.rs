@@ -14,6 +14,8 @@ const MOST_WAITING: usize = 4096;
 #[derive(Debug)]
 pub struct Dwt {
     clock: Clock,
+    /// The last packet of hardware: if damaged trace follows, it may consist of parts of two.
+    last: Option<(u8, u8, u32)>,
     accesses: Accesses,
     /// Events without a time yet: the next timestamp is theirs.
     waiting: Vec<Event>,
@@ -25,6 +27,7 @@ impl Dwt {
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
+            last: None,
             accesses: Accesses::default(),
             waiting: Vec::new(),
             events: Vec::new(),
@@ -97,9 +100,20 @@ impl Dwt {
         self.event(what);
     }
 
+    fn packet(&mut self, packet: Option<(u8, u8, u32)>) {
+        if let Some((port, bytes, value)) = packet {
+            self.hardware(port, bytes, value);
+        }
+    }
+
     fn mark(&mut self, mark: &Mark) {
+        let last = self.last.take();
+        if !matches!(mark, Mark::NoSync(_)) {
+            self.packet(last);
+        }
         if let Mark::Itm(Itm::Hardware { port, bytes, value }) = *mark {
-            return self.hardware(port, bytes, value);
+            self.last = Some((port, bytes, value));
+            return;
         }
         match self.clock.mark(mark) {
             Tick::Now(time) => {
@@ -134,6 +148,8 @@ impl AtomSink for Dwt {
 
 impl SourceSinks<Self> for Dwt {
     fn end(&mut self, _: BufferOffset) {
+        let last = self.last.take();
+        self.packet(last);
         self.end_accesses();
         self.events.append(&mut self.waiting);
     }

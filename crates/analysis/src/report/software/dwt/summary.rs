@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 
 /// The most sampled addresses that are told apart.
 const MOST_ADDRESSES: usize = 1 << 20;
+/// What stands for the other addresses.
+const OTHERS: &str = "[others]";
+
+/// How often each address was counted; `None` stands for those that are not told apart.
+type Counts = BTreeMap<Option<u32>, u64>;
 
 /// The names of code and data.
 #[derive(Default)]
@@ -138,8 +143,8 @@ pub struct Summary {
 struct Adding {
     nesting: Nesting,
     exceptions: BTreeMap<u16, ExceptionSummary>,
-    samples: BTreeMap<u32, u64>,
-    data: BTreeMap<u8, (ComparatorSummary, BTreeMap<u32, u64>)>,
+    samples: Counts,
+    data: BTreeMap<u8, (ComparatorSummary, Counts)>,
     counters: [u64; 8],
 }
 
@@ -237,7 +242,7 @@ fn add_activation(all: &mut BTreeMap<u16, ExceptionSummary>, activation: &Activa
     }
 }
 
-fn add_access(data: &mut BTreeMap<u8, (ComparatorSummary, BTreeMap<u32, u64>)>, access: &Access) {
+fn add_access(data: &mut BTreeMap<u8, (ComparatorSummary, Counts)>, access: &Access) {
     let (comparator, pcs) = data.entry(access.comparator).or_default();
     comparator.comparator = access.comparator;
     comparator.accesses += 1;
@@ -257,16 +262,18 @@ fn add_access(data: &mut BTreeMap<u8, (ComparatorSummary, BTreeMap<u32, u64>)>, 
     }
 }
 
-/// Counts an address. Beyond the most that are told apart, the others count as address 0.
-fn count(counts: &mut BTreeMap<u32, u64>, address: u32) {
+/// Counts an address; the others together beyond the most that are told apart.
+fn count(counts: &mut Counts, address: u32) {
+    let address = Some(address);
     let known = counts.len() < MOST_ADDRESSES || counts.contains_key(&address);
-    *counts.entry(if known { address } else { 0 }).or_default() += 1;
+    *counts.entry(address.filter(|_| known)).or_default() += 1;
 }
 
-fn by_function(counts: &BTreeMap<u32, u64>, names: &Names) -> Vec<(String, u64)> {
+fn by_function(counts: &Counts, names: &Names) -> Vec<(String, u64)> {
     let mut functions: BTreeMap<String, u64> = BTreeMap::new();
     for (address, count) in counts {
-        *functions.entry(names.function(*address)).or_default() += count;
+        let name = address.map_or_else(|| OTHERS.to_owned(), |address| names.function(address));
+        *functions.entry(name).or_default() += count;
     }
     let mut functions: Vec<_> = functions.into_iter().collect();
     functions.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
