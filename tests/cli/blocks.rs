@@ -234,7 +234,7 @@ fn the_hook_for_trace_files_selects_the_instruction_set() {
 fn blocks_are_run_or_not_for_a_reason() {
     /// The page, the start of the block or the language of its fence, and what runs it, or would have
     /// to be there to run it.
-    const OTHERS: [(&str, &str, &str); 36] = [
+    const OTHERS: [(&str, &str, &str); 37] = [
         ("README.md", "scripts/demo", "scripts/test-fresh"),
         ("README.md", "rustup target add", "scripts/test-hosts"),
         ("README.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
@@ -256,6 +256,7 @@ fn blocks_are_run_or_not_for_a_reason() {
         ("debugging.md", "(gdb) python import", "tests/cli/blocks.rs"),
         ("debugging.md", "(lldb) gdb-remote", "tests/gdb/lldb.rs"),
         ("decoding-as-a-library.md", "toml", "scripts/test"),
+        ("decoding.md", "python", "tests/decode/branch_records.rs"),
         (
             "decoding-as-a-library.md",
             "rust",
