@@ -234,7 +234,7 @@ fn the_hook_for_trace_files_selects_the_instruction_set() {
 fn blocks_are_run_or_not_for_a_reason() {
     /// The page, the start of the block or the language of its fence, and what runs it, or would have
     /// to be there to run it.
-    const OTHERS: [(&str, &str, &str); 37] = [
+    const OTHERS: [(&str, &str, &str); 39] = [
         ("README.md", "scripts/demo", "scripts/test-fresh"),
         ("README.md", "rustup target add", "scripts/test-hosts"),
         ("README.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
@@ -243,6 +243,11 @@ fn blocks_are_run_or_not_for_a_reason() {
         ("cluster.md", "sql", "tests/export/shards.rs"),
         ("debugging.md", "[program]", "tests/gdb/endpoints.rs"),
         ("debugging.md", "(gdb) directory", "tests/cli/blocks.rs"),
+        (
+            "debugging.md",
+            "(gdb) info threads",
+            "tests/record/tasks.rs",
+        ),
         (
             "debugging.md",
             "(gdb) tbreak spoil",
@@ -300,6 +305,7 @@ fn blocks_are_run_or_not_for_a_reason() {
             "[data_addresses]",
             "tests/record/data_addresses.rs",
         ),
+        ("recording.md", "[replay]", "tests/record/replay.rs"),
         (
             "recording.md",
             "use armsnap::snapshot",
