@@ -136,6 +136,11 @@ impl Recorded {
         Some(Self::open(guest, Some(&file)))
     }
 
+    /// The program, and the directory of its recording.
+    pub(super) fn into_guest(self) -> Guest {
+        self.guest
+    }
+
     /// Opens a recording, with the log of its states if there is one.
     pub(super) fn open(guest: Guest, file: Option<&Path>) -> Self {
         let directory = guest.directory.path().join("snapshot");

@@ -4,6 +4,8 @@ use crate::past_values::{Recorded, compare};
 use crate::support::record::{build, installed, record};
 use armsnap::recover::{Cause, End, Options, Recovery, Wanted, What};
 use armsnap::semantics::Location;
+use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::model::Snapshot;
 use armsnap::stop::Cancel;
 use armsnap::timeline::Direction;
 use std::collections::BTreeSet;
@@ -284,4 +286,55 @@ fn a_damaged_file_costs_values_only() {
             .any(|limit| limit.contains("damaged at offset")),
         "{limits:?}"
     );
+}
+
+/// Memory at the end that is not what the replay leads to was written by somebody else, at an unknown
+/// time.
+#[test]
+fn memory_of_others_at_the_end_costs_the_replay() {
+    let mut flags = FLAGS.to_vec();
+    flags.push("-static");
+    let Some(guest) = build("aarch64", "program.c", PROGRAM, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let total = guest.symbol("total");
+    let snapshot = guest.directory.path().join("snapshot");
+    let dumped = Snapshot::open(&snapshot, &OpenOptions::default()).unwrap();
+    let dumps = dumped.snapshot.devices[0].dumps.iter();
+    let before = dumps.filter(|dump| dump.address <= total);
+    let dump = before.max_by_key(|dump| dump.address).unwrap().clone();
+    let mut recorded = Recorded::open(guest, None);
+    for is_changed in [false, true] {
+        let mut recovery = recorded.recovery();
+        let history = recorded.history();
+        let cancel = Cancel::default();
+        let (begin, end) = (history.begin(), history.end());
+        let writes = Wanted {
+            reads: false,
+            writes: true,
+        };
+        let range = total..total + 8;
+        let ends = (begin, end);
+        let found = recovery
+            .accesses(history, ends, range, Direction::Forward, writes, &cancel)
+            .unwrap();
+        assert!(found.hit.is_some());
+        // The whole history was executed.
+        let range = 0..1;
+        recovery
+            .accesses(history, ends, range, Direction::Forward, writes, &cancel)
+            .unwrap();
+        let limits = recovery.limits(history);
+        let mut limits = limits.iter().map(ToString::to_string);
+        let is_dropped = limits.any(|limit| limit.contains("other registers or memory"));
+        assert_eq!(is_dropped, is_changed);
+        let file = snapshot.join(&dump.file);
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = dump.offset.unwrap_or(0) + (total - dump.address);
+        bytes[at as usize] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        recorded = Recorded::open(recorded.into_guest(), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! The program's memory at one position of the replay, page by page.
 
+use crate::recover::facts::final_state::FinalMemory;
 use armsnap_arch::hash::NumberMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,6 +61,15 @@ impl Memory {
     /// Whether more memory was written than is kept.
     pub fn is_full(&self) -> bool {
         self.pages.len() > MOST_PAGES
+    }
+
+    /// Whether a known byte differs from the memory of the final state.
+    pub fn differs_from(&self, last: &dyn FinalMemory) -> bool {
+        self.pages.iter().any(|(number, page)| {
+            let mut bytes = [0; PAGE as usize];
+            let known = last.read(number * PAGE, &mut bytes);
+            (0..known).any(|at| page.is_known(at) && page.bytes[at] != bytes[at])
+        })
     }
 
     /// The value of 1 to 8 bytes, little endian, if they are known.

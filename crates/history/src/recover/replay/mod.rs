@@ -71,7 +71,7 @@ pub(super) enum Stopped {
     #[error("execution leads elsewhere than in the trace: none of them are used")]
     PathDiffers,
     /// The last state differs from that of the snapshot.
-    #[error("they lead to other registers than the snapshot's: none of them are used")]
+    #[error("they lead to other registers or memory than the snapshot's: none of them are used")]
     EndDiffers,
 }
 
@@ -384,11 +384,11 @@ impl Replay {
             let end = batch.end;
             let mut taken = batch.stretch.taken.iter().map(|taken| taken.0 as usize);
             let is_signal = taken.any(|at| at == batch.stretch.len());
-            match (end >= history.end(), is_signal) {
-                (true, false) => self.finish(history, facts),
+            let is_at_end = end >= history.end();
+            match (is_at_end, is_signal) {
+                (true, _) => self.finish(history, facts, is_signal),
                 (false, true) => self.stop(end, Stopped::Signal),
                 (false, false) => {}
-                (true, true) => self.now = None,
             }
             if is_signal || end >= history.end() {
                 return None;
@@ -459,8 +459,15 @@ impl Replay {
     }
 
     /// Compares the state at the end of the trace with that of the snapshot.
-    fn finish(&mut self, history: &mut History, facts: &FinalState) {
+    /// An exception that was taken last, at a fault or an exit, has not changed the state yet if
+    /// execution would continue where the core halted.
+    fn finish(&mut self, history: &mut History, facts: &FinalState, is_exception: bool) {
         let halted = history.halted().map(|halted| halted.0);
+        let expected = self.now.as_ref().and_then(|(moment, _)| moment.expected);
+        if is_exception && (expected.is_none() || expected != halted) {
+            self.now = None;
+            return;
+        }
         let Some((moment, _)) = &mut self.now else {
             return;
         };
@@ -487,11 +494,13 @@ impl Replay {
                 }
             }
         }
+        moment.processor.settle(&mut Watch::default());
         let values = moment.processor.values.iter().zip(&facts.registers);
         let mut differing = values.filter(|(found, last)| {
             last.is_some_and(|last| found.is_some_and(|found| found != last))
         });
-        let differs = differing.next().is_some();
+        let differs =
+            differing.next().is_some() || moment.processor.memory.differs_from(&*facts.memory);
         self.now = None;
         if differs {
             self.stop(end, Stopped::EndDiffers);
@@ -614,7 +623,7 @@ impl Moment {
             }
         }
         // What is known before a signal is not known at the first position after it.
-        if *next == signal {
+        if *next == signal && signal < stretch.len() {
             return Err(Stopped::Signal);
         }
         match self.processor.memory.is_full() {
