@@ -338,3 +338,64 @@ fn memory_of_others_at_the_end_costs_the_replay() {
         recorded = Recorded::open(recorded.into_guest(), None);
     }
 }
+
+/// System calls that fill structures, and one that the processor's part of the kernel makes.
+const ARM: &str = r#"
+static int call(int n, int a, int b, int c, int d, int e) {
+  register int r7 __asm__("r7") = n, r0 __asm__("r0") = a, r1 __asm__("r1") = b, r2 __asm__("r2") = c;
+  register int r3 __asm__("r3") = d, r4 __asm__("r4") = e, r5 __asm__("r5") = 0;
+  __asm__ volatile("svc #0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
+  return r0;
+}
+int area[80], position[2], total;
+void work(void) {
+  call(0xf0005, (int)area, 0, 0, 0, 0); // set_tls
+  int *tls;
+  __asm__ volatile("mrc p15, 0, %0, c13, c0, 3" : "=r"(tls));
+  total = tls == area;
+  call(397, -100, (int)"/", 0, 0x7ff, (int)area); // statx
+  int file = call(322, -100, (int)"/proc/self/exe", 0, 0, 0);
+  call(140, file, 0, 4, (int)position, 0); // _llseek
+  for (int i = 0; i < 64; i++) total += area[i];
+  total += position[0];
+}
+__asm__(".global _start\n_start: mov r11, #0\n mov lr, #0\n bl work\n mov r7, #1\n svc #0");
+"#;
+
+#[test]
+fn calls_of_aarch32_are_replayed() {
+    let flags = [
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-builtin",
+        "-O1",
+        "-marm",
+        "-static",
+    ];
+    let Some(guest) = build("arm", "program.c", ARM, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let [area, position, total] = ["area", "position", "total"].map(|name| guest.symbol(name));
+    let mut recorded = Recorded::open(guest, None);
+    let mut recovery = recorded.recovery();
+    let history = recorded.history();
+    let cancel = Cancel::default();
+    let ends = (history.end(), history.begin());
+    let writes = Wanted {
+        reads: false,
+        writes: true,
+    };
+    // The kernel wrote the first two, in one store each, the program the last.
+    for (address, is_whole) in [(area + 4, false), (position, false), (total, true)] {
+        let range = address..address + 4;
+        let found = recovery
+            .accesses(history, ends, range, Direction::Backward, writes, &cancel)
+            .unwrap();
+        let hit = found.hit.unwrap();
+        assert_eq!(hit.whole.is_some(), is_whole, "{address:#x}");
+        assert!(found.may_have.is_none() && found.complete, "{found:?}");
+    }
+    assert_eq!(recovery.limits(history), []);
+}

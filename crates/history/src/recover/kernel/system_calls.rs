@@ -175,7 +175,8 @@ pub fn kernel_buffers(architecture: Architecture) -> impl Iterator<Item = Kernel
         fourth: Some(0),
         result: None,
     };
-    (0..1024).filter_map(move |number| match of(architecture, number, arguments) {
+    let further = (0..1024).filter_map(move |number| further_buffer(architecture, number));
+    let buffers = (0..1024).filter_map(move |number| match of(architecture, number, arguments) {
         Effect::Fills(Buffer { address, size }) => Some(KernelBuffer {
             number,
             argument: address as u8,
@@ -185,6 +186,24 @@ pub fn kernel_buffers(architecture: Architecture) -> impl Iterator<Item = Kernel
             },
         }),
         Effect::Nothing | Effect::Layout(_) | Effect::Unknown => None,
+    });
+    buffers.chain(further)
+}
+
+/// A structure that a system call fills, whose address is an argument after the fourth one: that of
+/// statx.
+pub(in crate::recover) fn further_buffer(
+    architecture: Architecture,
+    number: u64,
+) -> Option<KernelBuffer> {
+    let statx = match architecture {
+        Architecture::AArch64 => 291,
+        Architecture::AArch32 | Architecture::MProfile => 397,
+    };
+    (number == statx).then_some(KernelBuffer {
+        number,
+        argument: 4,
+        size: BufferSize::Bytes(256),
     })
 }
 
@@ -247,16 +266,23 @@ fn only_waits(command: u64) -> bool {
     matches!(command & 0x7f, 0 | 1 | 3 | 4 | 9 | 10)
 }
 
-/// Commands of `fcntl` that take and return numbers: dupfd to setfl, dupfd_cloexec
-/// (uapi/asm-generic/fcntl.h).
-fn only_numbers(command: u64) -> bool {
-    matches!(command, 0..=4 | 1030)
+/// Commands of `fcntl` that take numbers, or only read a structure: dupfd to setfl, setlk, setlkw,
+/// setown, getown, setlk64, setlkw64, ofd_setlk, ofd_setlkw, dupfd_cloexec to get_seals
+/// (uapi/asm-generic/fcntl.h, uapi/linux/fcntl.h).
+fn only_reads(command: u64) -> bool {
+    matches!(command, 0..=4 | 6..=9 | 13 | 14 | 37 | 38 | 1030..=1034)
 }
 
-/// The effect of `ioctl`: only the settings of a terminal are known (TCGETS, `struct termios`).
+/// The effect of `ioctl`: settings and size of a terminal, bytes to read, flags of the file
+/// (uapi/asm-generic/ioctls.h).
 fn of_ioctl(command: Option<u64>) -> Effect {
     match command {
+        // TCGETS (`struct termios`), TIOCGWINSZ, FIONREAD.
         Some(0x5401) => Effect::structure(Argument::Third, 36),
+        Some(0x5413) => Effect::structure(Argument::Third, 8),
+        Some(0x541b) => Effect::structure(Argument::Third, 4),
+        // TCSETS, TCSETSW, TCSETSF; FIONBIO, FIONCLEX, FIOCLEX.
+        Some(0x5402..=0x5404 | 0x5421 | 0x5450 | 0x5451) => Effect::Nothing,
         _ => Effect::Unknown,
     }
 }
@@ -265,7 +291,7 @@ fn of_ioctl(command: Option<u64>) -> Effect {
 pub(in crate::recover) fn of_a64(number: u64, arguments: Arguments) -> Effect {
     use Argument::{First, Fourth, Second, Third};
     match number {
-        25 => Effect::nothing_if(arguments.second, only_numbers),
+        25 => Effect::nothing_if(arguments.second, only_reads),
         98 => Effect::nothing_if(arguments.second, only_waits),
         29 => of_ioctl(arguments.second),
         // getcwd, getrandom.
@@ -295,6 +321,14 @@ pub(in crate::recover) fn of_a64(number: u64, arguments: Arguments) -> Effect {
         // setxattr, lsetxattr, fsetxattr; dup to dup3; mknodat to renameat;
         // ftruncate to fchown; openat, close; lseek; write; writev; pwrite64; pwritev.
         5..=7 | 23 | 24 | 33..=38 | 45..=55 | 56 | 57 | 62 | 64 | 66 | 68 | 70 => Effect::Nothing,
+        // sendfile; clock_nanosleep.
+        71 => Effect::structure(Third, 8),
+        115 => Effect::structure(Fourth, 16),
+        // eventfd2, epoll_create1, epoll_ctl, inotify_init1 to inotify_rm_watch, flock; sync_file_range,
+        // timerfd_create, utimensat, capset, personality; sched_getscheduler, sched_setaffinity.
+        19..=21 | 26..=28 | 32 | 84 | 85 | 88 | 91 | 92 | 120 | 122 => Effect::Nothing,
+        // setrlimit, mlock, munlock; memfd_create, membarrier; close_range, openat2, faccessat2.
+        164 | 228 | 229 | 279 | 283 | 436 | 437 | 439 => Effect::Nothing,
         // prlimit64; wait4 without `struct rusage`; rseq.
         261 => Effect::structure(Fourth, 16),
         260 if arguments.fourth == Some(0) => Effect::structure(Second, 4),
@@ -323,7 +357,7 @@ pub(in crate::recover) fn of_arm(number: u64, arguments: Arguments) -> Effect {
     use Argument::{First, Fourth, Second, Third};
     match number {
         // fcntl, fcntl64; futex, futex_time64; ioctl.
-        55 | 221 => Effect::nothing_if(arguments.second, only_numbers),
+        55 | 221 => Effect::nothing_if(arguments.second, only_reads),
         240 | 422 => Effect::nothing_if(arguments.second, only_waits),
         54 => of_ioctl(arguments.second),
         // getcwd, getrandom.
@@ -351,6 +385,21 @@ pub(in crate::recover) fn of_arm(number: u64, arguments: Arguments) -> Effect {
         327 => Effect::structure(Third, 104),
         174 => Effect::structure(Third, 20),
         175 => Effect::structure(Third, 8),
+        // _llseek; statfs64, fstatfs64; sendfile, sendfile64; clock_getres, clock_getres_time64;
+        // clock_nanosleep_time64.
+        140 => Effect::structure(Fourth, 8),
+        266 | 267 => Effect::structure(Third, 88),
+        187 => Effect::structure(Third, 4),
+        239 => Effect::structure(Third, 8),
+        264 => Effect::structure(Second, 8),
+        406 => Effect::structure(Second, 16),
+        407 => Effect::structure(Fourth, 16),
+        // setrlimit, personality, mlock, munlock, sched_getscheduler, sched_setaffinity, epoll_ctl;
+        // inotify_add_watch, inotify_rm_watch, utimensat, eventfd, eventfd2, epoll_create1,
+        // inotify_init1; memfd_create, membarrier, utimensat_time64, close_range, openat2, faccessat2.
+        75 | 136 | 150 | 151 | 157 | 241 | 251 => Effect::Nothing,
+        317 | 318 | 348 | 351 | 356 | 357 | 360 => Effect::Nothing,
+        385 | 389 | 412 | 436 | 437 | 439 => Effect::Nothing,
         // prlimit64; wait4 without `struct rusage`; rseq.
         369 => Effect::structure(Fourth, 16),
         114 if arguments.fourth == Some(0) => Effect::structure(Second, 4),
@@ -516,7 +565,7 @@ mod tests {
             ..UNKNOWN
         };
         // futex: a private wait, and one that writes; fcntl: F_GETFL, F_GETLK; ioctl: TCGETS, another.
-        for (number, harmless, other) in [(98, 128, 5), (25, 3, 5), (29, 0x5401, 0x5413)] {
+        for (number, harmless, other) in [(98, 128, 5), (25, 3, 5), (29, 0x5401, 0x5480)] {
             assert_ne!(of_a64(number, with(harmless)), Effect::Unknown, "{number}");
             assert_eq!(of_a64(number, with(other)), Effect::Unknown, "{number}");
             assert_eq!(of_a64(number, UNKNOWN), Effect::Unknown, "{number}");

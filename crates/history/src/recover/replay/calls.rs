@@ -4,7 +4,9 @@ use super::Stopped;
 use super::memory::{Memory, PAGE};
 use crate::recover::bits::untagged;
 use crate::recover::facts::final_state::FinalMemory;
-use crate::recover::kernel::system_calls::{Arguments, Change, Effect, of};
+use crate::recover::kernel::system_calls::{
+    Arguments, BufferSize, Change, Effect, KernelBuffer, further_buffer, of,
+};
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::{Location, Values};
 use armsnap_snapshot::snapshot::replay::{Call, Contents, Piece, checksum};
@@ -16,8 +18,23 @@ const LARGEST: u64 = 256 << 20;
 /// The largest number that the kernel returns for an error.
 const LAST_ERROR: i64 = 4095;
 
-/// The system call of AArch32 that sets the thread pointer.
-const SET_TLS: u64 = 0xf_0005;
+/// The private system calls of AArch32 (Linux, arch/arm/include/uapi/asm/unistd.h) begin here.
+const PRIVATE: u64 = 0xf_0000;
+const CACHEFLUSH: u64 = PRIVATE + 2;
+const SET_TLS: u64 = PRIVATE + 5;
+const GET_TLS: u64 = PRIVATE + 6;
+
+/// Makes one of the private system calls of AArch32, which are not recorded. Returns whether it is one.
+pub fn is_private(values: &mut Values) -> bool {
+    let thread_pointer = Location::THREAD_POINTER.index();
+    match values[7] {
+        Some(CACHEFLUSH) => values[0] = None,
+        Some(SET_TLS) => (values[thread_pointer], values[0]) = (values[0], Some(0)),
+        Some(GET_TLS) => values[0] = values[thread_pointer],
+        _ => return false,
+    }
+    true
+}
 
 /// The kernel's view of the program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,11 +101,7 @@ impl Kernel {
         let failed = (-LAST_ERROR..0).contains(&result);
         let mut filled = 0..0;
         match of(architecture, call.number, arguments) {
-            Effect::Nothing => {
-                if narrow && call.number == SET_TLS {
-                    values[Location::THREAD_POINTER.index()] = Some(first);
-                }
-            }
+            Effect::Nothing => {}
             Effect::Fills(buffer) => {
                 let range = buffer.filled(arguments, result);
                 filled = range.ok_or(Stopped::Call(call.number))?;
@@ -134,7 +147,18 @@ impl Kernel {
                     memory.forget(pages(first, second));
                 }
             }
-            Effect::Unknown => return Err(Stopped::Call(call.number)),
+            Effect::Unknown => match further_buffer(architecture, call.number) {
+                Some(KernelBuffer {
+                    argument,
+                    size: BufferSize::Bytes(size),
+                    ..
+                }) => {
+                    let start = untagged(call.arguments[usize::from(argument)]);
+                    filled = start..start.saturating_add(size);
+                    memory.forget(filled.clone());
+                }
+                _ => return Err(Stopped::Call(call.number)),
+            },
         }
         for piece in &call.memory {
             add(memory, piece, saved);

@@ -17,7 +17,7 @@ use super::execution::templates::Templates;
 use super::facts::final_state::{FinalMemory, FinalState, Others};
 use super::queries::writes::{Hit, Wanted};
 use crate::timeline::{Direction, EndAgrees, History, Position};
-use armsnap_arch::arch::RegisterFile;
+use armsnap_arch::arch::{Architecture, RegisterFile};
 use armsnap_arch::semantics::{Control, Location, Values};
 use armsnap_snapshot::snapshot::model::Device;
 use armsnap_snapshot::snapshot::replay::{Cursor, Error, Inputs};
@@ -640,6 +640,10 @@ impl Moment {
         watch: &mut Watch,
     ) -> Result<(), Stopped> {
         self.processor.settle(watch);
+        let narrow = facts.architecture != Architecture::AArch64;
+        if narrow && calls::is_private(&mut self.processor.values) {
+            return Ok(());
+        }
         let call = inputs.call(self.call).map_err(Stopped::Damaged)?;
         let (call, next) = call.ok_or(Stopped::CallMissing)?;
         if call.pc != pc {
