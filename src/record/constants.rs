@@ -32,6 +32,8 @@ impl ZeroBlock {
             command.args(["-cpu", cpu]);
         }
         let command = command.arg(path).stdin(Stdio::null());
+        // It would wait for a debugger.
+        let command = command.env_remove("QEMU_GDB");
         let child = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())

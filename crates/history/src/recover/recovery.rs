@@ -5,7 +5,7 @@ use super::facts::final_state::{FinalState, Others};
 use super::queries::Solved;
 use super::queries::executed::Executed;
 use super::queries::origin::{End, Way, What};
-use super::queries::writes::{Accesses, Wanted};
+use super::queries::writes::{Accesses, MayHave, Wanted};
 use super::replay::Replay;
 use super::replayed;
 use super::status::{Known, Level, Limit, Registers, Status};
@@ -202,7 +202,11 @@ impl Recovery {
         position: Position,
         cancel: &Cancel,
     ) -> Option<Registers> {
-        let Some((replayed, is_complete)) = self.replayed(history, position, cancel) else {
+        let replayed = self.replayed(history, position, cancel);
+        if cancel.is_requested() {
+            return None;
+        }
+        let Some((replayed, is_complete)) = replayed else {
             return self.solved_registers(history, position, cancel);
         };
         if is_complete {
@@ -251,6 +255,9 @@ impl Recovery {
                 out.copy_from_slice(&replayed);
                 return Some(());
             }
+        }
+        if cancel.is_requested() {
+            return None;
         }
         self.solved_memory(history, position, address, out, cancel)?;
         for (slot, known) in out.iter_mut().zip(replayed) {
@@ -303,6 +310,7 @@ impl Recovery {
             .search(history, facts, (from, until), search, cancel)?;
         let replayed = Accesses {
             hit: searched.hit,
+            may_have: searched.may_have,
             complete: true,
             ..Accesses::NONE
         };
@@ -318,11 +326,13 @@ impl Recovery {
             Direction::Backward => (from, end.max(until)),
         };
         let found = self.solved_accesses(history, rest, range, direction, wanted, cancel)?;
+        let may_have = MayHave::both(replayed.may_have, found.may_have, direction);
         match direction == Direction::Backward && found.hit.is_none() && found.complete {
             true => Some(Accesses {
-                may_have: found.may_have,
+                may_have,
                 ..replayed
             }),
+            false if direction == Direction::Forward => Some(Accesses { may_have, ..found }),
             false => Some(found),
         }
     }
@@ -409,7 +419,7 @@ impl Recovery {
             let Reached::At((mut solved, step)) = self.find(history, position, cancel)? else {
                 return Some(Way::nowhere());
             };
-            let (way, _) = solved.origin(step, what, shown, cancel)?;
+            let (way, _) = solved.origin(step, what, shown, Way::new(), cancel)?;
             let is_apart = self.window.steps.find(position).is_none();
             if way.end != End::Older || is_apart || !self.grow(history, cancel)? {
                 return Some(way);

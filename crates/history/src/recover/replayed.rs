@@ -10,6 +10,7 @@ use super::replay::Replay;
 use super::status::Level;
 use super::window::Window;
 use crate::timeline::{Direction, History, Position};
+use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
 use std::collections::BTreeMap;
 
@@ -28,11 +29,11 @@ pub(super) fn origin(
     (level, most): (Level, usize),
     cancel: &Cancel,
 ) -> Option<Option<Way>> {
-    let mut way = Way {
-        instructions: Vec::new(),
-        frames: 0,
-        end: End::Reached,
-    };
+    if what == What::Location(Location::SP) {
+        // Its way through frames is short from the end only.
+        return Some(None);
+    }
+    let mut way = Way::new();
     let mut open = Wrote::new();
     let mut given = (replay, history, facts);
     if !find(&mut given, position, what, &mut open, cancel)? {
@@ -56,25 +57,27 @@ pub(super) fn origin(
         };
         let begin = window.steps.begin(history);
         for what in wanted {
-            let left = most.saturating_sub(way.instructions.len());
-            if left == 0 {
-                way.end = End::Long;
-                return Some(Some(way));
-            }
             let Some(mut solved) = window.solved(there) else {
                 return Some(None);
             };
-            let (part, rest) = solved.origin(step, what, (level, left), cancel)?;
-            way.instructions.extend(part.instructions);
-            way.frames += part.frames;
-            let mut is_found = true;
-            for what in rest {
-                is_found &= find(&mut given, begin, what, &mut open, cancel)?;
+            let before = way.end;
+            let (longer, rest) = solved.origin(step, what, (level, most), way, cancel)?;
+            way = longer;
+            let mut end = way.end;
+            if rest.is_stack && end == End::Older {
+                end = End::Stack;
+            } else {
+                let mut is_found = true;
+                for what in rest.values {
+                    is_found &= find(&mut given, begin, what, &mut open, cancel)?;
+                }
+                if end == End::Older && is_found {
+                    end = End::Reached;
+                }
             }
-            match part.end {
-                End::Reached => {}
-                End::Older if is_found => {}
-                end => way.end = end,
+            way.end = if end == End::Reached { before } else { end };
+            if end == End::Long {
+                return Some(Some(way));
             }
         }
     }

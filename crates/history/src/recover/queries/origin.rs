@@ -108,7 +108,24 @@ pub struct Way {
     pub end: End,
 }
 
+/// What is older than the explored part of the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::recover) struct Rest {
+    /// The values before it that lead on.
+    pub values: Vec<What>,
+    /// Whether they are only the stack and frame pointers, moved by constants.
+    pub is_stack: bool,
+}
+
 impl Way {
+    /// A path without instructions.
+    pub(in crate::recover) fn new() -> Self {
+        Self {
+            end: End::Reached,
+            ..Self::nowhere()
+        }
+    }
+
     /// The path of a value that is out of reach.
     pub(in crate::recover) fn nowhere() -> Self {
         Self {
@@ -207,37 +224,36 @@ impl OriginSearch {
 
     /// Whether only the stack and frame pointers have been followed for long.
     fn follows_only_stack(&mut self) -> bool {
-        let only = self.nodes.is_subset(&self.stack)
-            && self
-                .stores
-                .values()
-                .all(|store| self.stack.contains(&store.node));
+        let only = self.is_stack();
         self.only_stack = if only { self.only_stack + 1 } else { 0 };
         self.only_stack > MOST_OF_STACK
+    }
+
+    /// Whether only the stack and frame pointers are followed.
+    fn is_stack(&self) -> bool {
+        let mut stores = self.stores.values();
+        self.nodes.is_subset(&self.stack) && stores.all(|store| self.stack.contains(&store.node))
     }
 }
 
 impl Solved<'_> {
-    /// Finds where a value before a step came from, in at most `most` instructions. If that is
-    /// older, also returns the values before the first step that it came from. `None` if it was
-    /// cancelled.
+    /// Finds where a value before a step came from, in at most `most` instructions, which are added to
+    /// those of a way. Also returns what is older. `None` if it was cancelled.
     pub fn origin(
         &mut self,
         step: u32,
         what: What,
         (level, most): (Level, usize),
+        mut way: Way,
         cancel: &Cancel,
-    ) -> Option<(Way, Vec<What>)> {
-        let mut way = Way {
-            instructions: Vec::new(),
-            frames: 0,
-            end: End::Reached,
-        };
+    ) -> Option<(Way, Rest)> {
+        way.end = End::Reached;
         let walks = self.walks;
         let mut built = StepLog::default();
         let mut search = OriginSearch::default();
         let Some(mut walk) = self.walks.to(step, &mut built) else {
-            return Some((Way::nowhere(), Vec::new()));
+            way.end = End::Older;
+            return Some((way, Rest::default()));
         };
         built = StepLog::default();
         match what {
@@ -254,16 +270,22 @@ impl Solved<'_> {
         }
         loop {
             if built.location.is_none() && search.nodes.is_empty() && search.stores.is_empty() {
-                let older = search.older.into_iter().map(What::Byte);
-                return Some((way, older.collect()));
+                let values = search.older.into_iter().map(What::Byte).collect();
+                return Some((
+                    way,
+                    Rest {
+                        values,
+                        is_stack: false,
+                    },
+                ));
             }
             if way.instructions.len() >= most {
                 way.end = End::Long;
-                return Some((way, Vec::new()));
+                return Some((way, Rest::default()));
             }
             if built.location.is_none() && search.follows_only_stack() {
                 way.end = End::Stack;
-                return Some((way, Vec::new()));
+                return Some((way, Rest::default()));
             }
             if walk.next.is_multiple_of(INTERVAL) && cancel.is_requested() {
                 return None;
@@ -305,7 +327,9 @@ impl Solved<'_> {
             .filter(|(index, node)| built.location == Some(*index) || search.nodes.contains(node));
         let locations = locations.map(|(index, _)| What::Location(Location::kept_at(index)));
         let older = search.older.iter().map(|&address| What::Byte(address));
-        Some((way, locations.chain(older).collect()))
+        let values = locations.chain(older).collect();
+        let is_stack = search.older.is_empty() && built.location.is_none() && search.is_stack();
+        Some((way, Rest { values, is_stack }))
     }
 
     /// Follows a value to the operation that left it.

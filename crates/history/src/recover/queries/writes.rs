@@ -47,6 +47,34 @@ pub struct MayHave {
     pub count: u64,
 }
 
+impl MayHave {
+    /// Those of two parts of the way.
+    pub(in crate::recover) fn both(
+        one: Option<Self>,
+        other: Option<Self>,
+        direction: Direction,
+    ) -> Option<Self> {
+        let (Some(one), Some(other)) = (one, other) else {
+            return one.or(other);
+        };
+        let (nearest, farthest) = match direction {
+            Direction::Forward => (
+                one.nearest.min(other.nearest),
+                one.farthest.max(other.farthest),
+            ),
+            Direction::Backward => (
+                one.nearest.max(other.nearest),
+                one.farthest.min(other.farthest),
+            ),
+        };
+        Some(Self {
+            nearest,
+            farthest,
+            count: one.count + other.count,
+        })
+    }
+}
+
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accesses {

@@ -68,8 +68,8 @@ pub fn add(memory: &mut Memory, piece: &Piece<'_>, saved: &dyn FinalMemory) {
 }
 
 impl Kernel {
-    /// Applies a call to what is known before it. Returns the addresses of the buffer that it filled,
-    /// or may have.
+    /// Applies a call to what is known before it. Returns the addresses whose contents it changed, or
+    /// may have.
     pub fn call(
         &mut self,
         call: &Call<'_>,
@@ -99,19 +99,26 @@ impl Kernel {
             return Err(Stopped::Call(call.number));
         }
         let failed = (-LAST_ERROR..0).contains(&result);
-        let mut filled = 0..0;
+        let mut changed = 0..0;
         match of(architecture, call.number, arguments) {
             Effect::Nothing => {}
             Effect::Fills(buffer) => {
                 let range = buffer.filled(arguments, result);
-                filled = range.ok_or(Stopped::Call(call.number))?;
-                memory.forget(filled.clone());
+                changed = range.ok_or(Stopped::Call(call.number))?;
+                // The emulator ends a link's text with a zero after the result.
+                let is_link = match narrow {
+                    true => matches!(call.number, 85 | 332),
+                    false => call.number == 78,
+                };
+                changed.end = changed.end.saturating_add(u64::from(is_link));
+                memory.forget(changed.clone());
             }
             Effect::Layout(Change::Break) => match self.heap_end.replace(call.result) {
                 Some(before) if before == call.result => {}
                 Some(before) => {
                     let (least, most) = (before.min(call.result), before.max(call.result));
-                    memory.forget(least..pages(most, 0).end);
+                    changed = least..pages(most, 0).end;
+                    memory.forget(changed.clone());
                 }
                 None if first == 0 => {}
                 None => return Err(Stopped::Call(call.number)),
@@ -122,9 +129,9 @@ impl Kernel {
                 memory.forget(pages(first, second));
             }
             Effect::Layout(Change::Map) => {
-                let range = pages(call.result, second);
-                memory.forget(range.clone());
-                memory.set_foreign(range, fourth & 1 != 0);
+                changed = pages(call.result, second);
+                memory.forget(changed.clone());
+                memory.set_foreign(changed.clone(), fourth & 1 != 0);
             }
             Effect::Layout(Change::Move) => {
                 // MREMAP_DONTUNMAP, and a size of 0, keep what was there.
@@ -132,19 +139,28 @@ impl Kernel {
                     return Err(Stopped::Call(call.number));
                 }
                 let (from, to) = (pages(first, second), pages(call.result, third));
-                let kept = from.end.min(from.start + (to.end - to.start));
+                let length = to.end.saturating_sub(to.start);
+                let kept = from.end.min(from.start.saturating_add(length));
+                let is_foreign = memory.has_foreign(&from);
+                changed = to.clone();
                 if from.start == to.start {
                     memory.forget(kept..from.end.max(to.end));
                 } else {
                     memory.set_foreign(to.clone(), false);
                     memory.forget(kept..from.end);
                     memory.move_pages(from.start..kept, to.start);
-                    memory.forget(to.start + (kept - from.start)..to.end);
+                    memory.forget(to.start.saturating_add(kept - from.start)..to.end);
+                    memory.set_foreign(from, false);
+                }
+                if is_foreign {
+                    memory.forget(to.clone());
+                    memory.set_foreign(to, true);
                 }
             }
             Effect::Layout(Change::Advise) => {
-                if Change::Advise.takes(arguments, first) != Some(false) {
-                    memory.forget(pages(first, second));
+                if Change::Advise.takes(arguments, untagged(first)) != Some(false) {
+                    changed = pages(first, second);
+                    memory.forget(changed.clone());
                 }
             }
             Effect::Unknown => match further_buffer(architecture, call.number) {
@@ -154,17 +170,20 @@ impl Kernel {
                     ..
                 }) => {
                     let start = untagged(call.arguments[usize::from(argument)]);
-                    filled = start..start.saturating_add(size);
-                    memory.forget(filled.clone());
+                    changed = start..start.saturating_add(size);
+                    memory.forget(changed.clone());
                 }
                 _ => return Err(Stopped::Call(call.number)),
             },
         }
         for piece in &call.memory {
             add(memory, piece, saved);
+            if memory.is_full() {
+                return Err(Stopped::Full);
+            }
         }
         values[0] = Some(call.result);
-        Ok(filled)
+        Ok(changed)
     }
 }
 

@@ -7,7 +7,8 @@ use crate::recover::bits::untagged;
 use crate::recover::execution::template::Template;
 use crate::recover::execution::templates::Templates;
 use armsnap_arch::semantics::{
-    Control, Location, Machine, Relation, Temporaries, Values, execute_relations,
+    Control, Location, Machine, Operand, Operation, Relation, Temporaries, Values,
+    execute_relations,
 };
 
 /// The largest block of memory that DC ZVA clears.
@@ -46,7 +47,7 @@ impl Bus<'_> {
 
     /// What is not decided by the next access never is.
     fn settle(&mut self) {
-        self.watch.decide(true);
+        self.watch.settle();
         for (address, size, _) in self.pending.take().into_iter().flat_map(|it| it.stores) {
             self.memory.store(address, size, None);
         }
@@ -65,7 +66,7 @@ impl Machine for Bus<'_> {
     }
 
     fn load_unknown(&mut self) {
-        self.watch.has_lost_loads = true;
+        self.watch.loses_load = true;
     }
 
     #[inline]
@@ -141,9 +142,9 @@ impl Processor {
         }
         let clears = template.clears_block.map(|base| self.values[base.index()]);
         let before = self.pending.as_ref().map(|pending| pending.status);
-        let next = self.run(templates, template, watch)?;
+        let (next, begins) = self.run(templates, template, watch)?;
         // A written status register says nothing about the stores any more.
-        if before.is_some_and(|status| writes(templates, template, status)) {
+        if !begins && before.is_some_and(|status| writes(templates, template, status)) {
             self.settle(watch);
         }
         match clears {
@@ -163,21 +164,23 @@ impl Processor {
         let block = self.values[Location::ZERO_BLOCK.index()].filter(|id| *id < 16);
         let size = block.map_or(LARGEST_BLOCK, |id| 4 << id).min(LARGEST_BLOCK);
         let start = address / size * size;
-        watch.range(start..start + size);
+        let end = start.saturating_add(size);
+        watch.range(start..end);
         match block {
             Some(_) => self
                 .memory
                 .write(start, &[0; LARGEST_BLOCK as usize][..size as usize]),
-            None => self.memory.forget_unless_zero(start..start + size),
+            None => self.memory.forget_unless_zero(start..end),
         }
     }
 
+    /// Returns where it continues, if that is known, and whether stores are pending that it began.
     fn run(
         &mut self,
         templates: &Templates,
         template: &Template,
         watch: &mut Watch,
-    ) -> Result<Option<u64>, Stopped> {
+    ) -> Result<(Option<u64>, bool), Stopped> {
         let mut bus = Bus {
             memory: &mut self.memory,
             pending: &mut self.pending,
@@ -191,13 +194,16 @@ impl Processor {
         if bus.astray {
             return Err(Stopped::UnknownAddress);
         }
-        if !bus.maybe.is_empty() {
+        let begins = !bus.maybe.is_empty();
+        if begins {
             let stores = std::mem::take(&mut bus.maybe);
             self.begin(templates, template, stores, watch);
         }
-        Ok(template
+        let (values, temporaries) = (&self.values, &self.temporaries);
+        let next = template
             .control
-            .leads_to(template.end(), &self.values, &self.temporaries))
+            .leads_to(template.end(), values, temporaries);
+        Ok((next, begins))
     }
 
     /// Waits for a branch to show whether exclusive stores happened.
@@ -208,13 +214,8 @@ impl Processor {
         stores: Vec<Store>,
         watch: &mut Watch,
     ) {
-        let mut written = operations(templates, template)
-            .map(|(relation, _)| relation.destination)
-            .filter(|destination| destination.is_kept());
-        let exclusive = match (written.next(), written.next()) {
-            (Some(status), None) if self.values[status.index()].is_none() => Some(status),
-            _ => None,
-        };
+        let status = exclusive_status(templates, template);
+        let exclusive = status.filter(|status| self.values[status.index()].is_none());
         self.pending = Some(Exclusive {
             status: exclusive.unwrap_or(Location::NOWHERE),
             stores,
@@ -271,7 +272,7 @@ impl Processor {
 
     /// Gives up on pending exclusive stores.
     pub fn settle(&mut self, watch: &mut Watch) {
-        watch.decide(true);
+        watch.settle();
         for (address, size, _) in self.pending.take().into_iter().flat_map(|it| it.stores) {
             self.memory.store(address, size, None);
         }
@@ -281,7 +282,8 @@ impl Processor {
     pub fn byte(&self, address: u64) -> Option<u8> {
         let address = untagged(address);
         let stores = self.pending.iter().flat_map(|pending| &pending.stores);
-        let mut unsure = stores.map(|(start, size, _)| *start..*start + u64::from(*size));
+        let mut unsure =
+            stores.map(|(start, size, _)| *start..start.saturating_add(u64::from(*size)));
         match unsure.any(|range| range.contains(&address)) {
             true => None,
             false => self.memory.byte(address),
@@ -306,6 +308,29 @@ fn operations<'t>(
         };
         (relation, op.displacement)
     })
+}
+
+/// The register that is 0 if an unconditional exclusive store happens, and 1 if not: it is one bit of
+/// an unknown value, and nothing else is written.
+fn exclusive_status(templates: &Templates, template: &Template) -> Option<Location> {
+    let all: Vec<Relation> = operations(templates, template)
+        .map(|(relation, _)| relation)
+        .collect();
+    let mut kept = all.iter().filter(|relation| relation.destination.is_kept());
+    let (written, None) = (*kept.next()?, kept.next()) else {
+        return None;
+    };
+    let of = |operand| {
+        let mut all = all.iter();
+        all.find(|relation| Operand::Location(relation.destination) == operand)
+    };
+    let bit = match written.operation {
+        Operation::Copy => *of(written.a)?,
+        _ => written,
+    };
+    let is_bit = bit.operation == Operation::Extract { low: 0, count: 1 };
+    let is_unknown = of(bit.a)?.operation == Operation::Unknown;
+    (is_bit && is_unknown).then_some(written.destination)
 }
 
 /// Whether an instruction writes a location.

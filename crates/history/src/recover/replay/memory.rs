@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// The size of a page in bytes.
 pub const PAGE: u64 = 4096;
 
+/// The most bytes that are compared with the final state.
+const MOST_COMPARED: u64 = 64 << 20;
+
 /// The most pages with contents.
 const MOST_PAGES: usize = 1 << 15;
 
@@ -63,12 +66,41 @@ impl Memory {
         self.pages.len() > MOST_PAGES
     }
 
-    /// Whether a known byte differs from the memory of the final state.
+    /// Whether a known byte differs from the memory of the final state, of which at most
+    /// [`MOST_COMPARED`] bytes are read.
     pub fn differs_from(&self, last: &dyn FinalMemory) -> bool {
-        self.pages.iter().any(|(number, page)| {
-            let mut bytes = [0; PAGE as usize];
-            let known = last.read(number * PAGE, &mut bytes);
-            (0..known).any(|at| page.is_known(at) && page.bytes[at] != bytes[at])
+        let pages = self.pages.keys().map(|number| *number..*number + 1);
+        let zeros = self.zeros.iter().map(|(start, end)| *start..*end);
+        let mut left = MOST_COMPARED;
+        pages.chain(zeros).any(|numbers| {
+            let (mut at, end) = (numbers.start * PAGE, numbers.end.saturating_mul(PAGE));
+            while at < end && left > 0 {
+                let mut bytes = [0; PAGE as usize];
+                let most = (end - at).min(PAGE - at % PAGE) as usize;
+                let known = last.read(at, &mut bytes[..most]);
+                if known == 0 {
+                    let next = last.next(at).unwrap_or(end);
+                    at = next.max(at - at % PAGE + PAGE);
+                    continue;
+                }
+                let page = self.pages.get(&(at / PAGE));
+                let first = (at % PAGE) as usize;
+                let differs = bytes[..known]
+                    .iter()
+                    .enumerate()
+                    .any(|(offset, last)| match page {
+                        Some(page) => {
+                            page.is_known(first + offset) && page.bytes[first + offset] != *last
+                        }
+                        None => *last != 0,
+                    });
+                if differs {
+                    return true;
+                }
+                left = left.saturating_sub(known as u64);
+                at += known as u64;
+            }
+            false
         })
     }
 
@@ -146,19 +178,32 @@ impl Memory {
             rest = later;
             address = address.wrapping_add(now.len() as u64);
         }
+        self.forget_foreign(address.wrapping_sub(bytes.len() as u64)..address);
+    }
+
+    /// What others may have written since is not known.
+    fn forget_foreign(&mut self, range: Range<u64>) {
+        for foreign in self.foreign.clone() {
+            let both = foreign.start.max(range.start)..foreign.end.min(range.end);
+            if !both.is_empty() {
+                self.forget(both);
+            }
+        }
     }
 
     /// Writes zeros.
     pub fn clear(&mut self, range: Range<u64>) {
         let whole = range.start.div_ceil(PAGE)..range.end / PAGE;
         if whole.is_empty() {
-            (range).for_each(|at| self.put(at, Some(0)));
+            (range.clone()).for_each(|at| self.put(at, Some(0)));
+            self.forget_foreign(range);
             return;
         }
         self.forget_pages(whole.clone());
         self.zeros.insert(whole.start, whole.end);
         (range.start..whole.start * PAGE).for_each(|at| self.put(at, Some(0)));
         (whole.end * PAGE..range.end).for_each(|at| self.put(at, Some(0)));
+        self.forget_foreign(range);
     }
 
     /// Makes bytes unknown.
@@ -196,28 +241,44 @@ impl Memory {
         self.foreign = kept;
     }
 
+    /// Whether others may write a part of a range.
+    pub fn has_foreign(&self, range: &Range<u64>) -> bool {
+        let mut foreign = self.foreign.iter();
+        foreign.any(|other| other.start < range.end && range.start < other.end)
+    }
+
     /// Moves pages to another address; what is there afterwards is unknown where they were.
     pub fn move_pages(&mut self, from: Range<u64>, to: u64) {
-        let mut moved = Vec::new();
-        for number in from.start / PAGE..from.end / PAGE {
-            let page = match self.pages.remove(&number) {
-                Some(page) => Some(page),
-                None => self.is_zero(number).then(|| {
-                    Arc::new(Page {
-                        known: [!0; PAGE as usize / 64],
-                        ..Page::UNKNOWN
-                    })
-                }),
-            };
-            moved.extend(page.map(|page| (number - from.start / PAGE, page)));
-        }
+        let numbers = from.start / PAGE..from.end / PAGE;
+        let there = |number: u64| to / PAGE + (number - numbers.start);
+        let pages = self
+            .pages
+            .iter()
+            .filter(|(number, _)| numbers.contains(number));
+        let pages: Vec<(u64, Arc<Page>)> = pages
+            .map(|(number, page)| (there(*number), Arc::clone(page)))
+            .collect();
+        let zeros = self.zeros_within(numbers.clone());
+        let zeros = zeros.map(|(start, end)| (start.max(numbers.start), end.min(numbers.end)));
+        let zeros: Vec<(u64, u64)> = zeros
+            .map(|(start, end)| (there(start), there(end)))
+            .collect();
         let length = from.end - from.start;
         self.forget(from);
         self.forget(to..to.saturating_add(length));
-        let moved = moved
-            .into_iter()
-            .map(|(offset, page)| (to / PAGE + offset, page));
-        self.pages.extend(moved);
+        self.pages.extend(pages);
+        self.zeros.extend(zeros);
+    }
+
+    /// The ranges of pages of zeros that overlap a range.
+    fn zeros_within(&self, numbers: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let before = self.zeros.range(..numbers.start).next_back();
+        let inside = self
+            .zeros
+            .range(numbers.start..numbers.end.max(numbers.start));
+        let all = before.into_iter().chain(inside);
+        all.map(|(start, end)| (*start, *end))
+            .filter(move |(start, end)| *start < numbers.end && *end > numbers.start)
     }
 
     #[inline]
@@ -251,11 +312,7 @@ impl Memory {
         } else {
             self.pages.retain(|number, _| !numbers.contains(number));
         }
-        let overlapping = self.zeros.range(..numbers.end);
-        let overlapping: Vec<(u64, u64)> = overlapping
-            .map(|(start, end)| (*start, *end))
-            .filter(|(_, end)| *end > numbers.start)
-            .collect();
+        let overlapping: Vec<(u64, u64)> = self.zeros_within(numbers.clone()).collect();
         for (start, end) in overlapping {
             self.zeros.remove(&start);
             if start < numbers.start {

@@ -15,7 +15,7 @@ use super::execution::blocks::Blocks;
 use super::execution::steps::{Step, Stretch};
 use super::execution::templates::Templates;
 use super::facts::final_state::{FinalMemory, FinalState, Others};
-use super::queries::writes::{Hit, Wanted};
+use super::queries::writes::{Hit, MayHave, Wanted};
 use crate::timeline::{Direction, EndAgrees, History, Position};
 use armsnap_arch::arch::{Architecture, RegisterFile};
 use armsnap_arch::semantics::{Control, Location, Values};
@@ -61,6 +61,9 @@ pub(super) enum Stopped {
     /// A file is damaged.
     #[error("the file is {0}")]
     Damaged(Error),
+    /// The trace is long.
+    #[error("only the first MiB of trace is executed again")]
+    Far,
     /// The program writes more memory than is kept.
     #[error("the program uses too much memory")]
     Full,
@@ -93,12 +96,15 @@ pub(super) struct Searched {
     pub end: Option<Position>,
     /// The next access, in the direction of the search.
     pub hit: Option<Hit>,
+    /// Loads on the way from addresses that are not known.
+    pub may_have: Option<MayHave>,
 }
 
 impl Searched {
     const NOTHING: Self = Self {
         end: None,
         hit: None,
+        may_have: None,
     };
 }
 
@@ -127,6 +133,10 @@ struct Batch {
 #[derive(Default)]
 pub(super) struct Replay {
     is_started: bool,
+    /// Whether everything was executed once.
+    is_checked: bool,
+    /// Whether the end was compared with the snapshot.
+    is_compared: bool,
     templates: Templates,
     /// What is known at the start.
     first: Option<[bool; Location::KEPT]>,
@@ -170,11 +180,8 @@ impl Replay {
         cancel: &Cancel,
     ) -> Option<&Processor> {
         let inputs = facts.replay.as_ref()?;
-        if is_too_far(position) {
-            return None;
-        }
-        self.start(history, facts, inputs);
-        if self.ends_before(position) {
+        self.check(history, facts, inputs, cancel)?;
+        if self.ends_before(position) || position >= history.end() {
             return None;
         }
         let none = &mut Watch::default();
@@ -193,11 +200,10 @@ impl Replay {
         (range, wanted, direction): (Range<u64>, Wanted, Direction),
         cancel: &Cancel,
     ) -> Option<Searched> {
-        let is_covered = ![from, until].into_iter().any(is_too_far);
-        let Some(inputs) = facts.replay.as_ref().filter(|_| is_covered) else {
+        let Some(inputs) = facts.replay.as_ref() else {
             return Some(Searched::NOTHING);
         };
-        self.start(history, facts, inputs);
+        self.check(history, facts, inputs, cancel)?;
         let given = (facts, inputs);
         let [first, last] = match direction {
             Direction::Forward => [from, until],
@@ -210,6 +216,7 @@ impl Replay {
         }
         if direction == Direction::Forward {
             let reached = self.go_to(history, given, last, &mut watch, cancel);
+            watch.settle();
             return self.searched(history, reached.map(|()| last), watch, cancel);
         }
         // The states that are kept on the way are where it continues backward.
@@ -221,8 +228,9 @@ impl Replay {
         let is_found = |watch: &Watch| watch.hit.is_some();
         self.search_back(history, given, first..end, &mut watch, is_found, cancel)?;
         Some(Searched {
-            end: (!(wanted.reads && watch.has_lost_loads)).then_some(end),
+            end: Some(end),
             hit: watch.hit,
+            may_have: watch.may_have,
         })
     }
 
@@ -273,6 +281,7 @@ impl Replay {
             let none = &mut Watch::default();
             self.go_to(history, given, start, none, cancel)?;
             self.go_to(history, given, end, watch, cancel);
+            watch.settle();
             if cancel.is_requested() {
                 return None;
             }
@@ -291,13 +300,14 @@ impl Replay {
         cancel: &Cancel,
     ) -> Option<(FinalState, u64)> {
         let pc = history.place(position).and_then(|place| place.pc())?.0;
-        let processor = self.at(history, facts, position, cancel)?;
+        let mut processor = self.at(history, facts, position, cancel)?.clone();
+        processor.settle(&mut Watch::default());
         let there = FinalState {
             architecture: facts.architecture,
             status: facts.status,
             registers: processor.values,
             memory: Arc::new(ReplayedMemory {
-                memory: processor.memory.clone(),
+                memory: processor.memory,
                 last: Arc::clone(&facts.memory),
             }),
             others: Others::None,
@@ -324,10 +334,32 @@ impl Replay {
         let stopped = self.stopped.map(|(at, _)| at);
         let end = reached.or(stopped).unwrap_or_else(|| history.end());
         Some(Searched {
-            end: (!watch.has_lost_loads).then_some(end),
+            end: Some(end),
             // After a contradiction, nothing that was seen counts.
             hit: watch.hit.filter(|hit| hit.position < end),
+            may_have: watch.may_have.filter(|loads| loads.nearest < end),
         })
+    }
+
+    /// Executes everything once, so that contradictions are found before a value is shown. `None` if
+    /// it was cancelled.
+    fn check(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        inputs: &Inputs,
+        cancel: &Cancel,
+    ) -> Option<()> {
+        if self.is_checked {
+            return Some(());
+        }
+        self.start(history, facts, inputs);
+        let (end, none) = (history.end(), &mut Watch::default());
+        if self.stopped.is_none() {
+            self.go_to(history, (facts, inputs), end, none, cancel);
+        }
+        self.is_checked = !cancel.is_requested();
+        self.is_checked.then_some(())
     }
 
     fn start(&mut self, history: &mut History, facts: &FinalState, inputs: &Inputs) {
@@ -341,6 +373,8 @@ impl Replay {
         match first(facts, inputs) {
             Ok(moment) => {
                 self.first = Some(moment.processor.values.map(|value| value.is_some()));
+                let is_full = moment.processor.memory.is_full();
+                self.stopped = is_full.then_some((begin, Stopped::Full));
                 self.saved.push((begin, moment));
             }
             Err(error) => self.stopped = Some((begin, Stopped::Damaged(error))),
@@ -391,6 +425,10 @@ impl Replay {
                 (false, false) => {}
             }
             if is_signal || end >= history.end() {
+                return None;
+            }
+            if is_too_far(end) {
+                self.stop(end, Stopped::Far);
                 return None;
             }
             let (moment, _) = self.now.as_ref()?;
@@ -464,6 +502,10 @@ impl Replay {
     fn finish(&mut self, history: &mut History, facts: &FinalState, is_exception: bool) {
         let halted = history.halted().map(|halted| halted.0);
         let expected = self.now.as_ref().and_then(|(moment, _)| moment.expected);
+        if std::mem::replace(&mut self.is_compared, true) {
+            self.now = None;
+            return;
+        }
         if is_exception && (expected.is_none() || expected != halted) {
             self.now = None;
             return;
@@ -523,6 +565,9 @@ fn first(facts: &FinalState, inputs: &Inputs) -> Result<Moment, Error> {
     let mut memory = Memory::default();
     for piece in &start.memory {
         calls::add(&mut memory, piece, &*facts.memory);
+        if memory.is_full() {
+            break;
+        }
     }
     let values: Values = FinalState::locations(&file);
     Ok(Moment {
@@ -652,10 +697,10 @@ impl Moment {
         self.call = next;
         let Processor { values, memory, .. } = &mut self.processor;
         let saved = &*facts.memory;
-        let filled = self
+        let changed = self
             .kernel
             .call(&call, facts.architecture, values, memory, saved)?;
-        watch.range(filled);
+        watch.range(changed);
         Ok(())
     }
 }

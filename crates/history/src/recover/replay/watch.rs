@@ -1,6 +1,6 @@
 //! Accesses to a range of addresses that are noticed while instructions are executed.
 
-use crate::recover::queries::writes::{Hit, Wanted};
+use crate::recover::queries::writes::{Hit, MayHave, Wanted};
 use crate::recover::status::Status;
 use crate::timeline::{Direction, Position};
 use armsnap_arch::semantics::Location;
@@ -14,6 +14,7 @@ struct Access {
     /// The first address of all, and the number of bytes, if it is by a load or store.
     whole: Option<(u64, u8)>,
     is_store: bool,
+    status: Status,
 }
 
 /// What is watched, and what was seen. By default nothing is.
@@ -36,8 +37,10 @@ pub struct Watch {
     pub changed: Option<Position>,
     /// The access that counts.
     pub hit: Option<Hit>,
-    /// Whether there was a load from an address that is not known.
-    pub has_lost_loads: bool,
+    /// Whether the instruction being executed loads from an address that is not known.
+    pub loses_load: bool,
+    /// Such loads on the way to the access that counts.
+    pub may_have: Option<MayHave>,
 }
 
 impl Watch {
@@ -118,13 +121,15 @@ impl Watch {
             first: both.start,
             whole,
             is_store,
+            status: Status::Proved,
         })
     }
 
     /// Whether the exclusive store just noticed happened will never be known.
     pub fn undecided(&mut self) {
         if let Some(access) = self.seen_exclusive.take() {
-            self.seen.get_or_insert(access);
+            let status = Status::Inferred;
+            self.seen.get_or_insert(Access { status, ..access });
         }
     }
 
@@ -135,9 +140,38 @@ impl Watch {
         }
     }
 
+    /// Whether the exclusive store happened is not known: it counts, as inferred.
+    pub fn settle(&mut self) {
+        if let Some(hit) = self.exclusive.take() {
+            self.hit = Some(Hit {
+                status: Status::Inferred,
+                ..hit
+            });
+        }
+    }
+
+    fn lost(&mut self, position: Option<Position>) {
+        let Some(position) = position else { return };
+        let all = self.may_have.get_or_insert(MayHave {
+            nearest: position,
+            farthest: position,
+            count: 0,
+        });
+        all.count += 1;
+        let (first, last) = match self.ends_at_first {
+            true => (&mut all.nearest, &mut all.farthest),
+            false => (&mut all.farthest, &mut all.nearest),
+        };
+        *first = position.min(*first);
+        *last = position.max(*last);
+    }
+
     /// Attributes what was seen to the instruction at a position.
     #[inline]
     pub fn executed(&mut self, position: impl Fn() -> Option<Position>) {
+        if std::mem::take(&mut self.loses_load) && self.reads {
+            self.lost(position());
+        }
         if self.seen.is_none() && self.seen_exclusive.is_none() {
             return;
         }
@@ -147,11 +181,14 @@ impl Watch {
                 address: access.first,
                 whole: access.whole,
                 store: access.is_store,
-                status: Status::Proved,
+                status: access.status,
             })
         };
         if let Some(seen) = self.seen.take() {
             self.hit = hit(seen);
+            if !self.ends_at_first {
+                self.may_have = None;
+            }
         }
         if let Some(seen) = self.seen_exclusive.take() {
             self.exclusive = hit(seen);
