@@ -325,6 +325,48 @@ impl Memory {
     }
 }
 
+/// Memory at a position of the replay.
+pub struct ReplayedMemory {
+    /// What the replay knows.
+    pub memory: Memory,
+    /// That of the snapshot.
+    pub last: Arc<dyn FinalMemory>,
+}
+
+impl FinalMemory for ReplayedMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        let bytes =
+            (0..out.len() as u64).map(|offset| self.memory.byte(address.wrapping_add(offset)));
+        let known = bytes.map_while(|byte| byte);
+        let slots = out.iter_mut().zip(known);
+        slots.map(|(slot, byte)| *slot = byte).count()
+    }
+
+    fn next(&self, address: u64) -> Option<u64> {
+        self.last.next(address)
+    }
+
+    fn is_constant(&self, address: u64) -> bool {
+        self.last.is_constant(address)
+    }
+
+    fn kept(&self, address: u64) -> Option<u8> {
+        self.last.kept(address)
+    }
+
+    fn is_written(&self, address: u64) -> bool {
+        self.last.is_written(address)
+    }
+
+    fn statics(&self) -> [&[Range<u64>]; 2] {
+        self.last.statics()
+    }
+
+    fn is_unique(&self) -> bool {
+        self.last.is_unique()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

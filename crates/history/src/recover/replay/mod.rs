@@ -14,7 +14,7 @@ use super::execution::address_space::AddressSpace;
 use super::execution::blocks::Blocks;
 use super::execution::steps::{Step, Stretch};
 use super::execution::templates::Templates;
-use super::facts::final_state::{FinalMemory, FinalState, Others};
+use super::facts::final_state::{FinalState, Others};
 use super::queries::writes::{Hit, MayHave, Wanted};
 use crate::timeline::{Direction, EndAgrees, History, Position};
 use armsnap_arch::arch::{Architecture, RegisterFile};
@@ -24,7 +24,7 @@ use armsnap_snapshot::snapshot::replay::{Cursor, Error, Inputs};
 use armsnap_snapshot::stop::Cancel;
 use calls::Kernel;
 use machine::Processor;
-use memory::Memory;
+use memory::{Memory, ReplayedMemory};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -576,47 +576,6 @@ fn first(facts: &FinalState, inputs: &Inputs) -> Result<Moment, Error> {
         call: inputs.calls(),
         expected: file.value("pc"),
     })
-}
-
-/// Memory at a position of the replay.
-struct ReplayedMemory {
-    memory: Memory,
-    /// That of the snapshot.
-    last: Arc<dyn FinalMemory>,
-}
-
-impl FinalMemory for ReplayedMemory {
-    fn read(&self, address: u64, out: &mut [u8]) -> usize {
-        let bytes =
-            (0..out.len() as u64).map(|offset| self.memory.byte(address.wrapping_add(offset)));
-        let known = bytes.map_while(|byte| byte);
-        let slots = out.iter_mut().zip(known);
-        slots.map(|(slot, byte)| *slot = byte).count()
-    }
-
-    fn next(&self, address: u64) -> Option<u64> {
-        self.last.next(address)
-    }
-
-    fn is_constant(&self, address: u64) -> bool {
-        self.last.is_constant(address)
-    }
-
-    fn kept(&self, address: u64) -> Option<u8> {
-        self.last.kept(address)
-    }
-
-    fn is_written(&self, address: u64) -> bool {
-        self.last.is_written(address)
-    }
-
-    fn statics(&self) -> [&[Range<u64>]; 2] {
-        self.last.statics()
-    }
-
-    fn is_unique(&self) -> bool {
-        self.last.is_unique()
-    }
 }
 
 impl Moment {
