@@ -1,5 +1,5 @@
 //! The tasks of a real-time operating system as threads: each that does not run is a thread after
-//! those of the cores, with the registers that the kernel saved. A running one is the thread of its
+//! those of the cores, with the registers that the kernel saved. A running task is the thread of its
 //! core.
 
 use std::sync::Arc;

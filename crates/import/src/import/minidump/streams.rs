@@ -13,7 +13,7 @@ const SYSTEM_INFO: u32 = 7;
 const MEMORY_64_LIST: u32 = 9;
 const THREAD_NAMES: u32 = 24;
 
-/// The code of an exception that is none: the program asked for the dump.
+/// The exception code of a dump that the program requested without a fault.
 pub const REQUESTED: u32 = 0xFFFF_FFFF;
 
 /// The maximum numbers of streams, threads and modules that are read.

@@ -10,7 +10,7 @@ use armsnap_snapshot::program::symbols::Symbols;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The most sampled addresses that are told apart.
+/// The most sampled addresses that are counted separately.
 const MOST_ADDRESSES: usize = 1 << 20;
 /// What stands for the other addresses.
 const OTHERS: &str = "[others]";
@@ -262,7 +262,7 @@ fn add_access(data: &mut BTreeMap<u8, (ComparatorSummary, Counts)>, access: &Acc
     }
 }
 
-/// Counts an address; the others together beyond the most that are told apart.
+/// Counts an address; beyond the limit, all further addresses are counted together.
 fn count(counts: &mut Counts, address: u32) {
     let address = Some(address);
     let known = counts.len() < MOST_ADDRESSES || counts.contains_key(&address);
