@@ -2,7 +2,10 @@
 //!
 //! Independent of snapshots and trace.
 
+pub(super) mod debug_info;
 mod lines;
+pub(super) mod locations;
+pub(super) mod types;
 pub mod variables;
 
 use super::elf::Elf;
@@ -17,6 +20,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::text::one_line;
+use debug_info::DebugInfo;
 
 pub(super) type Slice = EndianArcSlice<RunTimeEndian>;
 
@@ -132,11 +136,9 @@ pub struct Symbols {
 
 /// The debug information of a file.
 struct Lines {
-    /// The offset from the addresses in the file.
-    offset: u64,
     /// The lock is needed because the information is read on first use.
     context: Mutex<addr2line::Context<Slice>>,
-    dwarf: Arc<gimli::Dwarf<Slice>>,
+    info: DebugInfo,
     /// The size of the file.
     size: usize,
     /// Whether its functions fit in memory.
@@ -190,9 +192,8 @@ impl Symbols {
         let dwarf = Arc::new(dwarf);
         let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf))?;
         self.lines.push(Lines {
-            offset,
             context: Mutex::new(context),
-            dwarf,
+            info: DebugInfo::new(dwarf, self.lines.len(), offset),
             size: elf.len(),
             fit: OnceLock::new(),
         });
@@ -293,14 +294,12 @@ impl Symbols {
     /// Returns the source lines of an address range: their addresses, in ascending order.
     pub fn lines_of(&self, range: Range<u64>) -> Vec<(Range<u64>, SourceLine)> {
         let mut found = Vec::new();
-        for Lines {
-            offset, context, ..
-        } in &self.lines
-        {
+        for Lines { context, info, .. } in &self.lines {
+            let offset = info.moved;
             let context = context.lock().unwrap_or_else(PoisonError::into_inner);
             let (low, high) = (
-                range.start.wrapping_sub(*offset),
-                range.end.wrapping_sub(*offset),
+                range.start.wrapping_sub(offset),
+                range.end.wrapping_sub(offset),
             );
             if low >= high {
                 continue;
@@ -312,7 +311,7 @@ impl Symbols {
                 let (Some(file), Some(line)) = (location.file, location.line) else {
                     continue;
                 };
-                let start = start.wrapping_add(*offset);
+                let start = start.wrapping_add(offset);
                 let from = start.max(range.start);
                 let to = start.saturating_add(size).min(range.end);
                 if from < to {
@@ -329,12 +328,12 @@ impl Symbols {
     /// debug information, outermost first, without the function that contains them all.
     pub fn inlined(&self, address: u64) -> Vec<String> {
         let found = self.lines.iter().find_map(|one| {
-            let fit = || lines::functions_fit(&one.dwarf, one.size);
+            let fit = || lines::functions_fit(&one.info.dwarf, one.size);
             if !one.fit.get_or_init(fit) {
                 return None;
             }
             let context = one.context.lock().unwrap_or_else(PoisonError::into_inner);
-            let frames = context.find_frames(address.wrapping_sub(one.offset));
+            let frames = context.find_frames(address.wrapping_sub(one.info.moved));
             let mut frames = frames.skip_all_loads().ok()?;
             let mut all = Vec::new();
             // The last frame belongs to the function that contains the others.
@@ -354,20 +353,16 @@ impl Symbols {
 
     /// Returns the source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
-        self.lines.iter().find_map(
-            |Lines {
-                 offset, context, ..
-             }| {
-                let context = context.lock().unwrap_or_else(PoisonError::into_inner);
-                let location = context
-                    .find_location(address.wrapping_sub(*offset))
-                    .ok()??;
-                Some(SourceLine {
-                    file: one_line(location.file?).into_owned(),
-                    line: location.line?,
-                })
-            },
-        )
+        self.lines.iter().find_map(|Lines { context, info, .. }| {
+            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
+            let location = context
+                .find_location(address.wrapping_sub(info.moved))
+                .ok()??;
+            Some(SourceLine {
+                file: one_line(location.file?).into_owned(),
+                line: location.line?,
+            })
+        })
     }
 }
 
