@@ -33,6 +33,12 @@ impl Format {
     }
 }
 
+/// Reads the most answers.
+fn at_least_one(text: &str) -> Result<usize, &'static str> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or("expected 1 or more")
+}
+
 /// The arguments of `ask`.
 #[derive(Args)]
 pub struct Arguments {
@@ -54,7 +60,7 @@ pub struct Arguments {
     #[arg(long, value_name = "POSITION")]
     to: Option<Position>,
     /// The most answers for each core
-    #[arg(long, value_name = "N", default_value_t = MOST)]
+    #[arg(long, value_name = "N", default_value_t = MOST, value_parser = at_least_one)]
     most: usize,
     /// Only this core (repeatable). Default: all cores; where a position is given, the one that
     /// stopped
@@ -66,8 +72,8 @@ pub struct Arguments {
     elf: Vec<PathBuf>,
 }
 
-/// Answers a question. The exit status is 0 with answers, 1 with none, and 2 for a question that
-/// cannot be understood.
+/// Answers a question. The exit status is 0 with answers, 1 with none, also where the snapshot
+/// cannot be opened, and 2 for a question that cannot be understood.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let words: Vec<&str> = arguments.question.iter().map(String::as_str).collect();
     let usage = |error: NoQuestion| Failure::Usage(error.to_string());
@@ -90,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let mut histories = Histories::new(endpoint);
         for thread in histories.cores(&question, scope) {
             has_history = true;
-            let sink = &mut |answer| writer.put(&answer);
+            let sink = &mut |answer| writer.put(&answer).and_then(|()| writer.flush());
             match histories.ask(thread, &question, scope, &Cancel::default(), sink) {
                 Ok(outcome) => {
                     answers += outcome.answers;

@@ -71,8 +71,8 @@ enum Command {
     Fault(fault::Arguments),
     /// Ask about the whole history: calls, accesses, values, and where a value came from
     ///
-    /// The exit status is 0 with answers; 1 with none, and a message that says what is not known and why; 2
-    /// for a question that cannot be understood.
+    /// The exit status is 0 with answers; 1 with none, and a message that says what is not known and why, or
+    /// that the snapshot cannot be opened; 2 for a question that cannot be understood.
     #[command(after_help = examples::ASK)]
     Ask(ask::Arguments),
     /// Serve a snapshot to GDB or LLDB

@@ -11,9 +11,13 @@ use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::program::symbols::variables::Signature;
 use armsnap_snapshot::stop::Cancel;
 use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 /// The number of entries between two checks for a request to cancel.
 const OFTEN: usize = 1 << 12;
+/// How long calls that have ended wait for their answers at first; then twice as long each time,
+/// because the history must be entered again.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A call, as far as the trace says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ struct Follower<'a> {
     /// The open wanted calls with their depths, outermost first.
     open: Vec<(usize, usize)>,
     found: Vec<Traced>,
+    /// The calls of `found` that may still end, also on other stacks.
+    pending: BTreeSet<usize>,
     /// The last instruction before the current event.
     last: Option<Position>,
 }
@@ -78,7 +84,11 @@ impl Follower<'_> {
             Decision::Return(depth) => self.end(depth, position, Some(depth)),
             Decision::Unwind { keep, .. } => self.end(keep, position, None),
             Decision::Discover => self.end(0, position, Some(0)),
-            Decision::Forget => self.open.clear(),
+            Decision::Forget => {
+                for (_, number) in self.open.drain(..) {
+                    self.pending.remove(&number);
+                }
+            }
             Decision::Switch => {
                 let open = self.stack.open().iter().enumerate();
                 let calls = open.flat_map(|(depth, call)| {
@@ -117,9 +127,16 @@ impl Follower<'_> {
         });
         let depth = self.stack.open().len().saturating_sub(1);
         self.open.push((depth, number));
+        self.pending.insert(number);
         if let Some(value) = self.stack.innermost_value() {
             value.push(number);
         }
+    }
+
+    /// The number of calls, from the first on, that have ended.
+    fn ended(&self) -> usize {
+        let first = self.pending.first().copied();
+        first.unwrap_or(self.found.len()).min(self.scope.most)
     }
 
     /// Ends the calls from a depth on; the one at the depth `returns` returned.
@@ -128,6 +145,7 @@ impl Follower<'_> {
             && depth >= from
         {
             self.open.pop();
+            self.pending.remove(&number);
             let returned = (Some(depth) == returns).then_some(after);
             if let (Some(call), Some(last)) = (self.found.get_mut(number), self.last) {
                 call.end = Some((last, returned));
@@ -136,7 +154,7 @@ impl Follower<'_> {
     }
 }
 
-/// Answers with the calls of a function.
+/// Answers with the calls of a function, as soon as they and those before them have ended.
 pub(super) fn list(
     core: &mut Core<'_>,
     function: &str,
@@ -145,39 +163,72 @@ pub(super) fn list(
     sink: &mut Sink<'_>,
 ) -> Result<Vec<Unknown>, AskError> {
     let wanted = functions(core.symbols, function)?;
-    let (all, next) = traced(core, &wanted, scope, cancel)?;
+    let mut follower = Follower {
+        symbols: core.symbols,
+        wanted: &wanted,
+        scope,
+        stack: CallStack::default(),
+        open: Vec::new(),
+        found: Vec::new(),
+        pending: BTreeSet::new(),
+        last: None,
+    };
     let mut signatures: HashMap<u64, Option<Signature>> = HashMap::new();
-    for call in &all {
-        let signature = signatures
-            .entry(call.function)
-            .or_insert_with(|| core.symbols.signature(call.function));
-        let signature = signature.as_ref();
-        let at = (call.position, call.function);
-        let arguments = arguments::of_call(core, signature, at, cancel)?;
-        let after = call.end.and_then(|(_, after)| after);
-        let returns = match after {
-            Some(after) => arguments::returned(core, signature, after, cancel)?,
-            None => None,
+    // The callers of functions are only known from the start.
+    let mut next = Some(core.history.begin());
+    let (mut answered, mut patience) = (0, PATIENCE);
+    while let Some(from) = next {
+        let until = Instant::now() + patience;
+        patience = patience.saturating_mul(2);
+        next = follow(core, &mut follower, (from, answered), until, cancel)?;
+        let ready = match next {
+            Some(_) => follower.ended(),
+            None => follower.found.len().min(scope.most),
         };
-        sink(Answer::Call(Call {
-            position: call.position,
-            thread: core.name.to_owned(),
-            function: core
-                .function(call.function)
-                .unwrap_or_else(|| format!("{:#x}", call.function)),
-            caller: call.caller.and_then(|caller| core.function(caller)),
-            arguments,
-            end: call.end.map(|(last, _)| last),
-            returns,
-        }))?;
+        for call in &follower.found[answered..ready] {
+            let signature = signatures
+                .entry(call.function)
+                .or_insert_with(|| core.symbols.signature(call.function));
+            sink(answer(core, call, signature.as_ref(), cancel)?)?;
+        }
+        answered = ready;
     }
     let mut unknown = Vec::new();
-    let most = scope.most;
-    unknown.extend(next.map(|next| Unknown::More { most, next }));
-    if all.is_empty() {
+    let (most, beyond) = (scope.most, follower.found.get(scope.most));
+    unknown.extend(beyond.map(|call| Unknown::More {
+        most,
+        next: call.position,
+    }));
+    if answered == 0 {
         unknown.push(Unknown::NotCalled(function.to_owned()));
     }
     Ok(unknown)
+}
+
+fn answer(
+    core: &mut Core<'_>,
+    call: &Traced,
+    signature: Option<&Signature>,
+    cancel: &Cancel,
+) -> Result<Answer, AskError> {
+    let at = (call.position, call.function);
+    let arguments = arguments::of_call(core, signature, at, cancel)?;
+    let after = call.end.and_then(|(_, after)| after);
+    let returns = match after {
+        Some(after) => arguments::returned(core, signature, after, cancel)?,
+        None => None,
+    };
+    Ok(Answer::Call(Call {
+        position: call.position,
+        thread: core.name.to_owned(),
+        function: core
+            .function(call.function)
+            .unwrap_or_else(|| format!("{:#x}", call.function)),
+        caller: call.caller.and_then(|caller| core.function(caller)),
+        arguments,
+        end: call.end.map(|(last, _)| last),
+        returns,
+    }))
 }
 
 /// The first instructions of the functions with a name, or at an address.
@@ -192,39 +243,36 @@ fn functions(symbols: &Symbols, name: &str) -> Result<BTreeSet<u64>, AskError> {
     }
 }
 
-/// Returns the calls in a part of the history, and the position of the next one if there are more
-/// than wanted.
-fn traced(
+/// Follows the calls from a position on. Returns where to continue if it took until `until` and
+/// further calls than the answered ones have ended.
+fn follow(
     core: &mut Core<'_>,
-    wanted: &BTreeSet<u64>,
-    scope: Scope,
+    follower: &mut Follower<'_>,
+    (from, answered): (Position, usize),
+    until: Instant,
     cancel: &Cancel,
-) -> Result<(Vec<Traced>, Option<Position>), AskError> {
-    let begin = core.history.begin();
-    let mut follower = Follower {
-        symbols: core.symbols,
-        wanted,
-        scope,
-        stack: CallStack::default(),
-        open: Vec::new(),
-        found: Vec::new(),
-        last: None,
-    };
-    // The callers of functions are only known from the start.
-    let events = core.history.entries(begin, Direction::Forward);
+) -> Result<Option<Position>, AskError> {
+    let Scope { to, most, .. } = follower.scope;
+    let events = core.history.entries(from, Direction::Forward);
+    let mut is_late = false;
     for (number, event) in events.enumerate() {
-        if number.is_multiple_of(OFTEN) && cancel.is_requested() {
-            return Err(AskError::Interrupted);
+        if number.is_multiple_of(OFTEN) {
+            if cancel.is_requested() {
+                return Err(AskError::Interrupted);
+            }
+            is_late = Instant::now() >= until;
         }
-        let is_after = scope.to.is_some_and(|to| event.position >= to);
-        let is_full = follower.found.len() > scope.most;
+        let is_after = to.is_some_and(|to| event.position >= to);
+        let is_full = follower.found.len() > most;
         if (is_after || is_full) && follower.open.is_empty() {
             break;
         }
+        // The next run is where the history can be entered again.
+        let is_run = matches!(event.entry, Entry::Run { .. });
+        if is_late && is_run && follower.ended() > answered {
+            return Ok(Some(event.position));
+        }
         follower.event(&event);
     }
-    let mut all = follower.found;
-    let next = all.get(scope.most).map(|call| call.position);
-    all.truncate(scope.most);
-    Ok((all, next))
+    Ok(None)
 }

@@ -81,6 +81,15 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    /// Hands on what was written.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Returns what it writes to.
     pub fn into_inner(self) -> W {
         self.out
