@@ -207,6 +207,23 @@ EXPRESSION is a register ($x0), or something in memory (list->next).
         return hex(int(place) % (1 << 64))
 
 
+class Ask(MonitorCommand):
+    """Ask about the whole history of the selected core.
+Usage: armsnap ask QUESTION [--from POSITION] [--to POSITION] [--most N]
+
+calls FUNCTION                     each call: arguments, caller, end, result
+accesses ADDRESS[+LENGTH]          each load and store; also of an EXPRESSION
+variable EXPRESSION                each change of its value
+values POSITION                    all registers
+memory POSITION ADDRESS LENGTH     memory
+why POSITION EXPRESSION|0xADDRESS  where a value came from, the oldest first
+
+POSITION is as of `armsnap where`, or `here`. There are 200 answers at most unless
+--most says otherwise. Values that are not proved are marked."""
+
+    words = ("accesses", "calls", "memory", "values", "variable", "why")
+
+
 class Uses(MonitorCommand):
     """Show what became of a register's value: the instructions that used it.
 Usage: armsnap uses $REGISTER"""
@@ -298,6 +315,6 @@ def code_addresses(what):
         raise gdb.GdbError(printable(str(where or error)))
 
 
-COMMANDS = Info, Where, History, Calls, Exceptions, Memory, Recover, Registers, Why, Uses, Goto, Find
+COMMANDS = Info, Where, History, Calls, Exceptions, Memory, Recover, Registers, Why, Uses, Ask, Goto, Find
 for command in COMMANDS:
     command(command.__name__.lower())

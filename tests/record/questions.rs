@@ -489,6 +489,18 @@ fn questions_without_answers_say_why() {
         assert!(said.contains(wanted), "{question:?}: {said}");
         assert!(run.stdout.is_empty(), "{question:?}");
     }
+    let run = recorded.ask(&["calls", "nothing", "--most", "0"]);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains("expected 1 or more"), "{said}");
+    let absent = recorded.path("absent");
+    let run = Command::new(crate::support::armsnap())
+        .arg("ask")
+        .arg(absent)
+        .args(["calls", "nothing"])
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
     let run = recorded.ask(&["calls", "nothing", "--most", "1"]);
     let said = String::from_utf8(run.stderr).unwrap();
     assert!(said.contains("more than 1 answers: --from 0+"), "{said}");
@@ -499,4 +511,73 @@ fn questions_without_answers_say_why() {
     let text = String::from_utf8(run.stdout).unwrap();
     assert!(text.starts_with("position,thread,function,caller,arguments,end,returns\n"));
     assert_eq!(text.lines().count(), 5, "{text}");
+}
+
+#[test]
+fn gdb_answers_as_the_command_line_does() {
+    let Some(recorded) = Recorded::new("-O1") else {
+        return;
+    };
+    if !crate::support::record::installed(&["gdb-multiarch"]) {
+        return;
+    }
+    let told = |commands: &[&str]| {
+        let snapshot = recorded.path("snapshot");
+        crate::process_stack::told(&snapshot, &[], commands)
+    };
+    let asked = |question: &[&str]| String::from_utf8(recorded.ask(question).stdout).unwrap();
+    let call = &recorded.lines(&["calls", "nothing"])[1];
+    let (at, end) = (
+        call["position"].as_str().unwrap(),
+        call["end"].as_str().unwrap(),
+    );
+    let goto = format!("armsnap goto {at}");
+    for (command, question) in [
+        ("ask calls fib", &["calls", "fib"][..]),
+        ("ask variable origin.y", &["variable", "origin.y"]),
+        ("ask values here", &["values", at]),
+        ("ask why here x0", &["why", at, "x0"]),
+        ("ask accesses total", &["accesses", "total"]),
+        (
+            "ask variable p->y --from here",
+            &["variable", "p->y", "--from", at],
+        ),
+    ] {
+        let wanted = asked(question);
+        assert!(!wanted.is_empty(), "{question:?}");
+        for prefix in ["armsnap", "monitor"] {
+            let command = command.strip_prefix("ask ").unwrap();
+            let told = told(&[&goto, &format!("{prefix} ask {command}")]);
+            assert!(told.contains(&wanted), "{command}: {wanted}\n{told}");
+        }
+    }
+    let to = format!("armsnap ask calls nothing --from {at} --to {end}");
+    for (command, wanted) in [
+        ("armsnap ask calls nothing --most 1", "more than 1 answers"),
+        (&to, "nothing(p=0x"),
+        ("armsnap ask", "expected a question"),
+        (
+            "armsnap ask calls absent",
+            "there is no function \"absent\"",
+        ),
+        ("armsnap ask calls nothing --most 0", "expected 1 or more"),
+        (
+            "armsnap ask calls nothing --from x",
+            "expected a position or here",
+        ),
+        (
+            "armsnap ask calls nothing --to",
+            "expected a position or here",
+        ),
+        ("monitor help", "monitor ask QUESTION"),
+        ("help armsnap ask", "accesses ADDRESS"),
+    ] {
+        let told = told(&[command]);
+        assert!(told.contains(wanted), "{command}: {told}");
+    }
+    let off = told(&["armsnap recover off", "armsnap ask calls fib"]);
+    assert!(
+        off.contains("values of the past are not recovered"),
+        "{off}"
+    );
 }

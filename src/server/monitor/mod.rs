@@ -3,6 +3,7 @@
 //! `monitor json THREAD COMMAND` is for programs: it runs the command for that thread, and prints each line
 //! as a JSON object, whose fields say what the line says ([`output`]).
 
+mod ask;
 mod calls;
 mod console;
 mod fault;
@@ -44,6 +45,8 @@ monitor recover [LEVEL]        which values are shown at past positions: proved,
                                off; and what ends proof
 monitor why REGISTER|0xADDRESS where a value came from: the instructions, from the nearest on
 monitor uses REGISTER          what became of a value: the instructions that used it
+monitor ask QUESTION           asks about the whole history of this core: calls, accesses, variable,
+                               values, memory, why, as `armsnap ask`; here is this position
 monitor space                  where memory is read now, and where else it can be
 monitor space NAME             read memory of that address space, or of that memory device
 monitor space ttbr0=0xTABLE    read memory as another process: by its translation table, or that of
@@ -101,7 +104,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
     };
     let looks_at_history = matches!(
         name,
-        "where" | "history" | "calls" | "goto" | "find" | "exceptions" | "why" | "uses"
+        "where" | "history" | "calls" | "goto" | "find" | "exceptions" | "why" | "uses" | "ask"
     );
     if looks_at_history && !target.positions.reach_end(target.selection.user(), cancel) {
         return STOPPED.to_owned().into();
@@ -117,6 +120,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
         "recover" => return recover::run(target, rest),
         "why" => return why::origin(target, rest, cancel),
         "uses" => return why::uses(target, rest, cancel),
+        "ask" => return ask::run(target, rest, cancel),
         "space" => return space::run(target, rest),
         "" | "help" => HELP.to_owned(),
         "info" => target.endpoint.info(),
