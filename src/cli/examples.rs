@@ -34,6 +34,11 @@ Examples:
   armsnap ask board memory 0+1234 0x20000000 64
   armsnap ask board why 0+1234 x0           where the value came from";
 
+pub const DIFF: &str = "\
+Examples:
+  armsnap diff good bad                 where the courses part, and why
+  armsnap diff good bad --format json";
+
 pub const SERVE: &str = "\
 Examples:
   armsnap serve board           prints the command to type in GDB

@@ -13,6 +13,7 @@ mod convert;
 mod dap;
 mod decode;
 mod demo;
+mod diff;
 mod doctor;
 mod dwt;
 mod examples;
@@ -75,6 +76,11 @@ enum Command {
     /// that the snapshot cannot be opened; 2 for a question that cannot be understood.
     #[command(after_help = examples::ASK)]
     Ask(ask::Arguments),
+    /// Find where two recordings of a program first differ, and why
+    ///
+    /// The exit status is 0 if they are the same; 1 if they differ; 2 if they cannot be compared.
+    #[command(after_help = examples::DIFF)]
+    Diff(diff::Arguments),
     /// Serve a snapshot to GDB or LLDB
     #[command(after_help = examples::SERVE)]
     Serve(serve::Arguments),
@@ -397,6 +403,7 @@ pub fn run() -> ExitCode {
             | Command::Info(_)
             | Command::Fault(_)
             | Command::Ask(_)
+            | Command::Diff(_)
             | Command::Decode(_)
             | Command::Console(_)
             | Command::Dwt(_)
@@ -415,6 +422,7 @@ pub fn run() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Fault(arguments) => fault::run(&arguments),
         Command::Ask(arguments) => ask::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),

@@ -8,6 +8,7 @@ use gdbstub::common::Tid;
 use super::endpoint::Endpoint;
 use super::past_values::PastValues;
 use super::positions::Positions;
+use armsnap_analysis::questions::diff::{DiffError, Difference, compare};
 use armsnap_analysis::questions::{AskError, Core, Outcome, Question, Scope, Sink, ask};
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::Symbols;
@@ -74,6 +75,53 @@ impl Histories {
         cancel: &Cancel,
         sink: &mut Sink<'_>,
     ) -> Result<Outcome, AskError> {
+        let asked = self.with_core(thread, cancel, |core| {
+            ask(core, question, scope, cancel, sink)
+        });
+        asked?.unwrap_or_else(|| Ok(Outcome::default()))
+    }
+
+    /// Returns the cores with a history, and their names.
+    #[must_use]
+    pub fn traced(&mut self) -> Vec<(Tid, String)> {
+        let threads: Vec<Tid> = self.endpoint.threads().collect();
+        let has_history = |thread: &Tid| self.positions.history(*thread).is_some();
+        let found: Vec<Tid> = threads.into_iter().filter(has_history).collect();
+        let name = |thread: Tid| {
+            let core = self.endpoint.cores.get(thread.get() - 1)?;
+            Some((thread, core.name.clone()))
+        };
+        found.into_iter().filter_map(name).collect()
+    }
+
+    /// Finds where the course of a core first differs from that of a core of another snapshot; `None`
+    /// if they are the same.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be compared, or the work was cancelled.
+    pub fn differ(
+        &mut self,
+        thread: Tid,
+        (other, counterpart): (&mut Self, Tid),
+        cancel: &Cancel,
+    ) -> Result<Option<Difference>, DiffError> {
+        let compared = self.with_core(thread, cancel, |a| {
+            other.with_core(counterpart, cancel, |b| compare(a, b, cancel))
+        });
+        match compared? {
+            Some(compared) => compared?.unwrap_or(Ok(None)),
+            None => Ok(None),
+        }
+    }
+
+    /// Does something with a core; `None` without a history.
+    fn with_core<R>(
+        &mut self,
+        thread: Tid,
+        cancel: &Cancel,
+        work: impl FnOnce(&mut Core<'_>) -> R,
+    ) -> Result<Option<R>, AskError> {
         if !self.positions.reach_end(thread, cancel) {
             return Err(AskError::Interrupted);
         }
@@ -83,10 +131,7 @@ impl Histories {
             Arc::clone(self.frames.get_or_init(read))
         };
         let core = core(&self.endpoint, known, (&self.symbols, &frames), thread);
-        match core {
-            Some(mut core) => ask(&mut core, question, scope, cancel, sink),
-            None => Ok(Outcome::default()),
-        }
+        Ok(core.map(|mut core| work(&mut core)))
     }
 }
 

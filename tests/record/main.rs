@@ -5,6 +5,7 @@ mod support;
 
 mod changed_code;
 mod data_addresses;
+mod diff;
 mod ends;
 mod exit;
 mod exit_status;

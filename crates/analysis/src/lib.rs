@@ -8,7 +8,7 @@
 //! | [`export`] | coverage, profiles and timelines in the formats of other tools |
 //! | [`report`] | listings, `info`, and calls |
 //! | [`page`] | a report as one HTML page |
-//! | [`questions`] | questions over all of time: calls, accesses, values, causes |
+//! | [`questions`] | questions over all of time: calls, accesses, values, causes, two recordings |
 
 pub mod export;
 pub mod page;

@@ -5,7 +5,7 @@ use super::note::AskError;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{Known, Recovery, Registers, Status};
-use armsnap_history::timeline::{History, Position};
+use armsnap_history::timeline::{History, PointKind, Position};
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
 use armsnap_snapshot::stop::Cancel;
@@ -122,9 +122,12 @@ impl Core<'_> {
         Some((value, status))
     }
 
-    /// Where the instruction at a position is in the program.
+    /// Where the instruction at a position, or the one at which the core halted, is in the program.
     pub(super) fn place(&mut self, at: Position) -> Place {
-        let pc = self.history.place(at).and_then(|place| place.pc());
+        let pc = self.history.place(at).and_then(|place| match place.kind {
+            PointKind::Halted => self.history.halted(),
+            PointKind::Instruction { .. } | PointKind::Gap(_) => place.pc(),
+        });
         let Some(pc) = pc else {
             return Place::default();
         };

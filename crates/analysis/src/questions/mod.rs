@@ -9,6 +9,7 @@ mod answer;
 mod arguments;
 mod calls;
 mod core;
+pub mod diff;
 mod evaluate;
 mod expression;
 mod note;

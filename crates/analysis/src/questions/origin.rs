@@ -6,7 +6,7 @@ use super::evaluate::{Cell, Evaluator};
 use super::note::{AskError, Unknown};
 use super::question::Subject;
 use super::{Scope, Sink};
-use armsnap_history::recover::{End, What};
+use armsnap_history::recover::{Contribution, End, Way, What};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::stop::Cancel;
 
@@ -42,22 +42,8 @@ pub(super) fn trace(
     let most = scope.most.min(LONGEST);
     let way = core.recovery.origin(core.history, at, what, most, cancel);
     let way = way.ok_or(AskError::Interrupted)?;
-    for step in way.instructions.iter().rev() {
-        let Place {
-            pc,
-            function,
-            file,
-            line,
-        } = core.place(step.position);
-        sink(Answer::Link(Link {
-            position: step.position,
-            pc,
-            function,
-            file,
-            line,
-            what: step.cause.to_string(),
-            worth: Worth::from(step.value),
-        }))?;
+    for link in links(core, &way) {
+        sink(Answer::Link(link))?;
     }
     Ok(match way.end {
         End::Reached | End::Stack => Vec::new(),
@@ -70,4 +56,27 @@ pub(super) fn trace(
             vec![Unknown::More { most, next }]
         }
     })
+}
+
+/// The instructions on the path of a value, the oldest first.
+pub(super) fn links(core: &mut Core<'_>, way: &Way) -> Vec<Link> {
+    let steps = way.instructions.iter().rev();
+    let link = |step: &Contribution| {
+        let Place {
+            pc,
+            function,
+            file,
+            line,
+        } = core.place(step.position);
+        Link {
+            position: step.position,
+            pc,
+            function,
+            file,
+            line,
+            what: step.cause.to_string(),
+            worth: Worth::from(step.value),
+        }
+    };
+    steps.map(link).collect()
 }

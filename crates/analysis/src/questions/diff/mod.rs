@@ -1,0 +1,175 @@
+//! `diff`: where the courses of two recordings first differ, and why.
+//!
+//! Both courses are followed at once, piece by piece of their straight lines, and never held. The rules
+//! for what is passed over are in `docs/questions.md`.
+
+mod course;
+mod difference;
+mod interrupts;
+mod places;
+mod reads;
+mod system_calls;
+mod values;
+
+pub use difference::{Causes, Difference, Differing, Kind, Place};
+
+use super::core::Core;
+use super::note::AskError;
+use armsnap_history::timeline::Position;
+use armsnap_snapshot::program::symbols::shown;
+use armsnap_snapshot::stop::Cancel;
+use course::{Course, Item, Piece};
+use places::{Code, Correspondence};
+use system_calls::Calls;
+
+/// Why two courses cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum DiffError {
+    /// One has a gap where the other has none.
+    #[error(
+        "not comparable beyond {a} and {b}: there is a gap in the {which} trace, and up to there \
+         both are the same"
+    )]
+    Gap {
+        /// The position in the first one.
+        a: Position,
+        /// That in the second one.
+        b: Position,
+        /// Which one: first or second.
+        which: &'static str,
+    },
+    /// A function of the programs is not at the same place in both.
+    #[error(
+        "not comparable: the function {0} is not at the same place of the program in both recordings, so these are different builds"
+    )]
+    Moved(String),
+    /// The programs have other code at the same places.
+    #[error(
+        "not comparable: the code at {a:#x} in the first recording and at {b:#x} in the second one \
+         is not the same, so these are different builds"
+    )]
+    OtherCode {
+        /// The address in the first one.
+        a: u64,
+        /// That in the second one.
+        b: u64,
+    },
+    /// The work was cancelled, or a question failed.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// What follows from the next items of both courses.
+enum Next {
+    /// Both executed the same instructions.
+    Same(Piece, Piece),
+    /// Both took the same exception, or have a gap at the same place.
+    Pass,
+    /// They differ, or both ended.
+    Differ(Kind),
+    End,
+}
+
+/// Finds where two courses first differ; `None` if they are the same.
+///
+/// # Errors
+///
+/// If there is a gap in only one of them, if the programs are not the same, or if it was cancelled.
+pub fn compare(
+    a: &mut Core<'_>,
+    b: &mut Core<'_>,
+    cancel: &Cancel,
+) -> Result<Option<Difference>, DiffError> {
+    if let Some(function) = places::moved(a.symbols, b.symbols) {
+        return Err(DiffError::Moved(shown(&function)));
+    }
+    let mut left = Course::new(a.history);
+    let mut right = Course::new(b.history);
+    let mut same = Correspondence::default();
+    let mut code = Code::default();
+    let mut calls = Calls::default();
+    // The last instruction that both executed.
+    let mut last = None;
+    loop {
+        if let Item::Exception(_, exception) = left.peek(a.history, cancel)?
+            && interrupts::is_interrupt(&exception)
+        {
+            interrupts::pass(&mut left, a.history, cancel)?;
+            continue;
+        }
+        if let Item::Exception(_, exception) = right.peek(b.history, cancel)?
+            && interrupts::is_interrupt(&exception)
+        {
+            interrupts::pass(&mut right, b.history, cancel)?;
+            continue;
+        }
+        let items = [
+            left.peek(a.history, cancel)?,
+            right.peek(b.history, cancel)?,
+        ];
+        match next(&mut same, (a, b), items)? {
+            Next::Same(x, y) => {
+                let count = x.instructions.min(y.instructions);
+                let numbers = code.check((a, b), (x, y), count)?;
+                left.pass(a.history, count);
+                right.pass(b.history, count);
+                let after = [
+                    left.peek(a.history, cancel)?,
+                    right.peek(b.history, cancel)?,
+                ];
+                let is_traced = after.iter().any(|item| matches!(item, Item::Exception(..)));
+                for &number in numbers.iter() {
+                    // The exceptions of a system call whose kernel was traced are part of the course.
+                    if is_traced && number + 1 == count {
+                        continue;
+                    }
+                    let at = [x.position, y.position].map(|at| at.after(number.into()));
+                    if let Some(found) = calls.compare((a, b), at, &mut same, cancel)? {
+                        return Ok(Some(found));
+                    }
+                }
+                let before = u64::from(count).saturating_sub(1);
+                last = Some([x.position.after(before), y.position.after(before)]);
+            }
+            Next::Pass => {
+                left.pass(a.history, 1);
+                right.pass(b.history, 1);
+            }
+            Next::End => return values::at_end((a, b), &mut same, cancel),
+            Next::Differ(Kind::Branch) => {
+                let at = last.unwrap_or(items.map(|item| item.position()));
+                return values::at_branch((a, b), at, &mut same, cancel).map(Some);
+            }
+            Next::Differ(kind) => {
+                let at = items.map(|item| item.position());
+                return values::at((a, b), at, kind, &mut same, cancel).map(Some);
+            }
+        }
+    }
+}
+
+fn next(
+    same: &mut Correspondence,
+    (a, b): (&Core<'_>, &Core<'_>),
+    items: [Item; 2],
+) -> Result<Next, DiffError> {
+    let gap = |which| DiffError::Gap {
+        a: items[0].position(),
+        b: items[1].position(),
+        which,
+    };
+    Ok(match items {
+        [Item::Run(x), Item::Run(y)] => match same.place((a, b), (x.pc, y.pc)) {
+            true => Next::Same(x, y),
+            false => Next::Differ(Kind::Branch),
+        },
+        [Item::End(_), Item::End(_)] => Next::End,
+        // After a gap at the same place in both, the next instructions have to be the same again.
+        [Item::Gap(_), Item::Gap(_)] => Next::Pass,
+        [Item::Gap(_), _] => return Err(gap("first")),
+        [_, Item::Gap(_)] => return Err(gap("second")),
+        [Item::Exception(_, x), Item::Exception(_, y)] if x.number == y.number => Next::Pass,
+        [Item::End(_), _] | [_, Item::End(_)] => Next::Differ(Kind::End),
+        [Item::Exception(..), _] | [_, Item::Exception(..)] => Next::Differ(Kind::Branch),
+    })
+}

@@ -1,0 +1,162 @@
+//! `armsnap diff`: recordings of programs for which it is known where they differ.
+
+use crate::support::record::{Guest, build, record};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What programs are built on: system calls without a C library, and the first argument.
+const BASE: &str = r#"
+static long call(long n, long a, long b, long c) {
+  register long x8 __asm__("x8") = n; register long x0 __asm__("x0") = a;
+  register long x1 __asm__("x1") = b; register long x2 __asm__("x2") = c;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+  return x0;
+}
+int work(char *text);
+__attribute__((used)) void begin(char *text) { call(93, work(text), 0, 0); for (;;); }
+__asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n ldr x0, [sp, #16]\n bl begin\n");
+#line 1
+"#;
+
+/// Builds a program with a function `int work(char *argument)`.
+fn program(text: &str) -> Option<Guest> {
+    let flags = ["-static", "-nostdlib", "-ffreestanding", "-O1"];
+    build("aarch64", "program.c", &format!("{BASE}{text}"), &flags)
+}
+
+fn run(guest: &Guest, name: &str, argument: &str) {
+    let run = record(guest, name, &[], &[argument]);
+    assert!(run.status.success(), "{run:?}");
+}
+
+fn diff(a: &Path, b: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(crate::support::armsnap());
+    let command = command.arg("diff").arg(a).arg(b).args(options);
+    command.output().unwrap()
+}
+
+/// The object that is printed for recordings of two arguments.
+fn compared(guest: &Guest, a: &str, b: &str) -> Value {
+    run(guest, "a", a);
+    run(guest, "b", b);
+    let [a, b] = ["a", "b"].map(|name| guest.directory.path().join(name));
+    let run = diff(&a, &b, &["--format", "json"]);
+    let text = String::from_utf8(run.stdout.clone()).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{run:?}"));
+    let same = value["same"].as_bool().unwrap();
+    assert_eq!(run.status.code(), Some(i32::from(!same)), "{run:?}");
+    for side in [&a, &b] {
+        std::fs::remove_dir_all(side).unwrap();
+    }
+    value
+}
+
+const BRANCH: &str = r#"
+int found;
+__attribute__((noinline)) void note(int at) { found += at; }
+__attribute__((noinline)) int check(const char *text) {
+  int sum = 0;
+  for (int i = 0; i < 8; i++) {
+    if (text[i] == 'x')
+      note(i);
+    else
+      sum++;
+  }
+  return sum;
+}
+int work(char *text) { return check(text); }
+"#;
+
+#[test]
+fn the_branch_is_found_where_one_byte_of_input_differs() {
+    let Some(guest) = program(BRANCH) else {
+        return;
+    };
+    assert_eq!(compared(&guest, "abcdefgh", "abcdefgh")["same"], true);
+    for at in 0..8 {
+        let mut other = *b"abcdefgh";
+        other[at] = b'x';
+        let other = String::from_utf8(other.to_vec()).unwrap();
+        let found = compared(&guest, "abcdefgh", &other);
+        assert_eq!(found["thread"], "cpu_0");
+        for side in ["a", "b"] {
+            let place = &found[side];
+            assert_eq!(place["kind"], "branch", "{found}");
+            assert_eq!(place["function"], "check", "{found}");
+            assert_eq!(place["line"], 7, "{found}");
+            let cause = found["cause"][side].as_array().unwrap();
+            let last = cause.last().unwrap();
+            assert!(last["what"].as_str().unwrap().starts_with("loaded from"));
+            assert_eq!(last["line"], 7, "{found}");
+        }
+        let first = &found["values"][0];
+        assert_eq!(first["a"], format!("{:#x}", b'a' + at as u8), "{found}");
+        assert_eq!(first["b"], "0x78", "{found}");
+    }
+}
+
+#[test]
+fn other_values_on_the_same_course_are_found_where_they_leave_the_program() {
+    let output = "char text[4]; int work(char *from) { text[0] = 'a'; text[1] = from[0]; \
+                  call(64, 2, (long)text, 2); return 0; }";
+    let status = "int work(char *from) { return from[0] == 'x'; }";
+    let number = "int work(char *from) { call(from[0] == 'x' ? 172 : 178, 0, 0, 0); return 0; }";
+    let found = |text: &str| Some(compared(&program(text)?, "a", "x"));
+    let (Some(output), Some(status), Some(number)) = (found(output), found(status), found(number))
+    else {
+        return;
+    };
+    for (found, name, a, b) in [
+        (&output, "*(unsigned char *)(x1 + 1)", "0x61", "0x78"),
+        (&status, "x0", "0x0", "0x1"),
+        (&number, "x8", "0xb2", "0xac"),
+    ] {
+        assert_eq!(found["a"]["kind"], "value", "{found}");
+        let wanted = serde_json::json!([{"name": name, "a": a, "b": b}]);
+        assert_eq!(found["values"], wanted, "{found}");
+        assert!(!found["cause"]["a"].as_array().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn an_earlier_end_is_found() {
+    let text = "int work(char *from) { *(volatile int *)(from[0] == 'x' ? 8 : (long)from & ~3) = 1; return 0; }";
+    let Some(guest) = program(text) else {
+        return;
+    };
+    let found = compared(&guest, "x", "a");
+    assert_eq!(found["a"]["kind"], "end", "{found}");
+    assert_eq!(found["a"]["function"], "work", "{found}");
+    assert_eq!(found["a"]["pc"], found["b"]["pc"], "{found}");
+    assert_eq!(found["values"][0]["a"], "0x8", "{found}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_an_error() {
+    let (Some(guest), Some(other)) = (
+        program(BRANCH),
+        program("int work(char *from) { return from[0]; }"),
+    ) else {
+        return;
+    };
+    run(&guest, "a", "abcdefgh");
+    run(&other, "b", "abcdefgh");
+    let [a, b] = [&guest, &other].map(|guest| guest.directory.path().to_owned());
+    let (a, b) = (a.join("a"), b.join("b"));
+    for (first, second, wanted) in [
+        (&a, &b, "different builds"),
+        (&a, &a.join("nothing"), "nothing"),
+    ] {
+        let run = diff(first, second, &[]);
+        assert_eq!(run.status.code(), Some(2), "{run:?}");
+        assert!(run.stdout.is_empty(), "{run:?}");
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(told.contains(wanted), "{told}");
+    }
+    let run = diff(&a, &a, &[]);
+    assert_eq!(
+        (run.status.code(), &run.stdout[..]),
+        (Some(0), &b"the same\n"[..])
+    );
+}
