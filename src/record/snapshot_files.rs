@@ -10,7 +10,7 @@ use armsnap_arch::arch::Space;
 use armsnap_snapshot::linux::module_names;
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::changed::{self, Carrier, Changed};
-use armsnap_snapshot::snapshot::data_addresses;
+use armsnap_snapshot::snapshot::core_files;
 use armsnap_snapshot::snapshot::libraries::LIBRARIES;
 use armsnap_snapshot::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
@@ -18,9 +18,10 @@ use armsnap_snapshot::snapshot::model::{
 };
 use armsnap_snapshot::snapshot::program;
 use armsnap_snapshot::snapshot::recording::Recording;
-use armsnap_snapshot::snapshot::replay;
+use armsnap_snapshot::snapshot::replay::Inputs;
 use armsnap_snapshot::snapshot::signals::Signal;
 use armsnap_snapshot::snapshot::write::{self, WriteError};
+use armsnap_trace::data_addresses::Addresses;
 use armsnap_trace::protocol;
 use object::{Object, ObjectSegment};
 use std::collections::BTreeMap;
@@ -264,12 +265,12 @@ impl Contents {
     fn addresses_section(&self) -> Option<OtherSection> {
         let entries = self.data_addresses.iter().enumerate();
         let entries = entries.map(|(index, (core, _))| (core.clone(), addresses_file(index)));
-        data_addresses::section(entries.collect())
+        core_files::section::<Addresses<Mapped>>(entries.collect())
     }
 
     fn replay_section(&self) -> Option<OtherSection> {
         let entries = self.replay.iter();
-        replay::section(
+        core_files::section::<Inputs>(
             entries
                 .map(|(core, _)| (core.clone(), REPLAY.to_owned()))
                 .collect(),

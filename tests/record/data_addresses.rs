@@ -3,10 +3,11 @@
 
 use crate::support::program::{all, record::Recording};
 use crate::support::record::{Guest, assemble, build, record};
-use armsnap::data_addresses::{Access, Accessed};
+use armsnap::data_addresses::{Access, Accessed, Addresses};
+use armsnap::mapped::Mapped;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{OpenOptions, data_addresses};
+use armsnap::snapshot::{OpenOptions, core_files};
 use armsnap::timeline::{Direction, Timeline, TracedCore};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +23,7 @@ fn recorded(guest: &Guest, options: &[&str]) -> std::path::PathBuf {
 /// The accesses of each core, by name.
 fn accesses(snapshot: &Path) -> BTreeMap<String, (u64, Vec<Accessed>)> {
     let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
-    let files = data_addresses::files(&loaded.snapshot);
+    let files = core_files::files::<Addresses<Mapped>>(&loaded.snapshot);
     let read = files.map(|(_, core, _)| {
         let addresses = loaded.data_addresses(core).unwrap().unwrap();
         let all = addresses.accesses(0..u64::MAX);

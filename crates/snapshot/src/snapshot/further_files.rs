@@ -2,16 +2,19 @@
 
 use super::model::{FileLine, Snapshot};
 use super::recorded::Recorded;
-use super::{changed, data_addresses, replay, straight};
+use super::replay::Inputs;
+use super::{changed, core_files, straight};
+use crate::mapped::Mapped;
+use armsnap_trace::data_addresses::Addresses;
 
 /// Returns their paths as written, each with the position that names it: the record of changed
 /// code, data addresses, inputs, programs, and lists of instructions without bytes.
 pub fn further_files(snapshot: &Snapshot) -> Vec<(&FileLine, String)> {
     let mut out: Vec<(&FileLine, String)> = Vec::new();
     out.extend(changed::file(snapshot).map(|(place, file)| (place, file.clone())));
-    let addresses = data_addresses::files(snapshot);
+    let addresses = core_files::files::<Addresses<Mapped>>(snapshot);
     out.extend(addresses.map(|(place, _, file)| (place, file.clone())));
-    let inputs = replay::files(snapshot);
+    let inputs = core_files::files::<Inputs>(snapshot);
     out.extend(inputs.map(|(place, _, file)| (place, file.clone())));
     out.extend(Recorded::files(snapshot));
     for device in &snapshot.devices {

@@ -28,8 +28,8 @@
 
 pub mod changed;
 pub mod chosen;
+pub mod core_files;
 pub mod coverage;
-pub mod data_addresses;
 mod dump_files;
 mod elf_dump;
 pub mod elf_files;

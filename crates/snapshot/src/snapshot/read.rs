@@ -7,7 +7,7 @@ mod device;
 mod trace;
 
 use super::changed::Changed;
-use super::data_addresses::{self, OpenError};
+use super::core_files::{self, OpenError};
 use super::dump_files::DumpFiles;
 use super::elf_dump::ElfDump;
 use super::elf_files;
@@ -19,7 +19,7 @@ use super::replay::{self, Inputs};
 use super::shared::Pools;
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
-use armsnap_trace::data_addresses::Addresses;
+use armsnap_trace::data_addresses::{self, Addresses};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -141,9 +141,9 @@ impl OpenSnapshot {
         let (changed, note) = Changed::of_snapshot(&loaded.snapshot, get);
         loaded.changed = Arc::new(changed);
         loaded.notes.extend(note);
-        let faults = data_addresses::faults(&loaded.snapshot, get);
+        let faults = core_files::faults::<Addresses<Mapped>>(&loaded.snapshot, get);
         loaded.notes.extend(faults);
-        let faults = replay::faults(&loaded.snapshot, get);
+        let faults = core_files::faults::<Inputs>(&loaded.snapshot, get);
         loaded.notes.extend(faults);
         Ok(loaded)
     }
@@ -198,9 +198,12 @@ impl OpenSnapshot {
     /// # Errors
     ///
     /// Returns an error if their file cannot be read, or does not hold data addresses.
-    pub fn data_addresses(&self, core: &str) -> Option<Result<Addresses<Mapped>, OpenError>> {
+    pub fn data_addresses(
+        &self,
+        core: &str,
+    ) -> Option<Result<Addresses<Mapped>, OpenError<data_addresses::Error>>> {
         let get = |from: &Path, written: &str| self.file(from, written);
-        data_addresses::open(&self.snapshot, core, get)
+        core_files::open(&self.snapshot, core, get)
     }
 
     /// Opens the recorded inputs of a core; `None` if the snapshot has none.
@@ -208,9 +211,9 @@ impl OpenSnapshot {
     /// # Errors
     ///
     /// Returns an error if their file cannot be read, or does not hold inputs.
-    pub fn inputs(&self, core: &str) -> Option<Result<Inputs, replay::OpenError>> {
+    pub fn inputs(&self, core: &str) -> Option<Result<Inputs, OpenError<replay::Error>>> {
         let get = |from: &Path, written: &str| self.file(from, written);
-        replay::open(&self.snapshot, core, get)
+        core_files::open(&self.snapshot, core, get)
     }
 
     /// Returns the files of the trace buffer `index`, in order. The buffer's data is their
