@@ -7,7 +7,8 @@
 
 use std::fmt::Write as _;
 
-use super::endpoint::{Endpoint, escape};
+use super::endpoint::Endpoint;
+use super::reply::escape;
 use armsnap_snapshot::snapshot::libraries::LinkMap;
 
 /// Formats the list (GDB manual, "Library List Format for SVR4 Targets"); `None` without a

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
-use super::endpoint::escape;
+use super::reply::escape;
 use super::reply::{thread_id, transfer};
 use super::target::SnapshotTarget;
 use super::tasks;
