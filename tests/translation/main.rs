@@ -5,5 +5,6 @@ mod support;
 
 mod compared;
 mod in_gdb;
+mod kdump;
 mod vmcore;
 mod vmcore_places;

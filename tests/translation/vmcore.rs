@@ -270,9 +270,6 @@ fn a_core_file_in_makedumpfile_s_form() {
         !done && said.contains("flattened core file cut at byte"),
         "{said}"
     );
-    let compressed = [b"KDUMP   ".to_vec(), vec![0; 4096]].concat();
-    let (_, said, done) = import(dumped, "compressed", &compressed, &[]);
-    assert!(!done && said.contains("makedumpfile -E"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{Whole, gzip, zstandard};
 use crate::support::gdb::testdata;
+use crate::support::inputs::kdump::{Form, Kdump};
 use crate::support::inputs::{core, vmcore};
 use crate::support::skip;
 use armsnap::import::Options;
@@ -51,6 +52,21 @@ pub fn all(directory: &Path) -> Vec<Whole> {
         "vmcore",
         vmcore::file(true, &notes, 0xffff_0000_0000_0000, &memory),
     ));
+    for form in [Form::Zlib, Form::Lzo, Form::Snappy, Form::Zstandard] {
+        let kdump = Kdump {
+            wide: true,
+            aligned: true,
+            form,
+            notes: notes.clone(),
+            first: 0x40000,
+            memory: &memory,
+            saved: |page| page % 5 != 0,
+            split: None,
+        };
+        let mut whole = plain(&format!("kdump {form:?}"), kdump.file());
+        whole.unpacked = 256;
+        all.push(whole);
+    }
     if let Some(captures) = skip::capture("cores-lldb") {
         for name in [
             "linux-aarch64",

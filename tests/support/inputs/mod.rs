@@ -2,6 +2,7 @@
 
 pub mod core;
 pub mod crash_catcher;
+pub mod kdump;
 pub mod kernel_log;
 pub mod minidump;
 pub mod module;

@@ -181,7 +181,22 @@ pub fn map(path: &Path) -> Result<Mapped, String> {
     let Some(format) = Format::of(&bytes) else {
         return Ok(bytes);
     };
-    let name = format.name();
+    temporary(format.name(), bytes.len() as u64, |out| {
+        unpack(format.reader(&bytes), out)
+    })
+}
+
+/// The bytes that `fill` writes into a temporary file that no longer has a name; `packed` is the number of bytes from
+/// which they are decompressed, and `name` their format.
+///
+/// # Errors
+///
+/// If the input cannot be decompressed, expands out of proportion, or no file can be written.
+pub fn temporary(
+    name: &str,
+    packed: u64,
+    fill: impl FnOnce(&mut Sparse<'_>) -> Result<(), Failed>,
+) -> Result<Mapped, String> {
     let made = tempfile::Builder::new().prefix("armsnap-").tempfile();
     let directory = std::env::temp_dir();
     let cannot = |error: io::Error| {
@@ -191,8 +206,8 @@ pub fn map(path: &Path) -> Result<Mapped, String> {
         )
     };
     let mut file = made.map_err(cannot)?;
-    let length = bytes.len() as u64;
-    unpack(format.reader(&bytes), length, file.as_file_mut()).map_err(|failed| match failed {
+    let mut out = Sparse::new(file.as_file_mut(), packed);
+    fill(&mut out).and_then(|()| out.end()).map_err(|failed| match failed {
         Failed::Input(error) => format!("{name}: {error}"),
         Failed::Output(error) => cannot(error),
         Failed::Large(bytes) => format!(
@@ -204,7 +219,7 @@ pub fn map(path: &Path) -> Result<Mapped, String> {
 
 /// Why a file cannot be decompressed.
 #[derive(Debug)]
-enum Failed {
+pub enum Failed {
     /// It is damaged.
     Input(io::Error),
     /// The output cannot be written.
@@ -213,35 +228,63 @@ enum Failed {
     Large(u64),
 }
 
-/// Decompresses `packed` bytes into a sparse file.
-fn unpack(mut reader: impl Read, packed: u64, out: &mut File) -> Result<(), Failed> {
-    let most = ALLOWED + packed.saturating_mul(MAX_RATIO);
-    let most_in_all = ALLOWED + packed.saturating_mul(MAX_RATIO_WITH_ZEROS);
-    let (mut written, mut length) = (0, 0);
+/// A sparse file that grows in proportion to what it is decompressed from.
+pub struct Sparse<'f> {
+    out: &'f mut File,
+    /// The number of bytes, and of those outside zero pages.
+    length: u64,
+    written: u64,
+    most: u64,
+    most_in_all: u64,
+}
+
+impl<'f> Sparse<'f> {
+    fn new(out: &'f mut File, packed: u64) -> Self {
+        Self {
+            out,
+            length: 0,
+            written: 0,
+            most: ALLOWED + packed.saturating_mul(MAX_RATIO),
+            most_in_all: ALLOWED + packed.saturating_mul(MAX_RATIO_WITH_ZEROS),
+        }
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), Failed> {
+        for page in piece.chunks(PAGE) {
+            let is_zero = page.iter().all(|byte| *byte == 0);
+            let moved = match is_zero {
+                true => (self.out.seek(SeekFrom::Current(page.len() as i64))).map(drop),
+                false => self.out.write_all(page),
+            };
+            moved.map_err(Failed::Output)?;
+            self.written += if is_zero { 0 } else { page.len() as u64 };
+        }
+        self.length += piece.len() as u64;
+        match () {
+            () if self.written > self.most => Err(Failed::Large(self.most)),
+            () if self.length > self.most_in_all => Err(Failed::Large(self.most_in_all)),
+            () => Ok(()),
+        }
+    }
+
+    /// Ends the file with the last byte.
+    fn end(&self) -> Result<(), Failed> {
+        self.out.set_len(self.length).map_err(Failed::Output)
+    }
+}
+
+/// Decompresses into a sparse file.
+fn unpack(mut reader: impl Read, out: &mut Sparse<'_>) -> Result<(), Failed> {
     let mut piece = Vec::with_capacity(PIECE);
     loop {
         piece.clear();
         let read = (&mut reader).take(PIECE as u64).read_to_end(&mut piece);
         read.map_err(Failed::Input)?;
         if piece.is_empty() {
-            return out.set_len(length).map_err(Failed::Output);
+            return Ok(());
         }
-        for page in piece.chunks(PAGE) {
-            let is_zero = page.iter().all(|byte| *byte == 0);
-            let moved = match is_zero {
-                true => out.seek(SeekFrom::Current(page.len() as i64)).map(drop),
-                false => out.write_all(page),
-            };
-            moved.map_err(Failed::Output)?;
-            written += if is_zero { 0 } else { page.len() as u64 };
-        }
-        length += piece.len() as u64;
-        if written > most {
-            return Err(Failed::Large(most));
-        }
-        if length > most_in_all {
-            return Err(Failed::Large(most_in_all));
-        }
+        out.push(&piece)?;
     }
 }
 
@@ -251,7 +294,9 @@ mod tests {
 
     fn unpacked(format: Format, packed: &[u8]) -> Result<Vec<u8>, Failed> {
         let mut file = tempfile::tempfile().unwrap();
-        unpack(format.reader(packed), packed.len() as u64, &mut file)?;
+        let mut out = Sparse::new(&mut file, packed.len() as u64);
+        unpack(format.reader(packed), &mut out)?;
+        out.end()?;
         file.seek(SeekFrom::Start(0)).unwrap();
         let mut out = Vec::new();
         file.read_to_end(&mut out).unwrap();
@@ -308,9 +353,9 @@ mod tests {
     #[test]
     fn what_is_out_of_proportion_is_refused() {
         let mut file = tempfile::tempfile().unwrap();
-        let ones = unpack(io::repeat(1), 1000, &mut file);
+        let ones = unpack(io::repeat(1), &mut Sparse::new(&mut file, 1000));
         assert!(matches!(ones, Err(Failed::Large(most)) if most == ALLOWED + 256_000));
-        let zeros = unpack(io::repeat(0), 1000, &mut file);
+        let zeros = unpack(io::repeat(0), &mut Sparse::new(&mut file, 1000));
         assert!(matches!(zeros, Err(Failed::Large(_))));
     }
 }

@@ -4,6 +4,7 @@
 //! read-only parts of programs and libraries.
 
 mod flattened;
+mod kdump;
 mod kernel_names;
 mod notes;
 mod profile;
@@ -65,12 +66,7 @@ pub fn is_core_file(bytes: &[u8]) -> bool {
 /// Whether bytes are the start of a core file of a whole system that is not an ELF file: flattened,
 /// or compressed by makedumpfile.
 pub fn is_system_file(bytes: &[u8]) -> bool {
-    flattened::is_flattened(bytes) || is_compressed(bytes)
-}
-
-/// Whether bytes are the start of makedumpfile's compressed form or of its predecessor's.
-fn is_compressed(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"KDUMP   ") || bytes.starts_with(b"DISKDUMP")
+    flattened::is_flattened(bytes) || kdump::is_kdump(bytes)
 }
 
 /// A program header.
@@ -86,7 +82,7 @@ struct Header {
 }
 
 /// The program headers of an ELF file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ProgramHeaders {
     big: bool,
     is_64bit: bool,
@@ -194,12 +190,15 @@ pub fn import_bytes(
         true => flattened::rearranged(path, &bytes)?,
         false => bytes,
     };
-    if is_compressed(&bytes) {
-        let text = "compressed core file of makedumpfile: expected its ELF form (makedumpfile -E)";
-        return Err(fault(text.to_owned()));
-    }
-    let layout = ProgramHeaders::read(|at, length| part(&bytes, at, length));
-    let layout = layout.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
+    let mut left_out = Vec::new();
+    let (bytes, layout) = match kdump::is_kdump(&bytes) {
+        true => kdump::read(path, bytes, &mut left_out)?,
+        false => {
+            let layout = ProgramHeaders::read(|at, length| part(&bytes, at, length));
+            let layout = layout.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
+            (bytes, layout)
+        }
+    };
     if ![EM_ARM, EM_AARCH64].contains(&layout.machine) {
         return Err(fault(format!(
             "core file for machine {} of ELF: expected AArch64 (183) or Arm (40)",
@@ -229,13 +228,14 @@ pub fn import_bytes(
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
     }
     notes.share_masks();
-    if let Some(info) = vmcore::info(&bytes, &layout, &notes) {
-        return vmcore::imported(path, (&bytes, &layout), notes, &info, options);
-    }
     let mut out = Imported {
-        kind: "core file".to_owned(),
+        notes: left_out,
         ..Imported::default()
     };
+    if let Some(info) = vmcore::info(&bytes, &layout, &notes) {
+        return vmcore::imported(path, (&bytes, &layout), notes, &info, options, out);
+    }
+    out.kind = "core file".to_owned();
     let core_type = if layout.is_64bit {
         "ARMv8-A"
     } else if profile::is_m_profile(&notes, &options.elf)? {

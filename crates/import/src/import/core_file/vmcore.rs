@@ -117,7 +117,7 @@ fn place(bytes: &[u8], layout: &ProgramHeaders, info: &mut Info) -> Result<(), N
     aarch32::place(info, &segments)
 }
 
-/// Imports the core file of a whole system.
+/// Imports the core file of a whole system into `out`, which has the notes on how it was read.
 ///
 /// # Errors
 ///
@@ -128,14 +128,12 @@ pub fn imported(
     mut notes: Notes,
     info: &Info,
     options: &Options,
+    mut out: Imported,
 ) -> Result<Imported, ImportError> {
     for mask in masks(info) {
         notes.add_to_all(&mask);
     }
-    let mut out = Imported {
-        kind: "core file of a Linux system".to_owned(),
-        ..Imported::default()
-    };
+    out.kind = "core file of a Linux system".to_owned();
     if let Some(release) = info.text("OSRELEASE") {
         let note = CoreFileNote::Release {
             path: path.to_owned(),

@@ -91,6 +91,56 @@ pub enum CoreFileNote {
         /// Their number.
         parts: usize,
     },
+    /// Pages were left out when a compressed core file was written.
+    #[error(
+        "makedumpfile left out {} of memory (dump level {level}): their contents are not known",
+        text::count(*.pages, "page")
+    )]
+    FilteredPages {
+        /// Their number.
+        pages: u64,
+        /// The dump level, which says what is left out.
+        level: u32,
+    },
+    /// A split core file.
+    #[error("split core file: {} read", text::count(*.files as u64, "file"))]
+    SplitFiles {
+        /// The number of its files.
+        files: usize,
+    },
+    /// Files of a split core file are missing.
+    #[error(
+        "split core file: {} from physical {first:#x} on are in files that are not in this directory",
+        text::count(*.pages, "page")
+    )]
+    PagesElsewhere {
+        /// The number of pages.
+        pages: u64,
+        /// The physical address of the first one.
+        first: u64,
+    },
+    /// Pages of a compressed core file are missing or damaged.
+    #[error(
+        "{} of memory missing or damaged in the file, the first one at physical {first:#x}: their          contents are not known",
+        text::count(*.pages, "page")
+    )]
+    DamagedPages {
+        /// Their number.
+        pages: u64,
+        /// The physical address of the first one.
+        first: u64,
+    },
+    /// Pages of a compressed core file are in too many parts.
+    #[error(
+        "{} of memory left out, the first one at physical {first:#x}: in too many parts",
+        text::count(*.pages, "page")
+    )]
+    PagesBeyond {
+        /// Their number.
+        pages: u64,
+        /// The physical address of the first one.
+        first: u64,
+    },
     /// The release of the Linux kernel.
     #[error("{path}: Linux {release}")]
     Release {
