@@ -15,8 +15,6 @@ use std::path::Path;
 pub trait CoreFile: Sized {
     /// The section's name.
     const SECTION: &'static str;
-    /// What the file holds, as notes name it.
-    const CONTENTS: &'static str;
     /// Why bytes do not have its format.
     type Error: Display;
 
@@ -26,16 +24,22 @@ pub trait CoreFile: Sized {
     ///
     /// Returns an error if the bytes do not have its format.
     fn open(bytes: Mapped) -> Result<Self, Self::Error>;
+
+    /// Returns a note on an error: the file of this core is not used.
+    fn unused(core: &str, error: &OpenError<Self::Error>) -> String;
 }
 
 /// The addresses of the loads and stores of a core.
 impl CoreFile for Addresses<Mapped> {
     const SECTION: &'static str = "data_addresses";
-    const CONTENTS: &'static str = "data addresses";
     type Error = data_addresses::Error;
 
     fn open(bytes: Mapped) -> Result<Self, Self::Error> {
         Self::open(bytes)
+    }
+
+    fn unused(core: &str, error: &OpenError<Self::Error>) -> String {
+        format!("{error}: the data addresses of {core} are not used")
     }
 }
 
@@ -107,12 +111,11 @@ pub(super) fn faults<F: CoreFile>(
     let first = files::<F>(snapshot).filter(|(_, core, _)| seen.insert(*core));
     let faults = first.filter_map(|(place, core, file)| {
         let error = read::<F>(place, file, &get).err()?;
-        let (contents, core) = (F::CONTENTS, quote(core));
         Some(Note {
             place: place.clone(),
             severity: Severity::Error,
             section: "",
-            text: format!("{error}: the {contents} of {core} are not used"),
+            text: F::unused(&quote(core), &error),
         })
     });
     faults.collect()

@@ -10,15 +10,18 @@ mod writer;
 pub use file::{Call, Contents, Cursor, Error, Inputs, Piece, Start, checksum};
 pub use writer::{Saved, Writer};
 
-use super::core_files::CoreFile;
+use super::core_files::{CoreFile, OpenError};
 use crate::mapped::Mapped;
 
 impl CoreFile for Inputs {
     const SECTION: &'static str = "replay";
-    const CONTENTS: &'static str = "recorded inputs";
     type Error = Error;
 
     fn open(bytes: Mapped) -> Result<Self, Self::Error> {
         Self::open(bytes)
+    }
+
+    fn unused(core: &str, error: &OpenError<Self::Error>) -> String {
+        format!("{error}: the recorded inputs of {core} are not used")
     }
 }
