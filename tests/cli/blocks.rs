@@ -173,7 +173,7 @@ fn blocks_for_any_gdb_run() {
             .collect()
     };
     let commands = typed("debugging.md", "(gdb) python import subprocess");
-    for page in ["README.md", "debugging.md"] {
+    for page in ["tour.md", "debugging.md"] {
         let mut arguments = Vec::new();
         let connected = typed(page, "(gdb) target remote | armsnap serve --stdio");
         for command in connected.iter().chain(&commands) {
@@ -234,11 +234,9 @@ fn the_hook_for_trace_files_selects_the_instruction_set() {
 fn blocks_are_run_or_not_for_a_reason() {
     /// The page, the start of the block or the language of its fence, and what runs it, or would have
     /// to be there to run it.
-    const OTHERS: [(&str, &str, &str); 39] = [
+    const OTHERS: [(&str, &str, &str); 40] = [
         ("README.md", "scripts/demo", "scripts/test-fresh"),
         ("README.md", "rustup target add", "scripts/test-hosts"),
-        ("README.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
-        ("README.md", "console", "tests/cli/blocks.rs"),
         ("cluster.md", "console", "tests/cli/blocks.rs"),
         ("cluster.md", "sql", "tests/export/shards.rs"),
         ("debugging.md", "[program]", "tests/gdb/endpoints.rs"),
@@ -289,6 +287,11 @@ fn blocks_are_run_or_not_for_a_reason() {
         ),
         ("linux.md", "[translation]", "tests/translation"),
         (
+            "questions.md",
+            "(gdb) armsnap ask",
+            "tests/record/questions.rs",
+        ),
+        (
             "recording.md",
             "the kernel runs at",
             "tests/long/kernels.rs",
@@ -308,7 +311,7 @@ fn blocks_are_run_or_not_for_a_reason() {
         ("recording.md", "[replay]", "tests/record/replay.rs"),
         (
             "recording.md",
-            "use armsnap::snapshot",
+            "let addresses = loaded",
             "tests/record/data_addresses.rs",
         ),
         (
@@ -325,6 +328,8 @@ fn blocks_are_run_or_not_for_a_reason() {
             "define hookpost-tfind",
             "tests/cli/blocks.rs",
         ),
+        ("tour.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
+        ("tour.md", "console", "tests/cli/blocks.rs"),
         ("tutorial.md", "apt install", "needs root"),
     ];
     let mut used = vec![false; OTHERS.len()];

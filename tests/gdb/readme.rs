@@ -1,4 +1,4 @@
-//! The transcripts in README.md and docs/debugging.md equal the program's output.
+//! The transcripts in README.md and docs/ equal the program's output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,6 +14,7 @@ struct Step {
 }
 
 const README: &str = include_str!("../../README.md");
+const TOUR: &str = include_str!("../../docs/tour.md");
 const DEBUGGING: &str = include_str!("../../docs/debugging.md");
 const TASKS: &str = include_str!("../../docs/tasks.md");
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
@@ -115,9 +116,13 @@ fn compare(command: &str, lines: &[String], found: &str) {
     }
 }
 
-/// Runs the steps of the README that `wanted` selects, in `directory`; returns their number.
+/// Runs the steps of the README and of the tour that `wanted` selects, in `directory`; returns their
+/// number.
 fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
-    run_with(README, directory, false, wanted)
+    let pages = [README, TOUR].into_iter();
+    pages
+        .map(|page| run_with(page, directory, false, &wanted))
+        .sum()
 }
 
 /// The same for any text; with `errors`, the output includes standard error.
@@ -220,7 +225,7 @@ fn the_transcript_of_report() {
         place.path().join("testdata"),
     )
     .unwrap();
-    for page in [README, REPORTS] {
+    for page in [TOUR, REPORTS] {
         assert_eq!(run_with(page, place.path(), false, REPORT), 1);
         std::fs::remove_file(place.path().join("etmv4.html")).unwrap();
     }
@@ -244,20 +249,22 @@ fn place_of(program: &str, sources: &[&str]) -> tempfile::TempDir {
 fn the_transcript_of_a_crash() {
     let place = place_of("crash-a64", &["crash.c", "linux.h"]);
     let count = run_with(README, place.path(), true, CRASH);
-    assert_eq!(count, 3);
+    assert_eq!(count, 2);
+    let count = run_with(TOUR, place.path(), true, CRASH);
+    assert_eq!(count, 1);
 }
 
 #[test]
 fn the_transcript_of_a_distant_cause() {
     let place = place_of("sensors-a64", &["sensors.c", "linux.h"]);
-    let count = run_with(README, place.path(), true, DISTANT);
+    let count = run_with(TOUR, place.path(), true, DISTANT);
     assert_eq!(count, 2);
 }
 
 #[test]
 fn the_transcript_of_two_cores() {
     let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
-    let count = run_with(README, place.path(), true, TWO_CORES);
+    let count = run_with(TOUR, place.path(), true, TWO_CORES);
     assert_eq!(count, 2);
 }
 
@@ -341,10 +348,11 @@ fn explained_messages() {
 /// says where to find them.
 #[test]
 fn transcripts_use_only_files_that_a_reader_has() {
-    // The README needs no capture.
+    // The README and the tour need no capture.
     let captures = DEBUGGING.contains("github.com/Linaro/OpenCSD");
     for (text, name, captures) in [
         (README, "README.md", false),
+        (TOUR, "docs/tour.md", false),
         (DEBUGGING, "docs/debugging.md", captures),
     ] {
         // A copy described in a sentence.
@@ -373,7 +381,7 @@ fn transcripts_use_only_files_that_a_reader_has() {
 #[test]
 fn transcripts_are_run_or_not_for_a_reason() {
     /// A part of a command, and why no test here runs it.
-    const OTHERS: [(&str, &str); 6] = [
+    const OTHERS: [(&str, &str); 7] = [
         (
             "armsnap gdb-commands > ",
             "in another GDB: tests/gdb/save.rs",
@@ -385,6 +393,10 @@ fn transcripts_are_run_or_not_for_a_reason() {
             "armsnap fault board",
             "this program and others: tests/record/faults.rs",
         ),
+        (
+            "armsnap diff good bad",
+            "this program and others: tests/record/diff.rs",
+        ),
         ("-- ./stock ", "shows an option with any program"),
     ];
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -394,7 +406,8 @@ fn transcripts_are_run_or_not_for_a_reason() {
     let mut count = 0;
     for page in pages {
         let run: &[Wanted] = match page.file_name().and_then(|name| name.to_str()) {
-            Some("README.md") => &[
+            Some("README.md") => &[IN_TESTDATA, CRASH],
+            Some("tour.md") => &[
                 IN_TESTDATA,
                 CHECK,
                 SAVE,
