@@ -110,7 +110,7 @@ pub fn shown(name: &str) -> String {
 }
 
 /// A source location.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SourceLine {
     /// The file, as named in the debug information.
     pub file: String,

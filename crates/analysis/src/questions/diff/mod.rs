@@ -3,6 +3,7 @@
 //! Both courses are followed at once, piece by piece of their straight lines, and never held. The rules
 //! for what is passed over are in `docs/questions.md`.
 
+mod builds;
 mod course;
 mod difference;
 mod interrupts;
@@ -16,7 +17,6 @@ pub use difference::{Causes, Difference, Differing, Kind, Place};
 use super::core::Core;
 use super::note::AskError;
 use armsnap_history::timeline::Position;
-use armsnap_snapshot::program::symbols::shown;
 use armsnap_snapshot::stop::Cancel;
 use course::{Course, Item, Piece};
 use places::{Code, Correspondence};
@@ -38,15 +38,10 @@ pub enum DiffError {
         /// Which one: first or second.
         which: &'static str,
     },
-    /// A function of the programs is not at the same place in both.
-    #[error(
-        "not comparable: the function {0} is not at the same place of the program in both recordings, so these are different builds"
-    )]
-    Moved(String),
     /// The programs have other code at the same places.
     #[error(
         "not comparable: the code at {a:#x} in the first recording and at {b:#x} in the second one \
-         is not the same, so these are different builds"
+         is not the same, and without symbols, builds cannot be compared"
     )]
     OtherCode {
         /// The address in the first one.
@@ -59,7 +54,7 @@ pub enum DiffError {
     Ask(#[from] AskError),
 }
 
-/// What follows from the next items of both courses.
+/// What follows from the next items of both courses, and whether they are at the same place.
 enum Next {
     /// Both executed the same instructions.
     Same(Piece, Piece),
@@ -80,9 +75,22 @@ pub fn compare(
     b: &mut Core<'_>,
     cancel: &Cancel,
 ) -> Result<Option<Difference>, DiffError> {
-    if let Some(function) = places::moved(a.symbols, b.symbols) {
-        return Err(DiffError::Moved(shown(&function)));
+    if places::moved(a.symbols, b.symbols) {
+        return builds::compare(a, b, cancel);
     }
+    match same_build(a, b, cancel) {
+        Err(DiffError::OtherCode { .. }) if !a.symbols.is_empty() && !b.symbols.is_empty() => {
+            builds::compare(a, b, cancel)
+        }
+        compared => compared,
+    }
+}
+
+fn same_build(
+    a: &mut Core<'_>,
+    b: &mut Core<'_>,
+    cancel: &Cancel,
+) -> Result<Option<Difference>, DiffError> {
     let mut left = Course::new(a.history);
     let mut right = Course::new(b.history);
     let mut same = Correspondence::default();
@@ -107,7 +115,11 @@ pub fn compare(
             left.peek(a.history, cancel)?,
             right.peek(b.history, cancel)?,
         ];
-        match next(&mut same, (a, b), items)? {
+        let is_same = match items {
+            [Item::Run(x), Item::Run(y)] => same.place((a, b), (x.pc, y.pc)),
+            _ => false,
+        };
+        match next(items, is_same)? {
             Next::Same(x, y) => {
                 let count = x.instructions.min(y.instructions);
                 let numbers = code.check((a, b), (x, y), count)?;
@@ -138,7 +150,7 @@ pub fn compare(
             Next::End => return values::at_end((a, b), &mut same, cancel),
             Next::Differ(Kind::Branch) => {
                 let at = last.unwrap_or(items.map(|item| item.position()));
-                return values::at_branch((a, b), at, &mut same, cancel).map(Some);
+                return values::at((a, b), at, Kind::Branch, &mut same, cancel).map(Some);
             }
             Next::Differ(kind) => {
                 let at = items.map(|item| item.position());
@@ -148,21 +160,15 @@ pub fn compare(
     }
 }
 
-fn next(
-    same: &mut Correspondence,
-    (a, b): (&Core<'_>, &Core<'_>),
-    items: [Item; 2],
-) -> Result<Next, DiffError> {
+fn next(items: [Item; 2], is_same: bool) -> Result<Next, DiffError> {
     let gap = |which| DiffError::Gap {
         a: items[0].position(),
         b: items[1].position(),
         which,
     };
     Ok(match items {
-        [Item::Run(x), Item::Run(y)] => match same.place((a, b), (x.pc, y.pc)) {
-            true => Next::Same(x, y),
-            false => Next::Differ(Kind::Branch),
-        },
+        [Item::Run(x), Item::Run(y)] if is_same => Next::Same(x, y),
+        [Item::Run(_), Item::Run(_)] => Next::Differ(Kind::Branch),
         [Item::End(_), Item::End(_)] => Next::End,
         // After a gap at the same place in both, the next instructions have to be the same again.
         [Item::Gap(_), Item::Gap(_)] => Next::Pass,

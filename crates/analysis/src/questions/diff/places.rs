@@ -20,12 +20,31 @@ pub(super) struct Correspondence {
     last: Option<([u64; 2], bool)>,
     /// The program of the first recording, and that of the second one, if their names differ.
     programs: Option<(String, String)>,
+    /// Whether any two addresses in programs may correspond, because these are different builds.
+    are_builds: bool,
 }
 
 impl Correspondence {
+    /// For different builds.
+    pub fn of_builds() -> Self {
+        Self {
+            are_builds: true,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the recordings are of different builds.
+    pub fn are_builds(&self) -> bool {
+        self.are_builds
+    }
+
     /// Whether two addresses are the same place in the same program or library, wherever it was
     /// loaded; outside of all of them, whether they are equal.
     pub fn place(&mut self, (a, b): (&Core<'_>, &Core<'_>), (x, y): (u64, u64)) -> bool {
+        if self.are_builds {
+            let files = (a.symbols.file(x), b.symbols.file(y));
+            return x == y || matches!(files, (Some(_), Some(_)));
+        }
         const PAGE: u64 = 1 << 12;
         if x % PAGE != y % PAGE {
             return self.named((a, b), (x, y));
@@ -75,27 +94,21 @@ impl Correspondence {
     }
 }
 
-/// A function that is not at the same place of the same file in both programs; `None` if all are.
-pub(super) fn moved(a: &Symbols, b: &Symbols) -> Option<String> {
+/// Whether a function is not at the same place of the same file in both programs.
+pub(super) fn moved(a: &Symbols, b: &Symbols) -> bool {
     let (mut first, mut second) = (functions(a), functions(b));
     let shared: Vec<String> = first.keys().cloned().collect();
     for file in shared {
         if let (Some(x), Some(y)) = (first.get(&file), second.get(&file)) {
-            if let Some(name) = unequal(x, y) {
-                return Some(name.to_owned());
+            if x != y {
+                return true;
             }
             first.remove(&file);
             second.remove(&file);
         }
     }
     // Copies of one program may have two names.
-    match (first.len(), second.len()) {
-        (1, 1) => {
-            let (x, y) = (first.into_values().next()?, second.into_values().next()?);
-            unequal(&x, &y).map(str::to_owned)
-        }
-        _ => None,
-    }
+    first.len() == 1 && second.len() == 1 && !first.values().eq(second.values())
 }
 
 /// By the name of their file: the address in the file, the size and the name of each function.
@@ -113,13 +126,6 @@ fn functions(symbols: &Symbols) -> Functions<'_> {
         }
     }
     all
-}
-
-fn unequal<'s>(x: &[(u64, u64, &'s str)], y: &[(u64, u64, &'s str)]) -> Option<&'s str> {
-    let mut both = x.iter().zip(y);
-    let found = both.find(|(x, y)| x != y).map(|(x, _)| x);
-    let longer = x.get(y.len()).or_else(|| y.get(x.len()));
-    found.or(longer).map(|(_, _, name)| *name)
 }
 
 /// The straight lines that were compared.

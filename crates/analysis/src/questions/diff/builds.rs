@@ -1,0 +1,333 @@
+//! Compares recordings of different builds: by functions of the same name, and by source lines where
+//! a function has the same sequence of lines in both.
+
+use super::super::core::Core;
+use super::course::{Course, Item, Piece};
+use super::difference::{Difference, Kind};
+use super::places::Correspondence;
+use super::system_calls::Calls;
+use super::{DiffError, Next, interrupts, next, reads, values};
+use armsnap_arch::semantics::Control;
+use armsnap_history::timeline::Position;
+use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
+use armsnap_snapshot::stop::Cancel;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// The number that stands for no line.
+const NO_LINE: u32 = u32::MAX;
+
+/// What is executed, in terms that both builds share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    /// A line of a function, by their numbers in [`Names`].
+    Line(u32, u32),
+    /// A system call.
+    Call,
+}
+
+/// Instructions with the same key, one after another.
+#[derive(Clone, Copy)]
+struct Step {
+    key: Key,
+    first: Position,
+    last: Position,
+}
+
+enum Unit {
+    Step(Step),
+    Other(Item),
+}
+
+impl Unit {
+    fn item(&self) -> Item {
+        match self {
+            Self::Other(item) => *item,
+            Self::Step(step) => Item::Run(Piece {
+                position: step.first,
+                pc: 0,
+                isa: armsnap_arch::quantity::Isa::A64,
+                instructions: 1,
+            }),
+        }
+    }
+}
+
+/// The lines of a function, by their order of first use in its code: in the first build and in the
+/// second one.
+type Lines = [HashMap<SourceLine, u32>; 2];
+
+/// The functions and lines that correspond.
+#[derive(Default)]
+struct Names {
+    functions: HashMap<String, u32>,
+    lines: HashMap<u32, Option<Lines>>,
+}
+
+impl Names {
+    /// The key of an address in the build with this number; `None` outside of named functions.
+    fn key(&mut self, symbols: [&Symbols; 2], build: usize, pc: u64) -> Option<Key> {
+        let (name, _) = symbols[build].function(pc)?;
+        let name = base(name);
+        let number = match self.functions.get(name) {
+            Some(number) => *number,
+            None => {
+                let number = self.functions.len() as u32;
+                self.functions.insert(name.to_owned(), number);
+                number
+            }
+        };
+        let extent = symbols[build].extent(pc)?;
+        let lines = self.lines.entry(number).or_insert_with(|| {
+            let other = symbols[1 - build].addresses(name);
+            let other = other
+                .first()
+                .and_then(|at| symbols[1 - build].extent(*at))?;
+            let own = symbols[build].lines_of(extent);
+            let other = symbols[1 - build].lines_of(other);
+            let [own, other] = corresponding(&own, &other)?;
+            Some(if build == 0 {
+                [own, other]
+            } else {
+                [other, own]
+            })
+        });
+        let line = lines.as_ref().and_then(|lines| {
+            let line = symbols[build].line(pc)?;
+            lines[build].get(&line).copied()
+        });
+        Some(Key::Line(number, line.unwrap_or(NO_LINE)))
+    }
+}
+
+/// The name of a function without what compilers append to parts and copies of it (`f.part.0`).
+fn base(name: &str) -> &str {
+    let is_suffix = |rest: &str| {
+        ["constprop", "isra", "part", "cold", "llvm"]
+            .iter()
+            .any(|suffix| rest.starts_with(suffix))
+    };
+    let mut dots = name.match_indices('.');
+    let cut = dots.find(|(at, _)| is_suffix(&name[at + 1..]));
+    cut.map_or(name, |(at, _)| &name[..at])
+}
+
+/// Numbers the lines of a function in both builds, if their sequences are alike.
+fn corresponding<R>(own: &[(R, SourceLine)], other: &[(R, SourceLine)]) -> Option<Lines> {
+    if own.len() != other.len() {
+        return None;
+    }
+    let [mut first, mut second] = Lines::default();
+    for ((_, x), (_, y)) in own.iter().zip(other) {
+        let number = first.len() as u32;
+        let x = *first.entry(x.clone()).or_insert(number);
+        let y = *second.entry(y.clone()).or_insert(number);
+        if x != y {
+            return None;
+        }
+    }
+    Some([first, second])
+}
+
+/// A part of a straight line: the numbers of its first and last instruction.
+type Part = (u32, u32, Key);
+
+/// A course in steps.
+struct Steps {
+    build: usize,
+    course: Course,
+    known: HashMap<(u64, u32), Arc<[Part]>>,
+    pending: VecDeque<Step>,
+    other: Option<Item>,
+}
+
+impl Steps {
+    fn new(build: usize, core: &mut Core<'_>) -> Self {
+        Self {
+            build,
+            course: Course::new(core.history),
+            known: HashMap::new(),
+            pending: VecDeque::new(),
+            other: None,
+        }
+    }
+
+    /// The next step, as long as it is, or whatever else comes next.
+    fn next(
+        &mut self,
+        core: &mut Core<'_>,
+        (names, symbols): (&mut Names, [&Symbols; 2]),
+        cancel: &Cancel,
+    ) -> Result<Unit, DiffError> {
+        let mut current: Option<Step> = None;
+        loop {
+            while let Some(step) = self.pending.pop_front() {
+                match &mut current {
+                    Some(current) if current.key == step.key && step.key != Key::Call => {
+                        current.last = step.last;
+                    }
+                    Some(_) => {
+                        self.pending.push_front(step);
+                        return Ok(current.map_or(Unit::Step(step), Unit::Step));
+                    }
+                    None => current = Some(step),
+                }
+            }
+            if self.other.is_none() {
+                self.read(core, (names, symbols), cancel)?;
+            }
+            if let Some(other) = self.other {
+                if let Some(step) = current {
+                    return Ok(Unit::Step(step));
+                }
+                self.other = None;
+                return Ok(Unit::Other(other));
+            }
+        }
+    }
+
+    /// Reads an item of the course.
+    fn read(
+        &mut self,
+        core: &mut Core<'_>,
+        given: (&mut Names, [&Symbols; 2]),
+        cancel: &Cancel,
+    ) -> Result<(), DiffError> {
+        let item = self.course.peek(core.history, cancel)?;
+        match item {
+            Item::Exception(_, exception) if interrupts::is_interrupt(&exception) => {
+                interrupts::pass(&mut self.course, core.history, cancel)?;
+            }
+            Item::Run(piece) => {
+                self.course.pass(core.history, piece.instructions);
+                for &(first, last, key) in self.parts(core, given, piece).iter() {
+                    self.pending.push_back(Step {
+                        key,
+                        first: piece.position.after(first.into()),
+                        last: piece.position.after(last.into()),
+                    });
+                }
+            }
+            other => {
+                self.course.pass(core.history, 1);
+                self.other = Some(other);
+            }
+        }
+        Ok(())
+    }
+
+    fn parts(
+        &mut self,
+        core: &mut Core<'_>,
+        (names, symbols): (&mut Names, [&Symbols; 2]),
+        piece: Piece,
+    ) -> Arc<[Part]> {
+        let known = (piece.pc, piece.instructions);
+        if let Some(parts) = self.known.get(&known) {
+            return Arc::clone(parts);
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for number in 0..piece.instructions {
+            let at = piece.position.after(number.into());
+            let pc = core.history.place(at).and_then(|place| place.pc());
+            let instruction = reads::instruction(core, at);
+            let is_call = instruction
+                .is_some_and(|instruction| instruction.semantics.control == Control::SystemCall);
+            let key = match is_call {
+                true => Some(Key::Call),
+                false => pc.and_then(|pc| names.key(symbols, self.build, pc.0)),
+            };
+            match (parts.last_mut(), key) {
+                (Some((_, last, before)), Some(key)) if *before == key && key != Key::Call => {
+                    *last = number;
+                }
+                (_, Some(key)) => parts.push((number, number, key)),
+                (_, None) => {}
+            }
+        }
+        let parts: Arc<[Part]> = parts.into();
+        self.known.insert(known, Arc::clone(&parts));
+        parts
+    }
+}
+
+/// Finds where the courses of two builds first differ; `None` if they are the same.
+pub(super) fn compare(
+    a: &mut Core<'_>,
+    b: &mut Core<'_>,
+    cancel: &Cancel,
+) -> Result<Option<Difference>, DiffError> {
+    let mut names = Names::default();
+    let mut same = Correspondence::of_builds();
+    let mut calls = Calls::default();
+    let symbols = [a.symbols, b.symbols];
+    let (mut left, mut right) = (Steps::new(0, a), Steps::new(1, b));
+    let mut last = None;
+    loop {
+        let x = left.next(a, (&mut names, symbols), cancel)?;
+        let y = right.next(b, (&mut names, symbols), cancel)?;
+        let is_same = match (&x, &y) {
+            (Unit::Step(x), Unit::Step(y)) => x.key == y.key,
+            _ => false,
+        };
+        let items = [x.item(), y.item()];
+        match next(items, is_same)? {
+            Next::Same(..) => {
+                if let (Unit::Step(x), Unit::Step(y)) = (x, y) {
+                    let at = [x.last, y.last];
+                    last = Some(at);
+                    if x.key == Key::Call
+                        && let Some(found) = calls.compare((a, b), at, &mut same, cancel)?
+                    {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+            Next::Pass => {}
+            Next::End => return values::at_end((a, b), &mut same, cancel),
+            Next::Differ(Kind::Branch) => {
+                let at = last.unwrap_or(items.map(Item::position));
+                return values::at((a, b), at, Kind::Branch, &mut same, cancel).map(Some);
+            }
+            Next::Differ(kind) => {
+                let at = items.map(Item::position);
+                return values::at((a, b), at, kind, &mut same, cancel).map(Some);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(numbers: &[u32]) -> Vec<((), SourceLine)> {
+        let line = |&line| {
+            let file = "a.c".to_owned();
+            ((), SourceLine { file, line })
+        };
+        numbers.iter().map(line).collect()
+    }
+
+    #[test]
+    fn lines_correspond_where_their_sequences_are_alike() {
+        let of = |own: &[u32], other: &[u32]| corresponding(&lines(own), &lines(other));
+        let [own, other] = of(&[5, 6, 5, 9], &[7, 8, 7, 12]).unwrap();
+        assert_eq!(own[&lines(&[9])[0].1], other[&lines(&[12])[0].1]);
+        assert_eq!(of(&[5, 6, 5], &[7, 8, 9]), None);
+        assert_eq!(of(&[5, 6, 7], &[7, 8, 7]), None);
+        assert_eq!(of(&[5, 6], &[5]), None);
+    }
+
+    #[test]
+    fn parts_of_a_function_have_its_name() {
+        for (name, wanted) in [
+            ("f", "f"),
+            ("f.part.0", "f"),
+            ("f.constprop.0.isra.1", "f"),
+            ("main.run", "main.run"),
+        ] {
+            assert_eq!(base(name), wanted);
+        }
+    }
+}
