@@ -4,6 +4,7 @@
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
 use crate::support::inputs::kernel_log::{of_arm, of_arm64, of_old_arm64};
 use std::fs;
+use std::io::Write;
 
 /// Frames and registers.
 fn shown(said: &str) -> Vec<String> {
@@ -60,6 +61,30 @@ fn gdb_shows_the_state_that_is_printed() {
         assert_eq!(shown(&session(&into, &[], commands)), wanted, "{name}");
     }
     let file = scratch.path().join("arm64");
+    // A compressed log, and one of a kernel in which the function was smaller.
+    let (packed, smaller) = (
+        scratch.path().join("dmesg.gz"),
+        scratch.path().join("smaller"),
+    );
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(of_arm64().as_bytes()).unwrap();
+    fs::write(&packed, encoder.finish().unwrap()).unwrap();
+    fs::write(
+        &smaller,
+        of_arm64().replace("receipt+0x40/0x50", "receipt+0x40/0x4c"),
+    )
+    .unwrap();
+    for (file, is_known) in [(&packed, true), (&smaller, false)] {
+        let mut info = armsnap();
+        info.arg("info").arg(file).arg("--vmlinux");
+        let said = text(&run(info.arg(etmv4.join("program.elf"))));
+        assert!(said.contains("the kernel says: Unable to handle"), "{said}");
+        assert_eq!(
+            !said.contains("PC is receipt+0x40 by the log"),
+            is_known,
+            "{said}"
+        );
+    }
     let said = text(&run(armsnap().arg("info").arg(&file)));
     for wanted in [
         "the kernel says: Unable to handle kernel NULL pointer dereference",

@@ -43,9 +43,13 @@ pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked}
 pub use raw::import as import_raw;
 pub use wanted::Wanted;
 
-use armsnap_snapshot::mapped;
+use armsnap_snapshot::mapped::{self, Mapped};
+use std::cell::OnceCell;
 use std::io::{self, ErrorKind};
 use std::path::Path;
+
+/// The number of bytes of a compressed log that are searched.
+const SEARCHED: u64 = 64 << 20;
 
 /// A kind of input that is recognised by its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +85,14 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     if is_directory {
         return None;
     }
-    // A compressed log is not searched.
-    let whole = || mapped::map(first).ok().filter(|_| format.is_none());
+    let unpacked = OnceCell::new();
+    let whole = || match format {
+        None => mapped::map(first).ok(),
+        Some(_) => {
+            let read = || Mapped::from(packed::head(first, SEARCHED).unwrap_or_default().0);
+            Some(unpacked.get_or_init(read).clone())
+        }
+    };
     if zephyr::is_zephyr_dump(&head) || zephyr::is_log(&head, whole) {
         return Some(InputKind::ZephyrDump);
     }

@@ -146,14 +146,16 @@ pub fn import_bytes(
     Ok(out)
 }
 
-/// The address of a place in the kernel, as linked; `None` if several functions have its name.
+/// The address of a place in the kernel, as linked; `None` if several functions have its name, or
+/// the function is larger than the one that ran.
 fn address(elf: &Elf, place: &Place) -> Option<u64> {
     let file = object::File::parse(elf.bytes()).ok()?;
     let mut found = file.symbols().filter(|symbol| {
         symbol.is_definition() && symbol.name_bytes() == Ok(place.function.as_bytes())
     });
-    let address = found.next()?.address();
-    let is_same = found.all(|symbol| symbol.address() == address);
+    let first = found.next()?;
+    let address = first.address();
+    let is_same = found.all(|symbol| symbol.address() == address) && first.size() <= place.size;
     is_same.then(|| address.wrapping_add(place.offset))
 }
 

@@ -19,6 +19,8 @@ pub struct Place {
     pub function: String,
     /// The offset in it.
     pub offset: u64,
+    /// Its size, up to the next function.
+    pub size: u64,
 }
 
 impl Place {
@@ -26,10 +28,11 @@ impl Place {
     fn read(text: &str) -> Option<Self> {
         let (place, rest) = text.split_once(' ').unwrap_or((text, ""));
         let (function, offset) = place.split_once("+0x")?;
-        let (offset, _size) = offset.split_once("/0x")?;
+        let (offset, size) = offset.split_once("/0x")?;
         (!rest.starts_with('[')).then_some(Self {
             function: function.to_owned(),
             offset: u64::from_str_radix(offset, 16).ok()?,
+            size: u64::from_str_radix(size, 16).ok()?,
         })
     }
 }
@@ -168,6 +171,12 @@ impl Report {
                 *name = "X30";
             }
         }
+        // Words of a big-endian system (CPSR.E).
+        let state = out.registers.iter().find(|(name, _)| *name == "CPSR");
+        if !out.wide && state.is_some_and(|(_, state)| state & 1 << 9 != 0) {
+            let words = out.stack.iter_mut();
+            words.for_each(|(_, bytes)| bytes.chunks_exact_mut(4).for_each(<[u8]>::reverse));
+        }
         let mut notes: Vec<_> = causes.into_iter().map(KernelLogNote::Cause).collect();
         if more > 0 {
             notes.push(KernelLogNote::More { reports: more });
@@ -199,8 +208,13 @@ impl Report {
         }
         let mut words = rest.split_whitespace();
         self.cpu = words.next().and_then(|cpu| cpu.parse().ok());
-        let mut words = words.skip_while(|word| *word != "Comm:").skip(1);
-        self.command = words.next().map(str::to_owned);
+        // The name may contain spaces.
+        self.command = rest.split_once("Comm: ").and_then(|(_, name)| {
+            let end = [" Not tainted ", " Tainted: "].into_iter();
+            let end = end.filter_map(|end| name.rfind(end)).max();
+            let name = end.map_or(name.split_whitespace().next()?, |end| &name[..end]);
+            Some(name.to_owned())
+        });
     }
 
     /// Reads a line of registers; one of another report (`is_over`) is only recognised. Returns
@@ -340,22 +354,33 @@ fn name(printed: &str) -> Option<&'static str> {
     names.get(number.parse::<usize>().ok()?).copied()
 }
 
-/// Reads `d2800000 (f9000001)`: the unit in brackets is at the PC. Units have 32 or 16 bits.
+/// Reads `d2800000 (f9000001)`: the unit in brackets is at the PC. Units have 32 or 16 bits; those that the kernel
+/// could not read are `????????`.
 fn code(text: &str) -> Option<(u64, Vec<u8>)> {
     let (mut out, mut before) = (Vec::new(), None);
     for word in text.split_whitespace() {
         let digits = word.trim_start_matches('(').trim_end_matches(')');
-        let unit = u32::from_str_radix(digits, 16).ok()?;
+        let is_unknown = !digits.is_empty() && digits.bytes().all(|byte| byte == b'?');
         if digits.len() < word.len() {
             before = Some(out.len() as u64);
         }
+        if is_unknown {
+            if before.is_some() {
+                break;
+            }
+            out.clear();
+            continue;
+        }
+        let unit = u32::from_str_radix(digits, 16).ok()?;
         match digits.len() {
             8 => out.extend(unit.to_le_bytes()),
             4 => out.extend(&unit.to_le_bytes()[..2]),
             _ => return None,
         }
     }
-    Some((before?, out))
+    before
+        .filter(|_| !out.is_empty())
+        .map(|before| (before, out))
 }
 
 #[cfg(test)]
@@ -401,6 +426,7 @@ mod tests {
         let place = Place {
             function: "foo_init".to_owned(),
             offset: 0x14,
+            size: 0x1000,
         };
         // A place in a module is not known.
         assert_eq!(report.places, [("PC", place)]);
@@ -526,5 +552,47 @@ Code: 46204620 bf00 4620 (681b)
                 vec![0x20, 0x46, 0x20, 0x46, 0, 0xbf, 0x20, 0x46, 0x1b, 0x68]
             ))
         );
+        let big = text.replace("60000013", "60000213");
+        let big = Report::read(big.as_bytes()).unwrap();
+        assert_eq!(big.stack[0].1[8..], [0, 0, 0, 0x20]);
+    }
+
+    #[test]
+    fn code_that_cannot_be_read() {
+        let four = [4, 3, 2, 1];
+        for (text, wanted) in [
+            (
+                "01020304 ???????? 01020304 (01020304)",
+                Some((4, [four, four].concat())),
+            ),
+            (
+                "01020304 (01020304) ????????",
+                Some((4, [four, four].concat())),
+            ),
+            ("01020304 (????????)", Some((4, four.to_vec()))),
+            ("???????? (????????)", None),
+            ("bad PC value", None),
+        ] {
+            assert_eq!(code(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_processes_with_spaces() {
+        for (printed, wanted) in [
+            (
+                "Comm: Web Content Tainted: G           O       6.1.0 #1",
+                "Web Content",
+            ),
+            ("Comm: a Tainted: b Not tainted 6.1.0 #1", "a Tainted: b"),
+            ("Comm: insmod", "insmod"),
+        ] {
+            let log = ARM64.replace(
+                "Comm: insmod Tainted: G           O       6.1.0 #1",
+                printed,
+            );
+            let report = Report::read(log.as_bytes()).unwrap();
+            assert_eq!(report.command.as_deref(), Some(wanted));
+        }
     }
 }

@@ -20,7 +20,7 @@ pub enum KernelLogNote {
     /// A register is printed as a place in a function.
     #[error(
         "{register} is {place} by the log: its address is not known without the kernel (--vmlinux) that has \
-         this function once"
+         this function once, in the size in the log"
     )]
     Symbol {
         /// The register.
