@@ -214,6 +214,7 @@ Usage: armsnap ask QUESTION [--from POSITION] [--to POSITION] [--most N]
 calls FUNCTION                     each call: arguments, caller, end, result
 accesses ADDRESS[+LENGTH]          each load and store; also of an EXPRESSION
 variable EXPRESSION                each change of its value
+where POSITION                     the instruction
 values POSITION                    all registers
 memory POSITION ADDRESS LENGTH     memory
 why POSITION EXPRESSION|0xADDRESS  where a value came from, the oldest first
@@ -221,7 +222,7 @@ why POSITION EXPRESSION|0xADDRESS  where a value came from, the oldest first
 POSITION is as of `armsnap where`, or `here`. There are 200 answers at most unless
 --most says otherwise. Values that are not proved are marked."""
 
-    words = ("accesses", "calls", "memory", "values", "variable", "why")
+    words = ("accesses", "calls", "memory", "values", "variable", "where", "why")
 
 
 class Uses(MonitorCommand):

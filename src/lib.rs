@@ -19,7 +19,7 @@
 //! | [`armsnap_history`] | [`decode`], [`timeline`], [`calls`], [`recover`] |
 //! | [`armsnap_analysis`] | [`profile`], [`export`], [`report`], [`page`], [`questions`] |
 //! | [`armsnap_import`] | [`import`] |
-//! | this one | [`convert`], [`tfile`], [`remote_protocol`], [`server`], `record` |
+//! | this one | [`convert`], [`tfile`], [`remote_protocol`], [`server`], [`mcp`], `record` |
 //!
 //! Their modules are re-exported here. The feature `parquet` adds [`export::parquet`]; `cli` is the program.
 //!
@@ -29,6 +29,7 @@
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
 //! | [`remote_protocol`] | GDB's remote protocol: framing and hex |
 //! | [`server`] | snapshots served to GDB and LLDB |
+//! | [`mcp`] | questions to snapshots for assistants: the Model Context Protocol |
 //! | `record` | programs in an emulator → snapshots with trace; not on Windows |
 
 // What `record` alone uses is not used on Windows.
@@ -39,6 +40,7 @@
 extern crate self as armsnap;
 
 pub mod convert;
+pub mod mcp;
 #[cfg(unix)]
 pub mod record;
 pub mod remote_protocol;

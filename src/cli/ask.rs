@@ -3,7 +3,7 @@
 use super::serve::Selection;
 use super::{Failure, SnapshotArguments, say};
 use armsnap::questions::{AskError, Form, MOST, NoQuestion, Question, Scope, Writer};
-use armsnap::server::Histories;
+use armsnap::server::{Histories, NO_HISTORY};
 use armsnap::stop::Cancel;
 use armsnap::text::{self, PlainStream};
 use armsnap::timeline::Position;
@@ -45,8 +45,8 @@ pub struct Arguments {
     /// The snapshot.
     #[command(flatten)]
     snapshot: SnapshotArguments,
-    /// calls FUNCTION; accesses ADDRESS[+LENGTH] or EXPRESSION; variable EXPRESSION; values
-    /// POSITION; memory POSITION ADDRESS LENGTH; why POSITION EXPRESSION. `monitor where` in GDB
+    /// calls FUNCTION; accesses ADDRESS[+LENGTH] or EXPRESSION; variable EXPRESSION; where
+    /// POSITION; values POSITION; memory POSITION ADDRESS LENGTH; why POSITION EXPRESSION. `monitor where` in GDB
     /// prints positions
     #[arg(required = true, value_name = "QUESTION")]
     question: Vec<String>,
@@ -118,9 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Some(error) => Err(Failure::Usage(error.to_string())),
         None => {
             if !has_history {
-                say(
-                    "nothing is known of the past: no core has a trace that can be followed (armsnap info)",
-                );
+                say(NO_HISTORY);
             }
             Ok(ExitCode::FAILURE)
         }

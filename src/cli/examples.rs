@@ -39,6 +39,11 @@ Examples:
   armsnap diff good bad                 where the courses part, and why
   armsnap diff good bad --format json";
 
+pub const MCP: &str = "\
+Examples:
+  armsnap mcp board             for an assistant that starts it; see docs/mcp.md
+  armsnap mcp board --elf firmware.elf";
+
 pub const SERVE: &str = "\
 Examples:
   armsnap serve board           prints the command to type in GDB

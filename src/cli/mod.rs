@@ -26,6 +26,7 @@ mod import;
 mod info;
 mod listing;
 mod may_write;
+mod mcp;
 mod output;
 mod pager;
 mod progress;
@@ -126,6 +127,9 @@ enum Command {
     /// Debug a snapshot in an editor: Debug Adapter Protocol on standard input and output
     #[command(after_help = examples::DAP)]
     Dap(gdb::Arguments),
+    /// Answer an assistant: Model Context Protocol on standard input and output
+    #[command(after_help = examples::MCP)]
+    Mcp(mcp::Arguments),
     /// Walk backwards through a recorded crash in five steps
     #[command(after_help = examples::DEMO)]
     Demo(demo::Arguments),
@@ -404,6 +408,7 @@ pub fn run() -> ExitCode {
             | Command::Fault(_)
             | Command::Ask(_)
             | Command::Diff(_)
+            | Command::Mcp(_)
             | Command::Decode(_)
             | Command::Console(_)
             | Command::Dwt(_)
@@ -437,6 +442,7 @@ pub fn run() -> ExitCode {
         #[cfg(unix)]
         Command::Record(arguments) => record::run(&arguments),
         Command::Dap(arguments) => dap::run(&arguments),
+        Command::Mcp(arguments) => mcp::run(&arguments),
         Command::MayWrite(arguments) => may_write::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Doctor => doctor::run(),

@@ -10,9 +10,25 @@ use super::past_values::PastValues;
 use super::positions::Positions;
 use armsnap_analysis::questions::diff::{DiffError, Difference, compare};
 use armsnap_analysis::questions::{AskError, Core, Outcome, Question, Scope, Sink, ask};
+use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::stop::Cancel;
+
+/// What is said where no core has a history.
+pub const NO_HISTORY: &str =
+    "nothing is known of the past: no core has a trace that can be followed (armsnap info)";
+
+/// A core of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreSummary {
+    /// Its name.
+    pub name: String,
+    /// The name of its architecture.
+    pub architecture: &'static str,
+    /// The first and the last position of its history; `None` without one.
+    pub history: Option<(Position, Position)>,
+}
 
 /// The histories of the cores of an endpoint, and their past values.
 pub struct Histories {
@@ -46,7 +62,8 @@ impl Histories {
         let has_history = |thread: &Tid| self.positions.history(*thread).is_some();
         let mut found: Vec<Tid> = threads.into_iter().filter(has_history).collect();
         let names_position = match question {
-            Question::Values(_)
+            Question::Where(_)
+            | Question::Values(_)
             | Question::Memory(..)
             | Question::Why(..)
             | Question::Variable(_) => true,
@@ -58,6 +75,65 @@ impl Histories {
             let chosen = found.iter().find(|thread| **thread == stopped);
             let chosen = chosen.or_else(|| found.first()).copied();
             found = chosen.into_iter().collect();
+        }
+        found
+    }
+
+    /// Returns the name of a core.
+    #[must_use]
+    pub fn name(&self, thread: Tid) -> Option<String> {
+        let core = self.endpoint.cores.get(thread.get() - 1)?;
+        Some(core.name.clone())
+    }
+
+    /// Returns the core with a name, if it has a history.
+    #[must_use]
+    pub fn core(&mut self, name: &str) -> Option<Tid> {
+        let cores = self.endpoint.cores.iter().zip(self.endpoint.threads());
+        let mut named = cores.filter(|(core, _)| core.name == name);
+        let (_, thread) = named.next()?;
+        self.positions.history(thread).map(|_| thread)
+    }
+
+    /// Returns the cores, with the histories that are decoded to their ends before the request to
+    /// cancel.
+    #[must_use]
+    pub fn described(&mut self, cancel: &Cancel) -> Vec<CoreSummary> {
+        let endpoint = Arc::clone(&self.endpoint);
+        let cores = endpoint.cores.iter().zip(endpoint.threads());
+        cores
+            .map(|(core, thread)| {
+                let is_whole = self.positions.reach_end(thread, cancel);
+                let history = self.positions.history(thread).filter(|_| is_whole);
+                CoreSummary {
+                    name: core.name.clone(),
+                    architecture: core.detected.architecture.name(),
+                    history: history.map(|history| (history.begin(), history.end())),
+                }
+            })
+            .collect()
+    }
+
+    /// Returns the text of `monitor info`.
+    #[must_use]
+    pub fn info(&self) -> String {
+        self.endpoint.info()
+    }
+
+    /// Returns functions whose names contain a text in upper or lower case, at most some.
+    #[must_use]
+    pub fn functions_like(&self, text: &str, most: usize) -> Vec<String> {
+        let text = text.to_lowercase();
+        let names = self.symbols.functions().map(|(_, shown, _)| shown);
+        let similar = names.filter(|name| name.to_lowercase().contains(&text));
+        let mut found: Vec<String> = Vec::new();
+        for name in similar {
+            if found.len() == most {
+                break;
+            }
+            if !found.iter().any(|found| found == name) {
+                found.push(name.to_owned());
+            }
         }
         found
     }

@@ -58,7 +58,7 @@ mod tracepoints;
 mod watched;
 mod watchpoints;
 
-pub use asked::Histories;
+pub use asked::{CoreSummary, Histories, NO_HISTORY};
 pub use cores::{Core, MemoryDevice};
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
 pub use note::{CoreNote, Note};

@@ -234,7 +234,7 @@ fn the_hook_for_trace_files_selects_the_instruction_set() {
 fn blocks_are_run_or_not_for_a_reason() {
     /// The page, the start of the block or the language of its fence, and what runs it, or would have
     /// to be there to run it.
-    const OTHERS: [(&str, &str, &str); 40] = [
+    const OTHERS: [(&str, &str, &str); 44] = [
         ("README.md", "scripts/demo", "scripts/test-fresh"),
         ("README.md", "rustup target add", "scripts/test-hosts"),
         ("cluster.md", "console", "tests/cli/blocks.rs"),
@@ -328,6 +328,10 @@ fn blocks_are_run_or_not_for_a_reason() {
             "define hookpost-tfind",
             "tests/cli/blocks.rs",
         ),
+        ("mcp.md", "json", "needs an assistant"),
+        ("mcp.md", "describe", "tests/cli/mcp.rs"),
+        ("mcp.md", "calls", "tests/cli/mcp.rs"),
+        ("mcp.md", "accesses", "tests/cli/mcp.rs"),
         ("tour.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
         ("tour.md", "console", "tests/cli/blocks.rs"),
         ("tutorial.md", "apt install", "needs root"),

@@ -13,6 +13,7 @@ mod explain;
 mod first_steps;
 mod generated;
 mod help;
+mod mcp;
 mod messages;
 mod next_steps;
 mod packages;

@@ -56,6 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tfile", &["remote_protocol"]),
     ("convert", &["remote_protocol", "tfile"]),
     ("server", &["convert", "remote_protocol", "tfile"]),
+    ("mcp", &["server"]),
     ("record", &["remote_protocol"]),
 ];
 

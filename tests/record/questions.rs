@@ -96,6 +96,7 @@ fn check(question: &str, line: &Value) {
             &["value", "pc", "function", "file", "line"],
         ),
         "variable" => (&["position", "status"], &["value", "file", "line"]),
+        "where" => (&["position", "thread"], &["pc", "function", "file", "line"]),
         "values" => (&["registers"], &[]),
         "memory" => (&["bytes", "status"], &[]),
         "why" => (

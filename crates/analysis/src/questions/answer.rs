@@ -214,6 +214,28 @@ pub struct Link {
     pub worth: Worth,
 }
 
+/// The instruction at a position.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Whereabouts {
+    /// The position.
+    #[serde(serialize_with = "shown")]
+    pub position: Position,
+    /// The thread.
+    pub thread: String,
+    /// The address of the instruction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pc: Option<Hex>,
+    /// Its function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// Its source file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Its line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
 /// An answer: one line of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
@@ -224,6 +246,8 @@ pub enum Answer {
     Access(Access),
     /// To `variable`.
     Change(Change),
+    /// To `where`.
+    Where(Whereabouts),
     /// To `values`.
     Values(Values),
     /// To `memory`.

@@ -18,8 +18,11 @@ mod question;
 mod text;
 mod values;
 mod variable;
+mod whereabouts;
 
-pub use answer::{Access, Answer, Argument, Call, Change, Hex, Link, Memory, Values, Worth};
+pub use answer::{
+    Access, Answer, Argument, Call, Change, Hex, Link, Memory, Values, Whereabouts, Worth,
+};
 pub use core::Core;
 pub use note::{AskError, NoQuestion, Unknown};
 pub use question::{Question, Subject};
@@ -87,6 +90,7 @@ pub fn ask(
     };
     let sink: &mut Sink<'_> = &mut counting;
     let mut unknown = match question {
+        Question::Where(at) => whereabouts::place(core, *at, sink),
         Question::Values(at) => values::registers(core, *at, cancel, sink),
         Question::Memory(at, address, length) => {
             values::memory(core, *at, (*address, *length), cancel, sink)

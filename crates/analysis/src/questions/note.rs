@@ -10,7 +10,7 @@ pub enum NoQuestion {
     /// There is no such question.
     #[error(
         "expected a question, found {0:?}: calls FUNCTION, accesses ADDRESS[+LENGTH] or \
-         EXPRESSION, variable EXPRESSION, values POSITION, memory POSITION ADDRESS LENGTH, or why \
+         EXPRESSION, variable EXPRESSION, where POSITION, values POSITION, memory POSITION ADDRESS LENGTH, or why \
          POSITION EXPRESSION"
     )]
     Unknown(String),

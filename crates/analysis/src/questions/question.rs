@@ -25,6 +25,8 @@ pub enum Question {
     Accesses(Subject),
     /// The changes of the value of an expression.
     Variable(String),
+    /// The instruction at a position.
+    Where(Position),
     /// The registers at a position.
     Values(Position),
     /// Memory at a position: the first address, and the number of bytes.
@@ -53,6 +55,8 @@ impl Question {
             )),
             ("variable", [_, ..]) => Ok(Self::Variable(arguments.join(" "))),
             ("variable", _) => Err(NoQuestion::Arguments("variable EXPRESSION")),
+            ("where", [at]) => Ok(Self::Where(position(at)?)),
+            ("where", _) => Err(NoQuestion::Arguments("where POSITION")),
             ("values", [at]) => Ok(Self::Values(position(at)?)),
             ("values", _) => Err(NoQuestion::Arguments("values POSITION")),
             ("memory", [at, from, length]) => {
@@ -123,6 +127,7 @@ mod tests {
         for (text, wanted) in [
             ("calls main", Question::Calls("main".to_owned())),
             ("values 0+12", Question::Values(at)),
+            ("where 0+12", Question::Where(at)),
             ("memory 0+12 0x10 16", Question::Memory(at, 16, 16)),
             ("accesses 0x10", Question::Accesses(Subject::Range(16..17))),
             (

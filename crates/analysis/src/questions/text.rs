@@ -1,6 +1,6 @@
 //! Answers as lines: text, JSON Lines or CSV (RFC 4180).
 
-use super::answer::{Access, Answer, Call, Change, Hex, Link, Memory, Values};
+use super::answer::{Access, Answer, Call, Change, Hex, Link, Memory, Values, Whereabouts};
 use super::question::Question;
 use armsnap_snapshot::text::one_line;
 use serde_json::Value;
@@ -45,6 +45,7 @@ impl<W: Write> Writer<W> {
                 "function", "file", "line",
             ],
             Question::Variable(_) => &["position", "value", "status", "file", "line"],
+            Question::Where(_) => &["position", "thread", "pc", "function", "file", "line"],
             Question::Values(_) => &["register", "value", "status"],
             Question::Memory(..) => &["bytes", "status"],
             Question::Why(..) => &[
@@ -146,6 +147,7 @@ impl fmt::Display for Answer {
             Self::Call(call) => write!(f, "{call}"),
             Self::Access(access) => write!(f, "{access}"),
             Self::Change(change) => write!(f, "{change}"),
+            Self::Where(place) => write!(f, "{place}"),
             Self::Values(Values { registers }) => {
                 for (name, worth) in registers {
                     writeln!(f, "{name:<5} {worth}")?;
@@ -177,6 +179,17 @@ impl fmt::Display for Call {
             write!(f, ", returned {returns}")?;
         }
         writeln!(f)
+    }
+}
+
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            position, thread, ..
+        } = self;
+        let line = self.file.as_ref().zip(self.line);
+        let place = place(self.pc, self.function.as_ref(), line);
+        writeln!(f, "{position:<14} {}{place}", one_line(thread))
     }
 }
 
