@@ -15,7 +15,7 @@
 //! | --- | --- |
 //! | [`armsnap_arch`] | [`quantity`], [`xml`], [`arch`], [`semantics`], [`translation`] |
 //! | [`armsnap_trace`] | [`element`], [`protocol`], [`formatter`], [`flow`], [`encode`], [`etm`], [`etmv3`], [`ptm`], [`etmv4`], [`itm`], [`stm`], [`data_addresses`] |
-//! | [`armsnap_snapshot`] | [`text`], [`budget`], [`stop`], [`leftovers`], [`cache`], [`mapped`], [`program`], [`linux`], [`snapshot`], [`capture`], [`check`] |
+//! | [`armsnap_snapshot`] | [`text`], [`budget`], [`stop`], [`leftovers`], [`cache`], [`mapped`], [`program`], [`linux`], [`snapshot`], [`capture`], [`svd`], [`check`] |
 //! | [`armsnap_history`] | [`decode`], [`timeline`], [`calls`], [`recover`] |
 //! | [`armsnap_analysis`] | [`profile`], [`export`], [`report`], [`page`], [`questions`] |
 //! | [`armsnap_import`] | [`import`] |
@@ -52,7 +52,8 @@ pub use armsnap_arch::{arch, quantity, semantics, translation, xml};
 pub use armsnap_history::{calls, decode, recover, timeline};
 pub use armsnap_import::import;
 pub use armsnap_snapshot::{
-    budget, cache, capture, check, fault, leftovers, linux, mapped, program, snapshot, stop, text,
+    budget, cache, capture, check, fault, leftovers, linux, mapped, program, snapshot, stop, svd,
+    text,
 };
 pub use armsnap_trace::{
     data_addresses, element, encode, etm, etmv3, etmv4, flow, formatter, itm, protocol, ptm, stm,

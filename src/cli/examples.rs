@@ -26,6 +26,12 @@ Examples:
   armsnap fault hardfault.core --elf firmware.elf
   armsnap fault board --json";
 
+pub const PERIPHERALS: &str = "\
+Examples:
+  armsnap peripherals board --svd STM32F407.svd               all peripherals
+  armsnap peripherals board --svd STM32F407.svd USART1        its registers
+  armsnap peripherals board --svd STM32F407.svd USART1.SR RCC --json";
+
 pub const ASK: &str = "\
 Examples:
   armsnap ask board calls parse_header      arguments and results of each call

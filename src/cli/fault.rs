@@ -23,6 +23,9 @@ pub struct Arguments {
     /// matches the dumps.
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
+    /// A description of the peripherals in CMSIS-SVD: addresses in them get names
+    #[arg(long, value_name = "FILE")]
+    svd: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -36,7 +39,10 @@ struct CoreFault {
 
 /// Prints the fault of each core.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let selection = Selection::of(&arguments.core, &arguments.elf);
+    let selection = Selection {
+        svd: arguments.svd.clone(),
+        ..Selection::of(&arguments.core, &arguments.elf)
+    };
     let endpoints = selection.endpoints(&arguments.snapshot)?;
     let mut all = Vec::new();
     for endpoint in &endpoints {

@@ -29,6 +29,7 @@ mod may_write;
 mod mcp;
 mod output;
 mod pager;
+mod peripherals;
 mod progress;
 mod quote;
 #[cfg(unix)]
@@ -71,6 +72,9 @@ enum Command {
     /// Say why cores faulted: their fault registers in words, the instruction, the address
     #[command(after_help = examples::FAULT)]
     Fault(fault::Arguments),
+    /// Show registers of peripherals and their fields, by a description in CMSIS-SVD
+    #[command(after_help = examples::PERIPHERALS)]
+    Peripherals(peripherals::Arguments),
     /// Ask about the whole history: calls, accesses, values, and where a value came from
     ///
     /// The exit status is 0 with answers; 1 with none, and a message that says what is not known and why, or
@@ -406,6 +410,7 @@ pub fn run() -> ExitCode {
         Command::Check(_)
             | Command::Info(_)
             | Command::Fault(_)
+            | Command::Peripherals(_)
             | Command::Ask(_)
             | Command::Diff(_)
             | Command::Mcp(_)
@@ -426,6 +431,7 @@ pub fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Fault(arguments) => fault::run(&arguments),
+        Command::Peripherals(arguments) => peripherals::run(&arguments),
         Command::Ask(arguments) => ask::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

@@ -9,7 +9,7 @@ use unix::{end_messages, remove_sockets_at_the_end, unix_listeners};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -27,6 +27,7 @@ use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{
     Endpoint, EndpointError, HistoryMode, Note, Options, endpoints, trace_file_endpoint,
 };
+use armsnap::svd::Svd;
 use armsnap::text;
 
 /// Maximum number of notes printed; `monitor info` shows all.
@@ -68,6 +69,10 @@ pub struct Selection {
     /// matches the dumps.
     #[arg(long, value_name = "FILE")]
     pub elf: Vec<PathBuf>,
+    /// A description of the peripherals in CMSIS-SVD: addresses in them get names, and `monitor
+    /// svd` shows their registers
+    #[arg(long, value_name = "FILE")]
+    pub svd: Option<PathBuf>,
     /// Do not read memory from the program where dumps lack it
     #[arg(long)]
     pub no_elf_memory: bool,
@@ -96,6 +101,7 @@ impl Selection {
             core: core.to_vec(),
             cluster: None,
             elf: elf.to_vec(),
+            svd: None,
             no_elf_memory: false,
             arch: None,
             history: History::Replay,
@@ -114,6 +120,7 @@ impl Selection {
             return Err(Failure::Usage("--arch: the input is a snapshot".to_owned()));
         }
         let (loaded, named) = snapshot.load_with(&self.elf)?;
+        let svd = self.svd.as_deref().map(open_svd).transpose()?;
         let options = Options {
             cores: self.core.clone(),
             cluster: self.cluster.clone(),
@@ -126,6 +133,7 @@ impl Selection {
             },
             jobs: self.jobs,
             cache: self.cache().map(Arc::new),
+            svd: svd.map(Arc::new),
         };
         endpoints(&loaded, &options).map_err(|error| match error {
             EndpointError::UnknownCore { .. }
@@ -149,6 +157,7 @@ impl Selection {
             (!self.core.is_empty(), "--core"),
             (self.cluster.is_some(), "--cluster"),
             (self.no_elf_memory, "--no-elf-memory"),
+            (self.svd.is_some(), "--svd"),
         ];
         if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
             return Err(Failure::Usage(format!(
@@ -163,6 +172,15 @@ impl Selection {
         trace_file_endpoint(bytes, &path.display().to_string(), &self.elf, arch)
             .map_err(|error| fault(error.to_string()))
     }
+}
+
+/// Reads the description of peripherals, and prints its notes.
+fn open_svd(path: &Path) -> Result<Svd, Failure> {
+    let svd = Svd::open(path).map_err(|error| Failure::Input(error.to_string()))?;
+    for note in svd.notes.iter().take(MAX_NOTES) {
+        say(text::one_line(&format!("{}: {note}", path.display())));
+    }
+    Ok(svd)
 }
 
 /// The arguments of `serve`.

@@ -34,6 +34,7 @@ use armsnap_snapshot::snapshot::model::{DeviceClass, Severity};
 use armsnap_snapshot::snapshot::program::{Program, Seen};
 use armsnap_snapshot::snapshot::recording::Recording;
 use armsnap_snapshot::snapshot::signals::Signal;
+use armsnap_snapshot::svd::{PeripheralValues, Svd};
 
 /// Maximum number of cores with notes on shared memory: their cost grows with all dumps.
 const SHARING_NOTES: usize = 64;
@@ -67,6 +68,8 @@ pub struct Options {
     pub jobs: Option<NonZero<usize>>,
     /// Where indexes of long traces are kept.
     pub cache: Option<Arc<Cache>>,
+    /// The description of the peripherals.
+    pub svd: Option<Arc<Svd>>,
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             history: HistoryMode::Replay,
             jobs: None,
             cache: None,
+            svd: None,
         }
     }
 }
@@ -148,6 +152,8 @@ pub struct Endpoint {
     pub(super) timeline: timeline::Options,
     /// Where indexes of long traces are kept.
     pub(super) cache: Option<Arc<Cache>>,
+    /// The description of the peripherals.
+    pub(super) svd: Option<Arc<Svd>>,
     /// Whether tracepoints are reported when a client connects.
     pub reports_tracepoints: bool,
     /// The snapshot.
@@ -198,7 +204,16 @@ impl Endpoint {
             signal: self.signal(core).as_ref(),
             symbols,
             programs: &programs,
+            svd: self.svd.as_deref(),
         })
+    }
+
+    /// Returns the peripherals and registers that a name selects, with what the memory of a core has
+    /// of them (see [`Svd::values`]). Returns `None` without a description.
+    #[must_use]
+    pub fn peripherals(&self, core: &Core, name: &str) -> Option<Vec<PeripheralValues>> {
+        let svd = self.svd.as_ref()?;
+        Some(svd.values(name, &core.memory, core.space.space))
     }
 
     /// Returns the architecture of its cores.
@@ -490,6 +505,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             history: options.history,
             timeline: timeline_options(options),
             cache: options.cache.clone(),
+            svd: options.svd.clone(),
             reports_tracepoints: true,
             loaded: loaded.clone(),
             traces,
@@ -533,6 +549,7 @@ fn note_faults(cores: &mut [Core]) {
             signal: None,
             symbols: &symbols,
             programs: &[],
+            svd: None,
         });
         let active = fault.filter(|fault| fault.active);
         core.notes.extend(active.map(|fault| CoreNote::Fault {

@@ -27,6 +27,7 @@ mod overwriting;
 mod past_faults;
 mod past_signals;
 mod past_values;
+mod peripherals;
 mod printers;
 mod quiet_start;
 mod quiet_values;

@@ -381,7 +381,7 @@ fn transcripts_use_only_files_that_a_reader_has() {
 #[test]
 fn transcripts_are_run_or_not_for_a_reason() {
     /// A part of a command, and why no test here runs it.
-    const OTHERS: [(&str, &str); 7] = [
+    const OTHERS: [(&str, &str); 8] = [
         (
             "armsnap gdb-commands > ",
             "in another GDB: tests/gdb/save.rs",
@@ -396,6 +396,10 @@ fn transcripts_are_run_or_not_for_a_reason() {
         (
             "armsnap diff good bad",
             "this program and others: tests/record/diff.rs",
+        ),
+        (
+            "armsnap peripherals ",
+            "of the same snapshot: tests/snapshot/peripherals.rs",
         ),
         ("-- ./stock ", "shows an option with any program"),
     ];

@@ -11,6 +11,7 @@ mod mutated_snapshots;
 mod mutation;
 mod outputs;
 mod own_systems;
+mod peripherals;
 mod proportion;
 mod read;
 mod variants;

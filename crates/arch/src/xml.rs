@@ -12,6 +12,8 @@ const DEPTH: usize = 64;
 const ATTRIBUTES: usize = 64;
 /// Maximum number of nodes; more than any target description has.
 const NODES: u32 = 1 << 20;
+/// Maximum number of nodes of a large document.
+const MANY_NODES: u32 = 1 << 24;
 
 /// An error that prevents parsing a document.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,10 +52,23 @@ pub enum Limit {
 ///
 /// Returns an error if the document is malformed or exceeds a limit.
 pub fn read(text: &str) -> Result<Document<'_>, XmlError> {
+    read_nodes(text, NODES)
+}
+
+/// Parses a document that may be large, such as the description of a microcontroller.
+///
+/// # Errors
+///
+/// Returns an error if the document is malformed or exceeds a limit.
+pub fn read_large(text: &str) -> Result<Document<'_>, XmlError> {
+    read_nodes(text, MANY_NODES)
+}
+
+fn read_nodes(text: &str, nodes_limit: u32) -> Result<Document<'_>, XmlError> {
     bounded(text)?;
     let options = ParsingOptions {
         allow_dtd: true,
-        nodes_limit: NODES,
+        nodes_limit,
     };
     Ok(Document::parse_with_options(text, options)?)
 }

@@ -16,6 +16,7 @@
 //! | [`capture`] | a snapshot's trace: buffers, and the sources in each with ID, protocol, core |
 //! | [`rtos`] | the tasks of a real-time operating system, and their registers |
 //! | [`check`] | what is wrong with a snapshot |
+//! | [`svd`] | registers of peripherals by name, from a CMSIS-SVD description |
 //! | [`fault`] | why a core faulted, from its fault registers |
 
 pub mod budget;
@@ -30,4 +31,5 @@ pub mod program;
 pub mod rtos;
 pub mod snapshot;
 pub mod stop;
+pub mod svd;
 pub mod text;

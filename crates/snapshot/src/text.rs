@@ -39,6 +39,41 @@ pub fn count(number: u64, one: &str) -> String {
     format!("{number} {one}{end}")
 }
 
+/// Returns whether a name matches a pattern with `*` and `?`, or contains a pattern without them.
+/// Ignores case.
+#[must_use]
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
+    if !pattern.contains(['*', '?']) {
+        return name.contains(&pattern);
+    }
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    // The index after the last `*`, and the end of what it matches.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                p += 1;
+                star = Some((p, n));
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((after, covered)) => {
+                    p = after;
+                    n = covered + 1;
+                    star = Some((after, n));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
 fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(&stays) {
         return Cow::Borrowed(text);
@@ -166,6 +201,24 @@ mod tests {
 
     const HOSTILE: &str =
         "a\x1b[31m\r\t\u{7f}\u{9b}2J\u{202e}\u{2066}\u{200b}\u{2028}\u{e0001}é\u{301}ü漢\n";
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, wanted) in [
+            ("", "x0", true),
+            ("ttbr", "S_TTBR0", true),
+            ("TTBR0*", "ttbr0_el1", true),
+            ("ttbr0*", "S_TTBR0", false),
+            ("*el?", "TTBR0_EL1", true),
+            ("*el?", "TTBR0_EL12", false),
+            ("*a*b*c", "xaybzc", true),
+            ("*a*b*c", "xaybz", false),
+            ("?", "", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches_pattern(pattern, name), wanted, "{pattern} {name}");
+        }
+    }
 
     #[test]
     fn characters_that_are_not_plain_are_escaped() {

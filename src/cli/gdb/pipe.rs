@@ -35,6 +35,11 @@ pub fn target_command(
         word.push(path);
         words.push(word);
     }
+    if let Some(path) = &selection.svd {
+        let mut word = OsString::from("--svd=");
+        word.push(path);
+        words.push(word);
+    }
     if let Some(arch) = selection.arch {
         words.push(format!("--arch={}", arch.name()).into());
     }

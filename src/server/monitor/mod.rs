@@ -11,6 +11,7 @@ mod history;
 mod linux;
 mod memory;
 mod output;
+mod peripherals;
 mod recover;
 mod registers;
 mod space;
@@ -31,6 +32,8 @@ monitor registers [PATTERN]    registers of this core, at past positions with th
                                with * and ?, or a part of the name
 monitor fault                  why this core faulted: its fault registers in words, the instruction,
                                the address
+monitor svd [NAME]             registers of a peripheral: UART0, UART0.SR, or all peripherals; needs
+                               --svd FILE
 monitor console [N]            the text that software wrote to an ITM or STM: its last N lines
                                (default 40)
 monitor where                  the position in history: its time, and notes on reliability
@@ -128,6 +131,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> Output
         "calls" => calls::run(target, rest),
         "exceptions" => history::exceptions(target, rest),
         "fault" => fault::run(target),
+        "svd" => peripherals::run(target, rest),
         "console" => console::run(target, rest),
         "registers" => registers::run(target, rest, cancel),
         "translate" => translate::translate(target, rest),

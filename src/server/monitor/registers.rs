@@ -15,6 +15,7 @@ use armsnap_arch::arch::registers::Bytes;
 use armsnap_history::recover::RegisterLocations;
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::text::matches_pattern;
 
 /// Message at a gap.
 const AT_GAP: &str = "no register is known at a gap in history\n";
@@ -49,7 +50,7 @@ fn past(
     }
     let mut text = String::new();
     for register in endpoint.description.registers() {
-        if !matches(pattern, &register.name) {
+        if !matches_pattern(pattern, &register.name) {
             continue;
         }
         let places = RegisterLocations::of(endpoint.architecture(), &register.name);
@@ -80,7 +81,7 @@ fn past(
 fn list(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
     let mut text = String::new();
     for register in endpoint.description.registers() {
-        if !matches(pattern, &register.name) {
+        if !matches_pattern(pattern, &register.name) {
             continue;
         }
         let bytes = core.registers.bytes(&register.view, register.bytes());
@@ -118,61 +119,9 @@ fn value(bytes: &Bytes) -> String {
     format!("0x{}", digits.collect::<String>())
 }
 
-/// Returns whether a name matches a pattern with `*` and `?`, or contains a pattern without them.
-/// Ignores case.
-fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
-    if !pattern.contains(['*', '?']) {
-        return name.contains(&pattern);
-    }
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n) = (0, 0);
-    // The index after the last `*`, and the end of what it matches.
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                p += 1;
-                star = Some((p, n));
-            }
-            Some(&c) if c == b'?' || c == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match star {
-                Some((after, covered)) => {
-                    p = after;
-                    n = covered + 1;
-                    star = Some((after, n));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, name, wanted) in [
-            ("", "x0", true),
-            ("ttbr", "S_TTBR0", true),
-            ("TTBR0*", "ttbr0_el1", true),
-            ("ttbr0*", "S_TTBR0", false),
-            ("*el?", "TTBR0_EL1", true),
-            ("*el?", "TTBR0_EL12", false),
-            ("*a*b*c", "xaybzc", true),
-            ("*a*b*c", "xaybz", false),
-            ("?", "", false),
-            ("*", "", true),
-        ] {
-            assert_eq!(matches(pattern, name), wanted, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn values() {

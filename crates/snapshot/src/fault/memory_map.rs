@@ -27,6 +27,8 @@ pub(super) fn what(core: &Halted<'_>, address: u64) -> String {
     } else if let Some(place) = core.place(address) {
         parts.push(format!("code of {place}"));
     }
+    let peripheral = core.svd.and_then(|svd| svd.name_of(address));
+    parts.extend(peripheral);
     let is_m_profile = core.registers.architecture() == Architecture::MProfile;
     if is_m_profile {
         let region = M_REGIONS.iter().find(|(end, _)| address < *end);

@@ -17,6 +17,7 @@ use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::signals::Signal;
+use crate::svd::Svd;
 use armsnap_arch::arch::{Architecture, RegisterFile, Space};
 use armsnap_arch::quantity::{Address, Isa};
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub struct Halted<'a> {
     pub symbols: &'a Symbols,
     /// Its programs.
     pub programs: &'a [&'a Elf],
+    /// The description of its peripherals.
+    pub svd: Option<&'a Svd>,
 }
 
 /// A fault: the exception that a core is handling, or the last one that its registers recorded.
