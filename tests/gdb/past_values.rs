@@ -590,7 +590,7 @@ fn a_watchpoint_that_cannot_be_hit_says_why() {
             "armsnap recover",
         ],
     );
-    let limit = "nothing is known: in this instruction set";
+    let limit = "nothing is known: of M-profile cores only";
     for wanted in [
         "Hardware watchpoint 1: ",
         &format!("watchpoints do not stop at past accesses of this core: {limit}"),

@@ -18,6 +18,7 @@ mod never_lost;
 mod past_signals;
 mod past_threads;
 mod past_values;
+mod past_values_m;
 mod plugin_stream;
 mod process_stack;
 mod questions;

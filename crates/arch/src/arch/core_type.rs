@@ -40,6 +40,23 @@ impl CoreType {
         }
     }
 
+    /// Whether a type names an M-profile core without floating point and without the Security
+    /// Extension.
+    #[must_use]
+    pub fn is_plain(kind: &str) -> bool {
+        let name = normalised(kind);
+        let name = name.strip_prefix("arm").unwrap_or(&name);
+        [
+            "cortexm0",
+            "cortexm0plus",
+            "cortexm1",
+            "cortexm3",
+            "sc000",
+            "sc300",
+        ]
+        .contains(&name)
+    }
+
     /// The core that a type names; `None` if the type is not known.
     pub fn parse(kind: &str) -> Option<Self> {
         use Architecture::{AArch32, AArch64, MProfile};

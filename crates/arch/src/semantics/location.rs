@@ -35,6 +35,12 @@ impl Location {
     pub const FPSCR_FLAGS: Self = Self(40);
     /// DCZID_EL0, which is constant.
     pub const ZERO_BLOCK: Self = Self(41);
+    /// On M-profile cores, the stack pointer that is not in use: PSP if SP is MSP, otherwise MSP.
+    pub const OTHER_STACK: Self = Self(42);
+    /// On M-profile cores, whether SP is PSP (0 or 1): never in Handler mode.
+    pub const ON_PROCESS_STACK: Self = Self(43);
+    /// On M-profile cores, whether the core is in Handler mode (0 or 1).
+    pub const HANDLER_MODE: Self = Self(44);
     /// Used instead of a destination: the result is dropped.
     pub const NOWHERE: Self = Self(255);
 
@@ -87,7 +93,7 @@ impl Location {
 
     /// The locations that are kept between instructions and may change.
     pub(super) fn kept() -> impl Iterator<Item = Self> {
-        // 42 to 47 are not used.
+        // 42 to 44 are those of the M profile; 45 to 47 are not used.
         (0..=Self::FPSCR_FLAGS.0)
             .chain(Self::VECTORS..Self::TEMPORARIES)
             .map(Self)
@@ -121,6 +127,9 @@ impl fmt::Debug for Location {
             39 => f.write_str("tp"),
             40 => f.write_str("fpscr_nzcv"),
             41 => f.write_str("dczid"),
+            42 => f.write_str("other_sp"),
+            43 => f.write_str("on_psp"),
+            44 => f.write_str("handler"),
             255 => f.write_str("nowhere"),
             half @ Self::VECTORS..Self::TEMPORARIES => {
                 let half = half - Self::VECTORS;

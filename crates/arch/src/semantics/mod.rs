@@ -14,6 +14,7 @@ mod execution;
 mod floating;
 mod lanes;
 mod location;
+pub mod m_profile;
 mod operation;
 pub mod t32;
 

@@ -11,6 +11,7 @@ use super::replayed;
 use super::status::{Known, Level, Limit, Registers, Status};
 use super::window::{Reached, Window};
 use crate::timeline::{Direction, History, Position};
+use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::stop::Cancel;
 use std::ops::Range;
@@ -459,7 +460,10 @@ impl Recovery {
     #[must_use]
     pub fn blind(&self) -> Option<Limit> {
         if self.facts.has_no_model() {
-            Some(Limit::NoModel)
+            Some(match self.facts.architecture {
+                Architecture::MProfile => Limit::NoCoreModel,
+                _ => Limit::NoModel,
+            })
         } else if !self.facts.memory.is_unique() {
             Some(Limit::Translated)
         } else {
@@ -475,10 +479,12 @@ impl Recovery {
             out.push(Limit::EndUnknown);
         }
         out.extend(self.blind());
-        if self.facts.others != Others::None {
+        if matches!(self.facts.others, Others::EndedBy(_) | Others::Always) {
             out.push(Limit::OtherWriters);
         } else if self.window.sharing().contradicts {
             out.push(Limit::Contradiction);
+        } else if self.facts.others == Others::Devices && self.blind().is_none() {
+            out.push(Limit::Devices);
         } else if !self.window.sharing().mappings.is_empty() {
             out.push(Limit::SharedMapping);
         }

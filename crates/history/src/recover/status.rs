@@ -114,6 +114,12 @@ pub enum Limit {
          are modelled"
     )]
     NoModel,
+    /// The M-profile core is not modelled.
+    #[error(
+        "nothing is known: of M-profile cores only Cortex-M0, M0+, M1 and M3 are modelled, which have \
+         no floating point and no Security Extension"
+    )]
+    NoCoreModel,
     /// Translation tables may map several addresses to the same memory.
     #[error(
         "nothing in memory is known: translation tables may map several addresses to one place"
@@ -122,6 +128,9 @@ pub enum Limit {
     /// Other cores may write the memory.
     #[error("nothing in memory is proved: other cores may have written it")]
     OtherWriters,
+    /// Devices may write the memory.
+    #[error("nothing in memory is proved: devices (DMA) may have written it")]
+    Devices,
     /// Values computed in two ways differ.
     #[error("nothing in memory is proved: it was also written by something that is not traced")]
     Contradiction,

@@ -53,6 +53,9 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
     }
     FinalState {
         architecture: Architecture::AArch64,
+        is_plain_microcontroller: false,
+        aligns_frames: false,
+        main_stack_only: false,
         status: None,
         registers: all,
         memory: Arc::new(Words(memory.into())),
@@ -477,6 +480,7 @@ fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
                 step: 0,
                 number,
                 return_to: None,
+                returns: false,
             });
             steps.taken.extend(taken);
         });

@@ -103,6 +103,8 @@ impl Window {
         };
         window.templates.architecture = facts.architecture;
         window.templates.without_model = facts.has_no_model();
+        window.templates.main_stack_only = facts.main_stack_only;
+        window.templates.aligns_frames = facts.aligns_frames;
         window.templates.go = facts.go.clone();
         window.steps.begin_at(history, end);
         window
@@ -143,9 +145,13 @@ impl Window {
         self.started = true;
         self.templates.architecture = facts.architecture;
         self.templates.without_model = facts.has_no_model();
+        self.templates.main_stack_only = facts.main_stack_only;
+        self.templates.aligns_frames = facts.aligns_frames;
         self.templates.go = facts.go.clone();
-        if let Others::EndedBy(time) = facts.others {
-            self.alone_from = after(history, time);
+        match facts.others {
+            Others::EndedBy(time) => self.alone_from = after(history, time),
+            Others::Devices => self.alone_from = Some(history.begin()),
+            Others::None | Others::Always => {}
         }
         if history.end_agrees() != EndAgrees::Yes {
             return;

@@ -28,6 +28,25 @@ impl Blocks {
         *self = Self::default();
     }
 
+    /// The address that an exception interrupts, and the state there, if both are known. `to` is where
+    /// the exception returns to according to the trace.
+    pub fn interrupted(&self, to: Option<u64>) -> Option<(u64, ItState)> {
+        let (end, state) = self.last?;
+        match to {
+            Some(to) if to != end => self.branches.then_some((to, ItState::OUTSIDE)),
+            None if self.branches => None,
+            _ => Some((end, state?)),
+        }
+    }
+
+    /// The state where an exception returns to, if it is known.
+    pub fn resumed(interrupted: Option<(u64, ItState)>) -> Self {
+        Self {
+            last: interrupted.map(|(address, state)| (address, Some(state))),
+            branches: false,
+        }
+    }
+
     /// The state before an instruction; `None` if it may be in an unknown block.
     pub fn before(&self, history: &History, view: View, address: Address) -> Option<ItState> {
         match self.last {

@@ -224,6 +224,7 @@ impl StackWalk {
             // The stack pointer of a handler is another one, or the kernel's; across a gap it is
             // unknown.
             Entry::Gap(_) | Entry::Exception(_) => self.is_over = true,
+            Entry::Mark(Mark::ExceptionReturn) => self.is_over |= templates.has_handlers(),
             Entry::Mark(_) | Entry::Halted => {}
         }
     }

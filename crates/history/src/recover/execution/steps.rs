@@ -4,13 +4,17 @@
 
 use super::address_space::AddressSpace;
 use super::blocks::Blocks;
+use super::handlers::{Chained, Handlers};
 use super::template::Template;
 use super::templates::Templates;
 use crate::timeline::{Direction, Entry, History, Position};
+use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::{Address, Isa};
+use armsnap_arch::semantics::t32::ItState;
 use armsnap_snapshot::stop::Cancel;
-use armsnap_trace::element::Mark;
+use armsnap_trace::element::{Exception, Mark};
 use armsnap_trace::flow::{InstructionKind, LastInstruction};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// What stands for the halted state, and for a gap, among the instructions.
@@ -26,11 +30,14 @@ pub(in crate::recover) enum Step {
     Instruction(u32),
 }
 
-/// An exception between a step and the one before it in time.
+/// An exception between a step and the one before it in time, or on M-profile cores also the return
+/// from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::recover) struct Taken {
     /// The step after it.
     pub step: u32,
+    /// Whether it is the return.
+    pub returns: bool,
     /// Its number in the trace protocol.
     pub number: u16,
     /// Where execution would have continued.
@@ -71,9 +78,8 @@ pub(in crate::recover) struct Steps {
 pub(in crate::recover) struct Stretch {
     places: Vec<u32>,
     positions: Vec<(Position, u32)>,
-    /// The number of the position after each exception, the exception's number, and where it
-    /// returns to.
-    pub taken: Vec<(u32, u16, Option<u64>)>,
+    /// The exceptions, each with the number of the position after it instead of a step.
+    pub taken: Vec<Taken>,
     /// The address space at the first position; what is not reported there is taken from the first
     /// later report.
     space: AddressSpace,
@@ -272,17 +278,13 @@ impl Steps {
                 });
             }
         }
-        for &(place, number, return_to) in stretch.taken.iter().rev() {
-            let step = if place == count {
+        for &taken in stretch.taken.iter().rev() {
+            let step = if taken.step == count {
                 before - 1
             } else {
-                step(place)
+                step(taken.step)
             };
-            self.taken.push(Taken {
-                step,
-                number,
-                return_to,
-            });
+            self.taken.push(Taken { step, ..taken });
         }
         self.space = stretch.space;
         if let Some(changed) = stretch.space_changed {
@@ -360,8 +362,13 @@ impl Stretch {
             all.append(&mut batch);
         }
         type Key = (Address, Address, Isa, u32, Blocks, bool);
-        let mut runs = std::collections::HashMap::<Key, (u32, u32, Blocks)>::new();
+        let mut runs = HashMap::<Key, (u32, u32, Blocks)>::new();
         let mut blocks = Blocks::default();
+        // The state of IT blocks where handlers may return to: it depends on the address only.
+        let mut interrupted = HashMap::<u64, ItState>::new();
+        let mut returned = false;
+        let mut handlers = Handlers::default();
+        let is_m_profile = templates.architecture == Architecture::MProfile;
         let mut sequences: Vec<u32> = Vec::new();
         for event in all {
             let number = stretch.places.len() as u32;
@@ -370,6 +377,11 @@ impl Stretch {
                     stretch.at(event.position, number);
                     if range.isa == Isa::A64 {
                         blocks.lose();
+                    }
+                    if std::mem::take(&mut returned) {
+                        let here = range.start.0;
+                        let state = interrupted.get(&here);
+                        blocks = Blocks::resumed(state.map(|state| (here, *state)));
                     }
                     let untaken = is_untaken(&range.last);
                     let key = (range.start, range.end, range.isa, view.0, blocks, untaken);
@@ -388,16 +400,40 @@ impl Stretch {
                     blocks = known;
                     let sequence = &sequences[first as usize..(first + count) as usize];
                     stretch.places.extend_from_slice(sequence);
+                    if let Some(&last) = sequence.last().filter(|_| is_m_profile) {
+                        let template = &templates.all[last as usize];
+                        handlers.pass(template, templates, range.last.taken);
+                    }
                 }
                 Entry::Gap(_) => {
                     stretch.at(event.position, number);
                     stretch.places.push(GAP);
                     blocks.lose();
+                    handlers.lose();
                 }
                 Entry::Exception(exception) => {
-                    let return_to = exception.return_address.map(|address| address.0);
-                    stretch.taken.push((number, exception.number, return_to));
+                    let to = exception.return_address.map(|address| address.0);
+                    let mut taken = Taken {
+                        step: number,
+                        returns: false,
+                        number: number_of(&exception, is_m_profile),
+                        return_to: to,
+                    };
+                    if is_m_profile {
+                        match handlers.exception(to) {
+                            Chained::Yes => stretch.taken.push(returned_at(number)),
+                            Chained::Unknown => taken.number = UNKNOWN,
+                            Chained::No => interrupted.extend(blocks.interrupted(to)),
+                        }
+                    }
+                    stretch.taken.push(taken);
                     blocks.lose();
+                }
+                Entry::Mark(Mark::ExceptionReturn) if is_m_profile => {
+                    handlers.returned();
+                    stretch.taken.push(returned_at(number));
+                    blocks.lose();
+                    returned = true;
                 }
                 Entry::Mark(Mark::Context(context)) => {
                     view = history.view(Some(&context));
@@ -425,6 +461,35 @@ impl Stretch {
             return;
         }
         self.positions.push((position, number));
+    }
+}
+
+/// Numbers of an interrupt, of a halt, and of what leaves an unknown state (IHI 0064H, 6.4.8: IRQ,
+/// debug halt and PE reset).
+const INTERRUPT: u16 = 14;
+const HALT: u16 = 1;
+const UNKNOWN: u16 = 0;
+
+/// The number of an exception. Those of the M profile, which each protocol numbers differently, have
+/// that of an interrupt, except resets and halts.
+fn number_of(exception: &Exception, is_m_profile: bool) -> u16 {
+    match exception.name {
+        _ if !is_m_profile => exception.number,
+        "debug halt" => HALT,
+        "PE reset" | "Reset" | "lockup" | "lazy FP push" | "reserved" | "Reserved" | "None" => {
+            UNKNOWN
+        }
+        _ => INTERRUPT,
+    }
+}
+
+/// A return from an exception before a position.
+fn returned_at(step: u32) -> Taken {
+    Taken {
+        step,
+        returns: true,
+        number: INTERRUPT,
+        return_to: None,
     }
 }
 

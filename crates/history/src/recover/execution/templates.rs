@@ -7,7 +7,7 @@ use crate::timeline::History;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::{Address, Isa};
 use armsnap_arch::semantics::{
-    Control, Location, Operand, Operation, Relation, Semantics, Width, a32, a64, t32,
+    Control, Location, Operand, Operation, Relation, Semantics, Width, a32, a64, m_profile, t32,
 };
 use armsnap_snapshot::program::go::GoCode;
 use armsnap_trace::flow::View;
@@ -29,11 +29,18 @@ pub(in crate::recover) struct Templates {
     pub architecture: Architecture,
     /// Whether the core's instructions are not modelled.
     pub without_model: bool,
+    /// Whether an M-profile program has no code that selects the process stack.
+    pub main_stack_only: bool,
+    /// Whether an M-profile core aligns the frames of exceptions to 8 bytes, as far as is known.
+    pub aligns_frames: bool,
     /// Code whose functions preserve nothing.
     pub go: GoCode,
     /// What the kernel does when a signal is delivered, and when its handler returns.
     pub delivery: Template,
     pub sigreturn: Template,
+    /// What an M-profile core does when it takes an exception, and when it returns from one.
+    pub entry: Template,
+    pub exit: Template,
 }
 
 impl Default for Templates {
@@ -58,6 +65,8 @@ impl Default for Templates {
             own.iter_mut().for_each(|op| op.direct = false);
             template
         });
+        let handlers = [m_profile::exception_entry(), m_profile::exception_return()];
+        let [entry, exit] = handlers.map(|semantics| put(&mut ops, 0, Isa::T32, &semantics));
         Self {
             all: Vec::new(),
             ops,
@@ -65,9 +74,13 @@ impl Default for Templates {
             return_sites: HashSet::new(),
             architecture: Architecture::AArch64,
             without_model: false,
+            main_stack_only: false,
+            aligns_frames: false,
             go: GoCode::default(),
             delivery,
             sigreturn,
+            entry,
+            exit,
         }
     }
 }
@@ -76,6 +89,11 @@ impl Templates {
     /// Whether the core's registers have 32 bits.
     pub fn is_narrow(&self) -> bool {
         self.architecture != Architecture::AArch64
+    }
+
+    /// Whether exceptions and the returns from them are modelled, as on M-profile cores.
+    pub fn has_handlers(&self) -> bool {
+        self.architecture == Architecture::MProfile && !self.without_model
     }
 
     pub fn op(&self, number: u32) -> &Op {
@@ -169,8 +187,7 @@ impl Templates {
         number
     }
 
-    /// What an instruction does; `None` if it is unknown. M-profile cores return from exceptions by
-    /// branches, which are not distinguished from others here.
+    /// What an instruction does; `None` if it is unknown.
     fn decode(&self, code: &[u8], address: u64, isa: Isa, block: ItState) -> Option<Semantics> {
         let word = || {
             code.first_chunk::<4>()
@@ -187,14 +204,17 @@ impl Templates {
                 let is_old_call = word & 0x0f00_0000 == 0x0f00_0000 && word & 0xff_ffff != 0;
                 (!is_old_call).then(|| a32::decode(word, address))
             }
-            (Architecture::AArch32, Isa::T32) => {
+            (Architecture::AArch32 | Architecture::MProfile, Isa::T32) => {
                 let first = half(code)?;
                 let second = if t32::is_wide(first) {
                     half(&code[2..])?
                 } else {
                     0
                 };
-                Some(t32::decode(first, second, address, block))
+                Some(match self.architecture {
+                    Architecture::MProfile => m_profile::decode(first, second, address, block),
+                    _ => t32::decode(first, second, address, block),
+                })
             }
             _ => None,
         }

@@ -1,7 +1,8 @@
 //! The facts from which the past is computed: final registers, memory, and recorded addresses.
 
+use super::address_map;
 use super::constants::Constants;
-use armsnap_arch::arch::{Architecture, RegisterFile, Space};
+use armsnap_arch::arch::{Architecture, CoreType, RegisterFile, Space};
 use armsnap_arch::quantity::Address;
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::program::elf::Elf;
@@ -52,6 +53,11 @@ pub trait FinalMemory: Send + Sync {
     fn is_unique(&self) -> bool {
         true
     }
+
+    /// Whether a store to an address changes memory at another one.
+    fn is_alias(&self, _address: u64) -> bool {
+        false
+    }
 }
 
 /// The memory of a core in a snapshot.
@@ -62,6 +68,8 @@ pub struct SnapshotMemory {
     constants: Constants,
     /// Writable segments of the first program and of the others, by address.
     statics: [Vec<Range<u64>>; 2],
+    /// Whether the architecture says where devices are, as in the M profile.
+    has_address_map: bool,
 }
 
 impl SnapshotMemory {
@@ -85,7 +93,18 @@ impl SnapshotMemory {
             space,
             constants: Constants::of(programs),
             statics,
+            has_address_map: false,
         }
+    }
+}
+
+impl SnapshotMemory {
+    /// CCR.STKALIGN (DDI 0403, B3.2.8), if the register was saved; otherwise 1, the usual value.
+    fn aligns_frames(&self) -> bool {
+        const CCR: Address = Address(0xe000_ed14);
+        let mut bytes = [0; 4];
+        let known = self.memory.read(CCR, self.space, &mut bytes);
+        known < bytes.len() || u32::from_le_bytes(bytes) >> 9 & 1 == 1
     }
 }
 
@@ -111,15 +130,28 @@ fn writable(elf: &Elf) -> Vec<Range<u64>> {
 impl FinalMemory for SnapshotMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
         // A page may be written at another address too, so memory mapped by tables proves nothing.
-        match self.is_unique() {
-            false => 0,
-            true => self.memory.read(Address(address), self.space, out),
+        if !self.is_unique() {
+            return 0;
         }
+        let mut length = out.len();
+        if self.has_address_map {
+            length = length.min(address_map::length_at(address) as usize);
+        }
+        self.memory
+            .read(Address(address), self.space, &mut out[..length])
     }
 
     fn next(&self, address: u64) -> Option<u64> {
         let next = self.memory.next(Address(address), self.space)?;
-        self.is_unique().then_some(next.0)
+        let devices = address_map::devices_at(next.0).filter(|_| self.has_address_map);
+        match devices {
+            Some(end) => self.next(end - 1),
+            None => self.is_unique().then_some(next.0),
+        }
+    }
+
+    fn is_alias(&self, address: u64) -> bool {
+        self.has_address_map && address_map::is_alias(address)
     }
 
     fn statics(&self) -> [&[Range<u64>]; 2] {
@@ -178,6 +210,8 @@ pub enum Others {
     EndedBy(u64),
     /// They may write at any time.
     Always,
+    /// There are none, as far as is known; but devices may write.
+    Devices,
 }
 
 impl Others {
@@ -199,6 +233,13 @@ impl Others {
 pub struct FinalState {
     /// The architecture of the core.
     pub architecture: Architecture,
+    /// Whether it is an M-profile core without floating point and without the Security Extension.
+    pub is_plain_microcontroller: bool,
+    /// Whether the program of an M-profile core has no code that selects the process stack.
+    pub main_stack_only: bool,
+    /// Whether an M-profile core aligns the frames of exceptions to 8 bytes: unless CCR.STKALIGN is
+    /// known to be 0.
+    pub aligns_frames: bool,
     /// CPSR of the halted core.
     pub status: Option<u64>,
     /// The registers of the halted core.
@@ -238,12 +279,26 @@ impl FinalState {
         code: impl IntoIterator<Item = &'a Elf> + Clone,
     ) -> Self {
         let addresses = loaded.data_addresses(core).and_then(Result::ok);
+        let architecture = registers.architecture();
+        let is_m_profile = architecture == Architecture::MProfile;
+        let device = loaded.snapshot.devices.iter().find(|d| d.name == core);
+        let others = match Others::of(&loaded.snapshot, core) {
+            Others::None if is_m_profile => Others::Devices,
+            others => others,
+        };
         Self {
-            architecture: registers.architecture(),
+            architecture,
+            main_stack_only: is_m_profile && has_main_stack_only(code.clone()),
+            aligns_frames: is_m_profile && memory.aligns_frames(),
+            is_plain_microcontroller: is_m_profile
+                && device.is_some_and(|device| CoreType::is_plain(&device.kind)),
             status: registers.value("cpsr"),
             registers: Self::locations(registers),
-            memory: Arc::new(memory),
-            others: Others::of(&loaded.snapshot, core),
+            memory: Arc::new(SnapshotMemory {
+                has_address_map: is_m_profile,
+                ..memory
+            }),
+            others,
             without_kernel: Recording::of(&loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses) as _),
             replay: loaded.inputs(core).and_then(Result::ok),
@@ -260,13 +315,18 @@ impl FinalState {
 
     /// Whether the halted core would execute T32 next: bit T of CPSR (DDI 0487, G1.9.1).
     pub(in crate::recover) fn is_thumb(&self) -> bool {
-        self.has(5)
+        self.architecture == Architecture::MProfile || self.has(5)
     }
 
     /// Whether the core's instructions are not modelled: AArch32 is modelled only for programs
-    /// traced without their kernel, with little-endian data (bit E of CPSR).
+    /// traced without their kernel, with little-endian data (bit E of CPSR), and of the M profile
+    /// only plain cores.
     pub(in crate::recover) fn has_no_model(&self) -> bool {
-        self.architecture != Architecture::AArch64 && (!self.without_kernel || self.has(9))
+        match self.architecture {
+            Architecture::AArch64 => false,
+            Architecture::AArch32 => !self.without_kernel || self.has(9),
+            Architecture::MProfile => !self.is_plain_microcontroller,
+        }
     }
 
     fn has(&self, bit: u32) -> bool {
@@ -328,8 +388,50 @@ impl FinalState {
                 set(Location::GE, Some(status >> 16 & 0xf));
             }
         }
+        if file.architecture() == Architecture::MProfile
+            && let Some(status) = status
+        {
+            let handles = status & 0x1ff != 0;
+            set(Location::HANDLER_MODE, Some(handles.into()));
+            let [sp, msp, psp] = ["sp", "msp", "psp"].map(|name| file.value(name));
+            // CONTROL.SPSEL, in Thread mode.
+            let selected = file.value("CONTROL").map(|control| control & 2 != 0);
+            let on_process = match (handles, selected) {
+                (true, _) => Some(false),
+                (false, Some(selected)) => Some(selected),
+                _ if sp.is_none() || msp == psp => None,
+                _ if sp == msp => Some(false),
+                _ if sp == psp => Some(true),
+                _ => None,
+            };
+            set(Location::ON_PROCESS_STACK, on_process.map(u64::from));
+            let other = on_process.and_then(|process| if process { msp } else { psp });
+            set(Location::OTHER_STACK, other);
+        }
         out
     }
+}
+
+/// Whether nothing in programs looks like an instruction that writes PSP or CONTROL (`msr`, DDI 0403,
+/// B5.2.3).
+fn has_main_stack_only<'a>(programs: impl IntoIterator<Item = &'a Elf>) -> bool {
+    let mut segments = programs
+        .into_iter()
+        .flat_map(|elf| {
+            elf.segments
+                .iter()
+                .map(|segment| elf.segment_bytes(segment))
+        })
+        .peekable();
+    let selects = |code: &[u8; 4]| {
+        let [first, second] = [[code[0], code[1]], [code[2], code[3]]].map(u16::from_le_bytes);
+        first & 0xffe0 == 0xf380 && second & 0xd000 == 0x8000 && matches!(second & 0xff, 9 | 20)
+    };
+    segments.peek().is_some()
+        && segments.all(|bytes| {
+            let windows = bytes.windows(4).step_by(2);
+            !windows.filter_map(|code| code.first_chunk()).any(selects)
+        })
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! it. Going backward, a node begins at its last reader. Flags, vectors and temporaries that are
 //! never read have none. A value that a copy leaves in two locations is one node.
 
+mod calls;
+mod handlers;
 mod signals;
 
 use super::nodes::NONE;
@@ -16,6 +18,7 @@ use crate::recover::execution::templates::Templates;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::{Control, Location, Operand, Operation};
 use armsnap_snapshot::program::landing_pads::LandingPads;
+use handlers::Interrupted;
 use signals::{Signal, SignalReturn};
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
@@ -38,6 +41,8 @@ pub(in crate::recover) trait Sink {
     fn node(&mut self, _node: u32) {}
     /// Bits of a node that are known from the trace or the code.
     fn fact(&mut self, _node: u32, _bits: Bits) {}
+    /// Bits of a node that are inferred.
+    fn inferred(&mut self, _node: u32, _bits: Bits) {}
     /// A relation.
     fn relation(&mut self, _op: u32, _nodes: [u32; 4]) {}
     /// A load or store, or a system call.
@@ -126,6 +131,8 @@ pub(in crate::recover) struct Builder {
     returns: Vec<PendingReturn>,
     /// Returns from handlers whose signals have not been reached yet.
     signals: Vec<SignalReturn>,
+    /// Code that exceptions interrupted whose entry has not been reached yet (M profile).
+    interrupted: Vec<Interrupted>,
     /// Whether returns are followed.
     follows_returns: bool,
     pub counts: Counts,
@@ -175,6 +182,7 @@ impl Builder {
             narrow,
             returns: Vec::new(),
             signals: Vec::new(),
+            interrupted: Vec::new(),
             follows_returns: true,
             counts: Counts {
                 nodes: 0,
@@ -221,6 +229,7 @@ impl Builder {
             narrow,
             returns: Vec::new(),
             signals: Vec::new(),
+            interrupted: Vec::new(),
             follows_returns: false,
             counts: checkpoint.counts,
             settled: 0,
@@ -274,6 +283,7 @@ impl Builder {
         }
         self.returns.clear();
         self.signals.clear();
+        self.interrupted.clear();
         self.barrier(step, true, sink);
     }
 
@@ -330,6 +340,9 @@ impl Builder {
 
     /// Builds an exception taken before a step.
     fn exception(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
+        if through.templates.has_handlers() && !matches!(taken.number, RESET | DEBUG_HALT) {
+            return self.handler(through, taken, sink);
+        }
         let untraced = taken.step == 0 && through.halted.is_some();
         match self.signal(through, taken) {
             Some(Signal::Delivered(from)) => return self.deliver(through, taken, from, sink),
@@ -377,6 +390,11 @@ impl Builder {
         sink: &mut impl Sink,
     ) {
         let next = self.next(through, step);
+        let taken = self.counts.taken.checked_sub(1);
+        let taken = taken.map(|last| through.steps.taken[last]);
+        if taken.is_some_and(|taken| taken.returns && taken.step + 1 == step) {
+            self.handler_branch(template, sink);
+        }
         if template.opaque {
             return self.lose_everything(step, sink);
         }
@@ -418,6 +436,9 @@ impl Builder {
             let after = self.current[op.destination.index()];
             self.operation(number, op, step, sink);
             let other_stack = template.go && op.switches_stack();
+            if op.destination == Location::OTHER_STACK || op.switches_stack() {
+                self.selects_stack();
+            }
             if op.frees_stack() && !other_stack && after != NONE {
                 let before = self.node(op.destination.index(), sink);
                 sink.below(before, after);
@@ -457,7 +478,12 @@ impl Builder {
                 None => return None,
             }
         }
-        match through.steps.step(after) {
+        self.address_at(through, after)
+    }
+
+    /// The address of the instruction at a step, with bit 0 set for T32.
+    fn address_at(&self, through: &Through<'_>, step: u32) -> Option<u64> {
+        match through.steps.step(step) {
             Step::Halted => through.halted,
             Step::Gap => None,
             Step::Instruction(number) => {
@@ -608,66 +634,17 @@ impl Builder {
         }
     }
 
-    /// After a return: notes what the function preserved.
-    fn follow_return(&mut self, to: u64, isa: Isa) {
-        /// Returns from deeper call nesting than this are not matched.
-        const DEEPEST: usize = 1 << 16;
-        if self.returns.len() >= DEEPEST {
-            return;
-        }
-        self.returns.push(PendingReturn {
-            to,
-            preserved: self.preserved(isa),
-            lands: OnceCell::new(),
-            long: false,
-        });
-    }
-
-    /// Before a call: if it returned, or threw an exception that its caller, or a cleanup there,
-    /// caught, what the function preserved is unchanged.
-    fn call(&mut self, through: &Through<'_>, template: &Template, sink: &mut impl Sink) {
-        /// The most branches through registers that belong to no call: jumps of linkage tables and
-        /// others.
-        const OTHERS: usize = 64;
-        let depth = self.returns.len();
-        let recent = depth.saturating_sub(OTHERS);
-        // Returns after a long jump do not belong to the frames that it left.
-        let long = self.returns[recent..].iter().rposition(|r| r.long);
-        let recent = recent + long.unwrap_or(0);
-        let find = |to| self.returns[recent..].iter().rposition(|r| r.to == to);
-        let pad = || through.landing_pads.of_call(template.end());
-        let Some(found) = find(template.end()).or_else(|| find(pad()?)) else {
-            // It did not return within the trace, so no later return can go to code from before it,
-            // except to the landing pads of the calls around it, and except for a long jump.
-            let pads = through.landing_pads;
-            let lands = |r: &PendingReturn| *r.lands.get_or_init(|| pads.contains(r.to));
-            let thrown = self.returns[recent..].iter().rposition(lands);
-            let jumped = || {
-                let sites = &through.templates.return_sites;
-                let behind_call = |r: &PendingReturn| sites.contains(&r.to);
-                let found = self.returns[recent..].iter().rposition(behind_call);
-                found.filter(|_| through.without_kernel)
-            };
-            let left = thrown.or_else(jumped);
-            self.returns
-                .truncate(left.map_or(0, |left| recent + left + 1));
-            if thrown.is_none()
-                && let Some(last) = self.returns.last_mut()
-            {
-                last.long = true;
-            }
-            return;
-        };
-        let found = recent + found;
-        let nodes = self.returns[found].preserved;
-        self.same(&nodes, template.isa, sink);
-        // setjmp returns again at the target of longjmp.
-        let again = &self.returns[recent];
-        let again = (again.long && again.to == self.returns[found].to).then_some(again.preserved);
-        self.returns.truncate(found);
-        if let Some(nodes) = again {
-            self.same(&nodes, template.isa, sink);
-            self.returns.truncate(recent);
+    /// Builds a list of operations that is not an instruction's.
+    fn relations_of(
+        &mut self,
+        through: &Through<'_>,
+        template: &Template,
+        step: u32,
+        sink: &mut impl Sink,
+    ) {
+        for index in (0..u32::from(template.count)).rev() {
+            let number = template.first + index;
+            self.operation(number, through.templates.op(number), step, sink);
         }
     }
 }

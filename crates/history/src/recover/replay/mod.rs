@@ -304,6 +304,9 @@ impl Replay {
         processor.settle(&mut Watch::default());
         let there = FinalState {
             architecture: facts.architecture,
+            is_plain_microcontroller: false,
+            aligns_frames: false,
+            main_stack_only: false,
             status: facts.status,
             registers: processor.values,
             memory: Arc::new(ReplayedMemory {
@@ -416,7 +419,7 @@ impl Replay {
                 return Some(());
             }
             let end = batch.end;
-            let mut taken = batch.stretch.taken.iter().map(|taken| taken.0 as usize);
+            let mut taken = batch.stretch.taken.iter().map(|taken| taken.step as usize);
             let is_signal = taken.any(|at| at == batch.stretch.len());
             let is_at_end = end >= history.end();
             match (is_at_end, is_signal) {
@@ -594,7 +597,7 @@ impl Moment {
             ..
         } = batch;
         let until = target.unwrap_or(stretch.len());
-        let mut taken = stretch.taken.iter().map(|taken| taken.0 as usize);
+        let mut taken = stretch.taken.iter().map(|taken| taken.step as usize);
         let signal = taken.find(|at| at >= next).unwrap_or(usize::MAX);
         while *next < until.min(signal) {
             let Step::Instruction(number) = stretch.step(*next) else {

@@ -29,6 +29,8 @@ pub(in crate::recover) struct Built {
     recorded: Vec<(u32, u64)>,
     /// Nodes of the stack pointer with values that are inferred in another way.
     pub hinted: Vec<(u32, u64)>,
+    /// Bits of nodes that are inferred.
+    pub inferred: Vec<(u32, Bits)>,
     /// Nodes whose bits 63:56 are not proved to be free of a tag; the second layer infers that they
     /// are.
     pub tagged: Vec<u32>,
@@ -107,6 +109,10 @@ impl Sink for StepSink<'_> {
             self.built.tagged.push(node);
         }
         self.built.graph.learn(node, bits, NONE);
+    }
+
+    fn inferred(&mut self, node: u32, bits: Bits) {
+        self.built.inferred.push((node, bits));
     }
 
     fn relation(&mut self, op: u32, nodes: [u32; 4]) {

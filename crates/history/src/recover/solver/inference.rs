@@ -192,6 +192,10 @@ impl Solver<Inference> {
                 self.learn(node, Bits::known(value), NONE);
             }
         }
+        for at in 0..self.built.inferred.len() {
+            let (node, bits) = self.built.inferred[at];
+            self.learn(node, bits, NONE);
+        }
         for at in 0..self.built.tagged.len() {
             let node = self.built.tagged[at];
             let bits = self.built.graph.bits(node);

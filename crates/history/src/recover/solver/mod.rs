@@ -224,7 +224,10 @@ impl<L: Layer> Solver<L> {
         };
         let number = self.built.graph.tag(relation, free_place(kind));
         if self.built.accesses[number as usize].place == Place::Open {
-            match self.address(relation, op) {
+            let address = self.address(relation, op);
+            // A store that changes memory elsewhere is like one to an unknown address.
+            let known = |at: &u64| !(op.is_store() && given.memory.is_alias(*at));
+            match address.filter(known) {
                 Some(address) => self.place(number, address, op, given),
                 // More is known of it: it may have missed the cells that wait for it.
                 None => self.wake(number, given),

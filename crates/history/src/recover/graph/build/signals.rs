@@ -2,7 +2,7 @@
 
 use super::{Builder, CALL, DEBUG_HALT, PRESERVED_MOST, RESET, Sink, Through};
 use crate::recover::execution::steps::Taken;
-use crate::recover::execution::template::{SIGNAL_ARGUMENTS, SIGNAL_FRAME, Template};
+use crate::recover::execution::template::{SIGNAL_ARGUMENTS, SIGNAL_FRAME};
 use crate::recover::graph::nodes::NONE;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::Location;
@@ -69,7 +69,7 @@ impl Builder {
         let [number, information, context] = [0, 1, 2].map(|register| self.node(register, sink));
         self.counts.relations += 1;
         sink.relation(SIGNAL_ARGUMENTS, [number, information, context, handler]);
-        self.kernel(through, &through.templates.delivery, step, sink);
+        self.relations_of(through, &through.templates.delivery, step, sink);
         let before = self.node(Location::SP.index(), sink);
         self.frame(handler, before, sink);
         if let Some(open) = self.signals.last() {
@@ -105,7 +105,7 @@ impl Builder {
         let preserved = self.preserved(Isa::A64);
         let first = self.counts.accesses;
         let after = self.node(Location::SP.index(), sink);
-        self.kernel(through, &through.templates.sigreturn, step, sink);
+        self.relations_of(through, &through.templates.sigreturn, step, sink);
         let handler = self.node(Location::SP.index(), sink);
         if self.follows_returns {
             self.signals.push(SignalReturn {
@@ -123,19 +123,5 @@ impl Builder {
         sink.switches_stack();
         self.counts.relations += 1;
         sink.relation(SIGNAL_FRAME, [handler, interrupted, NONE, NONE]);
-    }
-
-    /// Builds the actions of the kernel, given as a list of operations.
-    fn kernel(
-        &mut self,
-        through: &Through<'_>,
-        template: &Template,
-        step: u32,
-        sink: &mut impl Sink,
-    ) {
-        for index in (0..u32::from(template.count)).rev() {
-            let number = template.first + index;
-            self.operation(number, through.templates.op(number), step, sink);
-        }
     }
 }

@@ -1,0 +1,187 @@
+//! Exceptions of M-profile cores: their handlers are in the trace, and what the core stores and
+//! loads is known (`armsnap_arch::semantics::m_profile`).
+
+use super::{Builder, PRESERVED_MOST, PendingReturn, Sink, Through};
+use crate::recover::bits::Bits;
+use crate::recover::execution::steps::Taken;
+use crate::recover::execution::template::{SAME_BY_CONVENTION, Template};
+use crate::recover::graph::nodes::NONE;
+use armsnap_arch::quantity::Isa;
+use armsnap_arch::semantics::m_profile::{
+    EXCEPTION_RETURN, EXCEPTION_RETURN_BITS, FRAME_ADDRESS, RETURN_ADDRESS,
+};
+use armsnap_arch::semantics::{Control, Location, Operand};
+
+/// The bits of EXC_RETURN that are always the same.
+const LINK: Bits = Bits::new(!0xc, EXCEPTION_RETURN_BITS);
+
+/// Code that was interrupted by an exception whose entry is not reached yet.
+#[derive(Clone, Debug)]
+pub(super) struct Interrupted {
+    /// Where the exception returned to.
+    to: Option<u64>,
+    /// The nodes of the locations that a function preserves, after the return.
+    preserved: [u32; PRESERVED_MOST],
+    /// The returns that were open there.
+    returns: Vec<PendingReturn>,
+    /// Whether an instruction since may have selected another stack.
+    switched: bool,
+}
+
+impl Builder {
+    /// Whether an exception and the return from another one are at the same place: the core went from
+    /// one handler to the next without the interrupted code's frame.
+    fn is_chained(through: &Through<'_>, taken: Taken, other: Option<usize>) -> bool {
+        let other = other.and_then(|other| through.steps.taken.get(other));
+        other.is_some_and(|other| other.step == taken.step && other.returns != taken.returns)
+    }
+
+    /// Builds an exception, or the return from one, before a step. `passed` counts the exceptions
+    /// up to it.
+    pub(super) fn handler(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
+        let passed = self.counts.taken;
+        if taken.returns {
+            if !Self::is_chained(through, taken, passed.checked_sub(2)) {
+                self.return_from_handler(through, taken, sink);
+            }
+        } else if Self::is_chained(through, taken, Some(passed)) {
+            self.chain(sink);
+        } else {
+            self.enter_handler(through, taken, sink);
+        }
+    }
+
+    fn enter_handler(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
+        self.align_frame(through, sink);
+        self.relations_of(through, &through.templates.entry, taken.step + 1, sink);
+        let to = taken.return_to.or_else(|| after(through, taken.step + 1));
+        if let Some(to) = to {
+            self.input(RETURN_ADDRESS, Bits::new(!1, to), sink);
+        }
+        self.input(EXCEPTION_RETURN, LINK, sink);
+        self.forget_inputs();
+        self.infer_main_stack(through, sink);
+        if !self.follows_returns {
+            return;
+        }
+        self.returns.clear();
+        let open = self.interrupted.pop();
+        if let Some(open) = open.filter(|open| !open.switched) {
+            if to.is_some_and(|to| open.to.map(|at| at & !1) == Some(to & !1)) {
+                self.same(&open.preserved, Isa::T32, sink);
+                self.returns = open.returns;
+            }
+        } else {
+            self.interrupted.clear();
+        }
+    }
+
+    fn return_from_handler(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
+        let to = self.address_at(through, taken.step);
+        self.infer_main_stack(through, sink);
+        let preserved = self.preserved(Isa::T32);
+        let node = self.node(RETURN_ADDRESS.index(), sink);
+        if let Some(to) = to {
+            sink.fact(node, Bits::new(!1, to));
+        }
+        self.align_frame(through, sink);
+        self.relations_of(through, &through.templates.exit, taken.step + 1, sink);
+        self.input(EXCEPTION_RETURN, LINK, sink);
+        if self.follows_returns {
+            self.interrupted.push(Interrupted {
+                to,
+                preserved,
+                returns: std::mem::take(&mut self.returns),
+                switched: false,
+            });
+        }
+    }
+
+    /// Infers that the core aligns frames to 8 bytes (CCR.STKALIGN).
+    fn align_frame(&mut self, through: &Through<'_>, sink: &mut impl Sink) {
+        let node = self.node(FRAME_ADDRESS.index(), sink);
+        if through.templates.aligns_frames {
+            sink.inferred(node, Bits::new(7, 0));
+        }
+    }
+
+    /// Infers that a program without code that selects the process stack does not use it.
+    fn infer_main_stack(&mut self, through: &Through<'_>, sink: &mut impl Sink) {
+        let node = self.node(Location::ON_PROCESS_STACK.index(), sink);
+        if through.templates.main_stack_only {
+            sink.inferred(node, Bits::known(0));
+        }
+    }
+
+    /// Builds the transition from a handler to the next one.
+    fn chain(&mut self, sink: &mut impl Sink) {
+        let link = self.node(Location::general(14).index(), sink);
+        sink.fact(link, LINK);
+        self.current[Location::general(14).index()] = NONE;
+        self.current[EXCEPTION_RETURN.index()] = link;
+        let flags = [Location::N, Location::Z, Location::C, Location::V];
+        let general = [0, 1, 2, 3, 12].map(Location::general);
+        let rest = [Location::Q, Location::GE];
+        for location in general.into_iter().chain(flags).chain(rest) {
+            self.lose(location.index(), sink);
+        }
+        self.returns.clear();
+    }
+
+    /// Builds the branch that returned from a handler: it went to EXC_RETURN.
+    pub(super) fn handler_branch(&mut self, template: &Template, sink: &mut impl Sink) {
+        let link = self.current[EXCEPTION_RETURN.index()];
+        self.forget_inputs();
+        let Control::Indirect {
+            target, condition, ..
+        } = template.control
+        else {
+            return;
+        };
+        if let Operand::Location(condition) = condition {
+            let node = self.node(condition.index(), sink);
+            sink.fact(node, Bits::known(1));
+        }
+        if let (Operand::Location(target), true) = (target, link != NONE) {
+            let other = self.current[target.index()];
+            if other == NONE {
+                self.current[target.index()] = link;
+                self.found(target.index(), sink);
+            } else if self.follows_returns {
+                sink.relation(SAME_BY_CONVENTION, [link, other, NONE, NONE]);
+            }
+        }
+    }
+
+    /// Notes that an instruction may have selected another stack.
+    pub(super) fn selects_stack(&mut self) {
+        for open in &mut self.interrupted {
+            open.switched = true;
+        }
+    }
+
+    /// What is known of an input of the relations built last.
+    fn input(&mut self, location: Location, bits: Bits, sink: &mut impl Sink) {
+        let node = self.node(location.index(), sink);
+        sink.fact(node, bits);
+    }
+
+    fn forget_inputs(&mut self) {
+        for input in [RETURN_ADDRESS, EXCEPTION_RETURN] {
+            self.current[input.index()] = NONE;
+        }
+    }
+}
+
+/// Where execution continues after the instruction at a step, if that does not depend on values.
+fn after(through: &Through<'_>, step: u32) -> Option<u64> {
+    if step >= through.steps.len() {
+        return None;
+    }
+    let template = through.steps.template(through.templates, step)?;
+    match template.control {
+        Control::Next if !template.opaque => Some(template.end()),
+        Control::Jump(to) => Some(to),
+        _ => None,
+    }
+}

@@ -1,0 +1,242 @@
+//! Past values of Cortex-M programs with interrupts and with tasks on process stacks, compared with the
+//! emulator's log of all registers.
+
+use crate::process_stack::build_program;
+use crate::support::record::installed;
+use crate::systems::record_image;
+use armsnap::arch::{Architecture, RegisterFile, Space};
+use armsnap::program::elf::Elf;
+use armsnap::recover::{FinalState, Limit, Options, Recovery, SnapshotMemory, Status};
+use armsnap::semantics::Location;
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
+use armsnap::stop::Cancel;
+use armsnap::timeline::{Direction, Timeline, TracedCore};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// R0 to R15 and xPSR before an instruction.
+type State = [u64; 17];
+
+/// The states before each instruction, by the emulator's log of a run that takes the same interrupts at
+/// the same instructions as a recording.
+fn states(image: &Path, machine: &str) -> Vec<State> {
+    let log = image.with_file_name("states.log");
+    let run = Command::new("timeout")
+        .args(["-k", "5", "60", "qemu-system-arm", "-M", machine])
+        .args(
+            "-icount shift=4 -nodefaults -display none -no-reboot -serial none -monitor none"
+                .split(' '),
+        )
+        .args("-semihosting-config enable=on,target=native -accel tcg,thread=single".split(' '))
+        .args("-singlestep -d cpu,exec,nochain -D".split(' '))
+        .args([&log, Path::new("-kernel"), image])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = std::fs::read_to_string(&log).unwrap_or_else(|error| panic!("{error}: {run:?}"));
+    let mut states: Vec<State> = Vec::new();
+    let mut rewound = false;
+    for line in text.lines() {
+        if line.starts_with("cpu_io_recompile") {
+            // The instruction is translated again, and logged again.
+            rewound = true;
+        } else if line.starts_with("Trace ") {
+            if std::mem::take(&mut rewound) {
+                states.pop();
+            }
+            states.push([0; 17]);
+        }
+        for word in line.split(' ') {
+            let Some((name, value)) = word.split_once('=') else {
+                continue;
+            };
+            let number = match name.strip_prefix('R') {
+                Some(number) => number.parse().unwrap(),
+                None if name == "XPSR" => 16,
+                None => continue,
+            };
+            if let Some(state) = states.last_mut() {
+                state[number] = u64::from_str_radix(value, 16).unwrap();
+            }
+        }
+    }
+    states
+}
+
+struct Recorded {
+    image: PathBuf,
+    loaded: OpenSnapshot,
+    memory: Arc<CoreMemory>,
+    timeline: Timeline,
+}
+
+impl Recorded {
+    fn open(image: &Path, output: &Path) -> Self {
+        let loaded = Snapshot::open(output, &OpenOptions::default()).unwrap();
+        let memory = Arc::new(CoreMemory::new(&loaded, &loaded.snapshot.devices[0]));
+        let core = TracedCore {
+            device: 0,
+            memory: Arc::clone(&memory),
+        };
+        let timeline = Timeline::open(&loaded, &[core]);
+        Self {
+            image: image.to_owned(),
+            loaded,
+            memory,
+            timeline,
+        }
+    }
+
+    fn recovery(&self) -> Recovery {
+        let device = &self.loaded.snapshot.devices[0];
+        let elf = Elf::open(&self.image).unwrap();
+        let registers = RegisterFile::read(device, Architecture::MProfile);
+        let memory = SnapshotMemory::new(Arc::clone(&self.memory), Space::Any, [&elf]);
+        let facts = FinalState::of(&self.loaded, &device.name, &registers, memory, [&elf]);
+        Recovery::new(facts, Options::default())
+    }
+}
+
+/// How many values were asked for, and how many of them are known: all those are right.
+#[derive(Debug, Default)]
+struct Score {
+    asked: u64,
+    known: u64,
+    inferred: u64,
+}
+
+impl Score {
+    fn percent(&self) -> u64 {
+        100 * self.known / self.asked
+    }
+}
+
+/// Compares all registers and flags at the last positions and at samples of the others, with the log;
+/// returns the scores of the general registers, of SP and of the flags.
+fn compare(recorded: &mut Recorded, states: &[State], samples: usize) -> [Score; 3] {
+    let mut recovery = recorded.recovery();
+    let history = recorded.timeline.history(0).unwrap();
+    let limits: Vec<String> = recovery
+        .limits(history)
+        .iter()
+        .map(Limit::to_string)
+        .collect();
+    println!("{limits:?}");
+    let mut positions = vec![history.begin()];
+    while let Some(next) = history.step(positions[positions.len() - 1], Direction::Forward) {
+        positions.push(next);
+    }
+    let mut scores: [Score; 3] = Default::default();
+    let every = positions.len() / samples + 1;
+    let mut compared = 0;
+    let mut log = states.iter();
+    let mut skipped = 0;
+    let mut places = Vec::new();
+    for (number, position) in positions.iter().enumerate() {
+        let pc = history.place(*position).and_then(|place| place.pc());
+        let Some(pc) = pc else {
+            continue;
+        };
+        // The log also has instructions that faulted, and those before which an interrupt was taken twice.
+        let before = log.len();
+        let truth = log.find(|state| state[15] == pc.0);
+        skipped += before - log.len() - 1;
+        let truth = truth.unwrap_or_else(|| panic!("instruction {number}, {:#x}", pc.0));
+        if positions.len() - number < 100 || number % every == 0 {
+            places.push((number, *position, truth));
+        }
+    }
+    assert!(
+        skipped < 20,
+        "{skipped} instructions of the log are not in the trace"
+    );
+    // From the end, as if someone went back.
+    for (number, position, truth) in places.into_iter().rev() {
+        compared += 1;
+        let found = recovery
+            .registers(history, position, &Cancel::default())
+            .unwrap();
+        let general = (0..15_u8).map(|x| (Location::general(x), truth[usize::from(x)]));
+        let flags = [Location::N, Location::Z, Location::C, Location::V];
+        let flags = flags.into_iter().zip([31, 30, 29, 28]);
+        let flags = flags.map(|(flag, bit)| (flag, truth[16] >> bit & 1));
+        for (location, value) in general.chain(flags) {
+            let kind = match location {
+                _ if location == Location::general(13) => 1,
+                _ if location.index() < 15 => 0,
+                _ => 2,
+            };
+            let score = &mut scores[kind];
+            score.asked += 1;
+            if let Some(known) = found.get(location) {
+                assert_eq!(
+                    known.value,
+                    value,
+                    "{location:?} at instruction {number} of {}, {:#x}, {}",
+                    positions.len(),
+                    truth[15],
+                    known.status
+                );
+                score.known += 1;
+                score.inferred += u64::from(known.status == Status::Inferred);
+            }
+        }
+    }
+    assert!(compared >= samples / 2, "{compared}");
+    println!("{compared} of {}: {scores:?}", positions.len());
+    scores
+}
+
+/// Cores, machines, and the starts of their memories, as in `build_program`; and the protocol.
+const CORTEX_M3: ([&str; 4], &str) = (
+    ["-mcpu=cortex-m3", "mps2-an385", "0", "0x20000000"],
+    "etmv3",
+);
+
+/// Builds and records a program, and compares its values.
+fn scores(
+    program: &str,
+    (microcontroller, protocol): ([&str; 4], &str),
+    level: &str,
+) -> Option<[Score; 3]> {
+    if !installed(&["qemu-system-arm", "arm-none-eabi-gcc"]) {
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let image = build_program(directory.path(), microcontroller, program, &[level]);
+    let output = directory.path().join("out");
+    let options = ["--system", microcontroller[1], "--protocol", protocol];
+    let run = record_image(&image, &output, &options.map(str::to_owned));
+    assert!(run.status.success(), "{run:?}");
+    let states = states(&image, microcontroller[1]);
+    let mut recorded = Recorded::open(&image, &output);
+    Some(compare(&mut recorded, &states, 400))
+}
+
+#[test]
+fn what_is_known_across_interrupts_is_true() {
+    for level in ["-O0", "-Os"] {
+        let Some([registers, stack_pointer, flags]) = scores("exceptions-m.c", CORTEX_M3, level)
+        else {
+            return;
+        };
+        assert!(registers.percent() >= 95, "{registers:?}");
+        assert_eq!(stack_pointer.known, stack_pointer.asked);
+        assert!(flags.percent() >= 90, "{flags:?}");
+    }
+}
+
+/// Before a switch, a task's stack pointer is known only as long as the switcher's variables are.
+#[test]
+fn what_is_known_across_task_switches_is_true() {
+    for level in ["-O0", "-Os"] {
+        let Some([registers, stack_pointer, _]) = scores("tasks-m.c", CORTEX_M3, level) else {
+            return;
+        };
+        assert!(registers.percent() >= 20, "{registers:?}");
+        assert!(stack_pointer.percent() >= 10, "{stack_pointer:?}");
+    }
+}
