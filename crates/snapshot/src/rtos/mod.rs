@@ -11,7 +11,7 @@ mod freertos;
 mod list;
 mod memory;
 mod threadx;
-mod zephyr;
+pub mod zephyr;
 
 use armsnap_arch::arch::{Architecture, SavedCore, SavedRegister};
 

@@ -1,5 +1,8 @@
-//! Zephyr with `CONFIG_DEBUG_THREAD_INFO`: the program has a table of the offsets that debuggers need
-//! (`subsys/debug/thread_info.c`).
+//! Zephyr with `CONFIG_DEBUG_THREAD_INFO`.
+
+mod offsets;
+
+pub use offsets::{Field, Offsets};
 
 use super::broken::{Broken, What};
 use super::list::Limit;
@@ -8,28 +11,14 @@ use super::{Context, Kernel, Stack, Task, context};
 use crate::program::elf::Elf;
 use crate::program::variables::{Variables, may_define};
 use armsnap_arch::arch::Architecture;
+use offsets::TABLE;
 
-/// The table, and its length.
-const OFFSETS: &str = "_kernel_thread_info_offsets";
-const COUNT: &str = "_kernel_thread_info_num_offsets";
 /// The state of the kernel.
 const KERNEL: &str = "_kernel";
 /// The type of a thread, for what the table does not have.
 const THREAD: &str = "k_thread";
 
-/// Indices in the table.
-const K_CURRENT: usize = 1;
-const K_THREADS: usize = 2;
-const T_NEXT: usize = 4;
-const T_STATE: usize = 5;
-const T_PRIORITY: usize = 7;
-const T_STACK: usize = 8;
-const T_NAME: usize = 9;
-const T_ARCH: usize = 10;
-const T_FLOAT: usize = 11;
-const T_EXC_RETURN: usize = 13;
-/// The maximum number of offsets that are read, and of cores.
-const MOST_OFFSETS: u64 = 64;
+/// The maximum number of cores.
 const CORES: u64 = 64;
 /// The byte with which `CONFIG_INIT_STACKS` fills stacks.
 const FILL: u8 = 0xaa;
@@ -48,49 +37,28 @@ const STATES: [(u64, &str); 7] = [
 
 /// Finds the kernel in a program.
 pub(super) fn kernel(elf: &Elf, memory: &Memory<'_>) -> Option<Kernel> {
-    if !may_define(elf, OFFSETS) {
+    if !may_define(elf, TABLE) {
         return None;
     }
-    let variables = Variables::find(elf, &[OFFSETS, COUNT, KERNEL], &[THREAD])?;
+    let variables = Variables::find(elf, &[KERNEL], &[THREAD])?;
     let layout = Layout {
-        offsets: offsets(&variables, elf, memory)?,
+        offsets: Offsets::of(elf, memory.pointer_size() as usize)?,
         variables: &variables,
         kernel: variables.address(KERNEL)?,
     };
     Some(layout.kernel(memory))
 }
 
-/// Reads the table of offsets, in numbers of the size of a pointer.
-fn offsets(variables: &Variables, elf: &Elf, memory: &Memory<'_>) -> Option<Vec<u64>> {
-    let size = memory.pointer_size();
-    let read = |address: u64| {
-        let bytes = elf.slice(address)?.get(..size as usize)?;
-        let bytes = bytes.iter().rev();
-        Some(bytes.fold(0, |value, byte| value << 8 | u64::from(*byte)))
-    };
-    let count = read(variables.address(COUNT)?)?.min(MOST_OFFSETS);
-    let first = variables.address(OFFSETS)?;
-    (0..count)
-        .map(|index| read(first.wrapping_add(index * size)))
-        .collect()
-}
-
 struct Layout<'v> {
-    offsets: Vec<u64>,
+    offsets: Offsets,
     variables: &'v Variables,
     kernel: u64,
 }
 
 impl Layout<'_> {
-    /// Returns an offset, if the kernel has the field.
-    fn get(&self, index: usize) -> Option<u64> {
-        let offset = self.offsets.get(index).copied()?;
-        (offset != 0xffff_ffff && offset != u64::MAX).then_some(offset)
-    }
-
     /// Returns the address of a field of a thread.
-    fn field(&self, thread: u64, index: usize) -> Option<u64> {
-        Some(thread.wrapping_add(self.get(index)?))
+    fn field(&self, thread: u64, field: Field) -> Option<u64> {
+        Some(thread.wrapping_add(self.offsets.get(field)?))
     }
 
     fn kernel(&self, memory: &Memory<'_>) -> Kernel {
@@ -102,8 +70,10 @@ impl Layout<'_> {
             out.broken
                 .push(Broken::of_list(format!("{KERNEL}.threads"), what))
         };
-        let (Some(start), Some(next)) = (self.field(self.kernel, K_THREADS), self.get(T_NEXT))
-        else {
+        let (Some(start), Some(next)) = (
+            self.field(self.kernel, Field::Threads),
+            self.offsets.get(Field::Next),
+        ) else {
             return out;
         };
         let mut threads = Vec::new();
@@ -139,7 +109,7 @@ impl Layout<'_> {
             Some((cores.count()?, cores.element()?.size()?))
         };
         let (count, size) = cores().unwrap_or((1, 0));
-        let first = self.field(self.kernel, K_CURRENT);
+        let first = self.field(self.kernel, Field::Current);
         let read = |core: u64| memory.pointer(first?.wrapping_add(core.wrapping_mul(size)));
         let cores = 0..count.clamp(1, CORES);
         cores
@@ -154,15 +124,17 @@ impl Layout<'_> {
         core: Option<usize>,
     ) -> (Task, Option<Broken>) {
         let field = |index| self.field(address, index);
-        let bits = field(T_STATE).and_then(|at| memory.byte(at)).map(u64::from);
+        let bits = field(Field::State)
+            .and_then(|at| memory.byte(at))
+            .map(u64::from);
         let state = bits.map(|bits| {
             let mut states = STATES.iter().filter(|(bit, _)| bits & bit != 0);
             states.next().map_or("ready", |(_, name)| *name)
         });
-        let priority = field(T_PRIORITY).and_then(|at| memory.byte(at));
+        let priority = field(Field::Priority).and_then(|at| memory.byte(at));
         let mut task = Task {
             address,
-            name: field(T_NAME)
+            name: field(Field::Name)
                 .map(|at| memory.name(at, u64::MAX))
                 .unwrap_or_default(),
             state: match core {
@@ -178,7 +150,7 @@ impl Layout<'_> {
         if core.is_some() || state == Some("dummy") {
             return (task, None);
         }
-        let stack = field(T_STACK).and_then(|at| memory.pointer(at));
+        let stack = field(Field::Stack).and_then(|at| memory.pointer(at));
         let Some(top) = stack else {
             let broken = Broken::of_task(&task, What::Unknown(address));
             return (task, Some(broken));
@@ -208,16 +180,16 @@ impl Layout<'_> {
     /// thread, before its stack pointer.
     fn m_profile(&self, memory: &Memory<'_>, thread: u64, top: u64) -> Option<Context> {
         let mut context = Context::default();
-        let saved = self.field(thread, T_STACK)?.wrapping_sub(32);
+        let saved = self.field(thread, Field::Stack)?.wrapping_sub(32);
         for number in 4..12_u64 {
             let value = memory.word(saved.wrapping_add(4 * (number - 4)))?;
             context.add(format!("r{number}"), value);
         }
         // The table counts from the part of the architecture.
-        let of_arch = |index| self.field(self.field(thread, T_ARCH)?, index);
-        let exc_return = of_arch(T_EXC_RETURN).and_then(|at| memory.byte(at));
+        let of_arch = |index| self.field(self.field(thread, Field::Arch)?, index);
+        let exc_return = of_arch(Field::ExcReturn).and_then(|at| memory.byte(at));
         let has_float = exc_return.is_some_and(|byte| byte & 1 << 4 == 0);
-        if has_float && let Some(saved) = of_arch(T_FLOAT) {
+        if has_float && let Some(saved) = of_arch(Field::Float) {
             for number in 16..32_u64 {
                 let value = memory.word(saved.wrapping_add(4 * (number - 16)))?;
                 context.add(format!("s{number}"), value);
@@ -229,7 +201,7 @@ impl Layout<'_> {
     /// Reads `struct _callee_saved`: X19 to X29, SP_EL0, SP, X30, at which the thread continues.
     fn aarch64(&self, memory: &Memory<'_>, thread: u64) -> Option<Context> {
         let mut context = Context::default();
-        let saved = self.field(thread, T_STACK)?.wrapping_sub(96);
+        let saved = self.field(thread, Field::Stack)?.wrapping_sub(96);
         let word = |index: u64| memory.pointer(saved.wrapping_add(8 * index));
         for number in 19..30 {
             context.add_long(format!("x{number}"), word(number - 19)?);

@@ -18,12 +18,12 @@ use super::paths::{Names, plain};
 use super::{ImportError, Imported, Options, imported, programs};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::rtos::zephyr::Offsets;
 use armsnap_snapshot::snapshot::model::{Device, DeviceClass, Dump, Register, Snapshot};
 use blocks::Block;
 use registers::Core;
 use std::collections::BTreeMap;
 use std::path::Path;
-use threads::Offsets;
 pub(super) use wrapped::is_text;
 
 /// Target codes.
@@ -361,7 +361,8 @@ impl Dumped<'_> {
         let Some(kernel) = kernel else {
             return known;
         };
-        let offsets = elf.and_then(|elf| Some((elf, Offsets::of(elf, self.wide)?)));
+        let offsets =
+            elf.and_then(|elf| Some((elf, Offsets::of(elf, if self.wide { 8 } else { 4 })?)));
         let Some((elf, offsets)) = offsets else {
             self.notes.push(ZephyrNote::NoThreadInfo);
             return known;

@@ -1,23 +1,13 @@
 //! The threads of a dump: the kernel's list of them (`CONFIG_THREAD_MONITOR`), read with the
-//! offsets in a program with `CONFIG_DEBUG_THREAD_INFO` (`subsys/debug/thread_info.c` of Zephyr).
+//! offsets in a program with `CONFIG_DEBUG_THREAD_INFO`.
 
 use super::registers::{Core, register};
 use armsnap_snapshot::program::elf::Elf;
+use armsnap_snapshot::rtos::zephyr::{Field, Offsets};
 use armsnap_snapshot::snapshot::model::Register;
-use object::{Object, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Indices in the table of offsets.
-const K_CURRENT: usize = 1;
-const K_THREADS: usize = 2;
-const T_NEXT: usize = 4;
-const T_STACK: usize = 8;
-const T_NAME: usize = 9;
-const T_ARCH: usize = 10;
-const T_EXC_RETURN: usize = 13;
-/// The maximum number of offsets that are read.
-const MOST_OFFSETS: u64 = 64;
 /// The maximum number of threads.
 pub const MOST: usize = 4096;
 /// The maximum length of a name (`CONFIG_THREAD_MAX_NAME_LEN` is 32 by default).
@@ -61,34 +51,6 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The offsets of fields in the kernel's structures.
-#[derive(Clone, Debug)]
-pub struct Offsets(Vec<u64>);
-
-impl Offsets {
-    /// The offsets in a program.
-    pub fn of(elf: &Elf, wide: bool) -> Option<Self> {
-        let file = object::File::parse(elf.bytes()).ok()?;
-        let size = if wide { 8 } else { 4 };
-        let value = |name: &str, count: u64| {
-            let symbol = file.symbol_by_name(name)?;
-            let address = symbol.address().wrapping_add(elf.offset);
-            elf.slice(address)?
-                .get(..usize::try_from(count).ok()? * size)
-        };
-        let count = number(value("_kernel_thread_info_num_offsets", 1)?);
-        let count = count.min(MOST_OFFSETS);
-        let offsets = value("_kernel_thread_info_offsets", count)?;
-        Some(Self(offsets.chunks(size).map(number).collect()))
-    }
-
-    /// An offset, if the kernel has the field.
-    fn get(&self, index: usize) -> Option<u64> {
-        let offset = self.0.get(index).copied()?;
-        (offset != 0xffff_ffff && offset != u64::MAX).then_some(offset)
-    }
-}
-
 /// The kernel's list of threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
@@ -103,17 +65,17 @@ pub struct List {
 /// Reads the list; `kernel` contains the bytes of `_kernel`.
 pub fn list(kernel: &[u8], offsets: &Offsets, memory: &Memory<'_>) -> Option<List> {
     let size = if memory.wide { 8 } else { 4 };
-    let field = |index: usize| {
-        let at = usize::try_from(offsets.get(index)?).ok()?;
+    let field = |field: Field| {
+        let at = usize::try_from(offsets.get(field)?).ok()?;
         kernel.get(at..)?.get(..size).map(number)
     };
-    let next = offsets.get(T_NEXT)?;
+    let next = offsets.get(Field::Next)?;
     let mut out = List {
-        current: field(K_CURRENT).filter(|thread| *thread != 0),
+        current: field(Field::Current).filter(|thread| *thread != 0),
         ..List::default()
     };
     let mut known = BTreeSet::new();
-    let mut thread = field(K_THREADS)?;
+    let mut thread = field(Field::Threads)?;
     while thread != 0 {
         if out.threads.len() == MOST || !known.insert(thread) {
             out.is_cut = true;
@@ -131,7 +93,7 @@ pub fn list(kernel: &[u8], offsets: &Offsets, memory: &Memory<'_>) -> Option<Lis
 
 /// The name of a thread.
 pub fn name(thread: u64, offsets: &Offsets, memory: &Memory<'_>) -> Option<String> {
-    let at = thread.wrapping_add(offsets.get(T_NAME)?);
+    let at = thread.wrapping_add(offsets.get(Field::Name)?);
     let bytes = (0..LONGEST_NAME as u64).map_while(|index| {
         let byte = memory.at(at.wrapping_add(index), 1)?[0];
         (byte != 0).then_some(byte)
@@ -150,7 +112,7 @@ pub fn registers(
     offsets: &Offsets,
     memory: &Memory<'_>,
 ) -> Option<Vec<Register>> {
-    let place = offsets.get(T_STACK)?;
+    let place = offsets.get(Field::Stack)?;
     match core {
         Core::AArch64 => aarch64(thread.wrapping_add(place), memory),
         Core::MProfile => {
@@ -212,7 +174,7 @@ fn m_profile(
         .collect();
     // EXC_RETURN.FType is 0 if the frame has FPU registers; bit 9 of xPSR shows whether there is a
     // word of padding.
-    let float = offsets.get(T_ARCH).zip(offsets.get(T_EXC_RETURN));
+    let float = offsets.get(Field::Arch).zip(offsets.get(Field::ExcReturn));
     let float = float.and_then(|(arch, at)| memory.at(thread.wrapping_add(arch + at), 1));
     let float = float.is_some_and(|byte| byte[0] & 1 << 4 == 0);
     let size = FRAME + if float { FLOAT_FRAME } else { 0 } + (status >> 9 & 1) * 4;
