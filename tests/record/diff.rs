@@ -1,6 +1,6 @@
 //! `armsnap diff`: recordings of programs for which it is known where they differ.
 
-use crate::support::record::{Guest, build, record};
+use crate::support::record::{Guest, build, installed, record};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -177,6 +177,80 @@ fn builds_are_compared_by_functions_and_lines() {
     assert_eq!(builds(BRANCH, &longer, "mnopqrst").unwrap()["same"], true);
     let found = builds(BRANCH, &longer.replace("'x'", "'d'"), "abcdefgh").unwrap();
     assert_eq!(found["b"]["function"], "check", "{found}");
+}
+
+/// Bare metal A64: computes and waits while a timer interrupts it.
+const INTERRUPTED: &str = r#"
+#include <stdint.h>
+enum { GICD = 0x08000000, GICC = 0x08010000, TIMER = 30 };
+static volatile uint32_t *word(uint64_t address) { return (volatile uint32_t *)address; }
+volatile unsigned ticks, total;
+static void timer(uint64_t time) {
+    __asm__ volatile("msr cntp_tval_el0, %0\n msr cntp_ctl_el0, %1\n isb" : : "r"(time), "r"(1L));
+}
+void exception(int kind, void *saved) {
+    uint32_t number = *word(GICC + 0xc);
+    if ((number & 1023) == TIMER) {
+        ticks++;
+        timer(ticks < 3 ? 2000 : 1 << 30);
+    }
+    *word(GICC + 0x10) = number;
+}
+int run(void) {
+    *word(GICD) = 1;
+    *word(GICD + 0x100) = 1u << TIMER;
+    *word(GICC + 4) = 0xff;
+    *word(GICC) = 1;
+    timer(2000);
+    __asm__ volatile("msr daifclr, #2");
+    for (unsigned i = 0; i < 3; i++) {
+        while (ticks <= i)
+            ;
+        for (unsigned step = 0; step < 500; step++)
+            total += step;
+    }
+    return 0;
+}
+void run_other(void) {}
+"#;
+
+#[test]
+fn interrupts_and_polling_loops_are_passed_over() {
+    let needed = ["aarch64-linux-gnu-gcc", "qemu-system-aarch64"];
+    if !installed(&needed) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/programs");
+    std::fs::write(place.path().join("poll.c"), INTERRUPTED).unwrap();
+    let built = Command::new(needed[0])
+        .args(["-g", "-O1", "-static", "-nostdlib", "-ffreestanding"])
+        .args(["-mgeneral-regs-only", "-o", "poll.elf", "poll.c", "-T"])
+        .args(["virt.ld", "start-a64.S"].map(|name| programs.join(name)))
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let recorded = |shift: u32| {
+        let out = place.path().join(format!("shift{shift}"));
+        let run = Command::new(crate::support::armsnap())
+            .args(["record", "--exit-zero", "--system", "virt", "--until"])
+            .args(["halt_here", "--cpu", "cortex-a57", "--qemu", "-icount"])
+            .args(["--qemu", &format!("shift={shift}"), "-o"])
+            .arg(&out)
+            .args(["--", "poll.elf"])
+            .current_dir(place.path())
+            .output();
+        let run = run.unwrap();
+        assert!(run.status.success(), "{run:?}");
+        out
+    };
+    // The fewer instructions in a tick, the earlier the interrupts.
+    let [first, second] = [recorded(3), recorded(5)];
+    let size = |path: &Path| std::fs::metadata(path.join("trace.bin")).unwrap().len();
+    assert_ne!(size(&first), size(&second));
+    let run = diff(&first, &second, &[]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Item {
 }
 
 /// A course from the start of a history to its end.
+#[derive(Clone)]
 pub(super) struct Course {
     items: VecDeque<Item>,
     /// Where the next batch begins.

@@ -8,6 +8,7 @@ mod course;
 mod difference;
 mod interrupts;
 mod places;
+mod polling;
 mod reads;
 mod system_calls;
 mod values;
@@ -149,6 +150,16 @@ fn same_build(
             }
             Next::End => return values::at_end((a, b), &mut same, cancel),
             Next::Differ(Kind::Branch) => {
+                if let Some([x, y]) = last {
+                    if let Some(ahead) = polling::left(a, &left, x, cancel)? {
+                        left = ahead;
+                        continue;
+                    }
+                    if let Some(ahead) = polling::left(b, &right, y, cancel)? {
+                        right = ahead;
+                        continue;
+                    }
+                }
                 let at = last.unwrap_or(items.map(|item| item.position()));
                 return values::at((a, b), at, Kind::Branch, &mut same, cancel).map(Some);
             }
