@@ -9,6 +9,18 @@ use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
 /// Reads the registers of the selected thread, under the architecture's names.
 pub fn registers(remote: &mut Remote) -> Result<Vec<Register>, Error> {
     let values = remote.registers()?;
+    Ok(named(remote, values))
+}
+
+/// Same as [`registers`], without system registers that programs cannot write.
+pub fn changing(remote: &mut Remote) -> Result<Vec<Register>, Error> {
+    // QEMU names system registers in capital letters.
+    let system = |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase());
+    let values = remote.registers_if(|name| !system(name) || name.starts_with("TPIDR"))?;
+    Ok(named(remote, values))
+}
+
+fn named(remote: &Remote, values: Vec<Option<Vec<u8>>>) -> Vec<Register> {
     let target = remote.target();
     let mut registers: Vec<Register> = Vec::new();
     for ((name, size), value) in target.registers.iter().zip(values) {
@@ -27,7 +39,7 @@ pub fn registers(remote: &mut Remote) -> Result<Vec<Register>, Error> {
             ..Register::default()
         });
     }
-    Ok(registers)
+    registers
 }
 
 /// Returns the architecture's name of a register, or `None` if QEMU's register is not saved.

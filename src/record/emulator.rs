@@ -479,8 +479,8 @@ impl Emulator {
         let first = contents.cores.iter().find(|core| core.number == Some(0));
         if let Some(first) = first.map(|core| core.name.clone()) {
             // Without space for it, the rest is saved.
-            let replay =
-                replay_file::join(self.directory.path(), &contents.start, &contents.memory);
+            let (start, offsets) = (&contents.start, &summary.checkpoints);
+            let replay = replay_file::join(self.directory.path(), start, offsets, &contents.memory);
             contents.replay = replay.unwrap_or_default().map(|bytes| (first, bytes));
         }
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);

@@ -201,6 +201,19 @@ impl Flow {
         alone.then_some(pending.id)
     }
 
+    /// Returns whether the block that a core entered last was executed completely, and its last instruction, a
+    /// branch, led to `next`.
+    pub fn branched_to(&self, core: u32, next: CodeAddress, blocks: &BlockTable) -> bool {
+        let core = self.cores.get(core as usize);
+        let pending = core.and_then(|core| core.pending);
+        let pending = pending.filter(|pending| pending.started.is_none());
+        let block = pending.and_then(|pending| blocks.get(pending.id));
+        block.is_some_and(|block| {
+            let branches = matches!(block.last().kind, Kind::Branch { .. } | Kind::Indirect);
+            branches && leads(block, next)
+        })
+    }
+
     /// Sets the block that a core entered last; the caller has reported the blocks before it.
     pub fn continue_at(&mut self, core: u32, id: u32) {
         if let Some(core) = self.cores.get_mut(core as usize) {

@@ -10,6 +10,8 @@
  *   inputs=RULES        report each system call with its result and what the kernel wrote. RULES has 8 hexadecimal
  *                       digits for each call that fills a buffer: 3 for its number, 1 for the argument with the
  *                       address, 4 for the size in bytes, or for the argument with the size plus 0x8000
+ *   checkpoints=N       ask for a checkpoint after N events: interrupt the program before a block to which a branch
+ *                       led, as long as it has one thread (programs with inputs= only)
  *   log=PATH            forward the emulator's log (systems only)
  *   state=on            take addresses and instruction sets from the executing core (AArch64 systems only)
  *   place=WORDS/OFFSET  find the code that starts with these eight bytes, and report the first execution
@@ -90,10 +92,10 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands; see stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED, MEMORY, CALL };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED, MEMORY, CALL, CHECKPOINT };
 enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
 enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
-enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
+enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP, ASK };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT, ENDING, WAITING };
 
 /* QEMU gives a new thread a higher index than all threads that are alive. */
@@ -120,6 +122,8 @@ struct block {
     uint32_t bytes;
     uint8_t context;    /* 1 + the register that the last instruction writes to CONTEXTIDR */
     uint8_t place;      /* the code whose first execution is reported */
+    /* With checkpoints=N: */
+    uint8_t branches;   /* its last instruction is a branch */
 };
 
 /*
@@ -182,7 +186,7 @@ static int have_guest_base;
 static int out = -1;
 static volatile int dead;
 static volatile int halting; /* bits: */
-enum { FREEZING = 1, EXITING = 2, IN_GDB = 4 };
+enum { FREEZING = 1, EXITING = 2, IN_GDB = 4, ASKING = 8 };
 enum { HOLDING = FREEZING | EXITING };
 static struct vcpu *exiting; /* the thread that exits the program */
 static volatile int may_leave;
@@ -195,6 +199,7 @@ static int place_wanted;
 static int inputs; /* system calls are reported */
 static struct { uint8_t argument, known; uint16_t size; } fills[1024]; /* by number; see the arguments */
 static uint64_t heap_end; /* the end of the heap; 0: not known yet */
+static uint64_t until_checkpoint; /* events until a checkpoint is asked for; 0: none is */
 static int accesses; /* addresses of loads and stores are reported with the events */
 static uint64_t clock_now; /* counted instructions of all threads */
 static volatile int held; /* waiting at the limit of instructions */
@@ -237,6 +242,12 @@ static void flush_locked(struct vcpu *v)
     put_definitions();
     if (v->count > 0)
         put_chunk(EVENTS, v->core, v->tid, v->words, v->count * 4);
+    if (until_checkpoint > v->count) {
+        until_checkpoint -= v->count;
+    } else if (until_checkpoint > 0) {
+        until_checkpoint = 0;
+        __atomic_fetch_or(&halting, ASKING, __ATOMIC_SEQ_CST);
+    }
     v->count = 0;
     v->access = 0;
 }
@@ -382,6 +393,30 @@ static void count_towards_limit(struct vcpu *v, struct block *block)
 }
 
 /*
+ * Asks for a checkpoint. The emulator's GDB server stops the program before the next block. A program that
+ * blocks or ignores the signal could notice it.
+ */
+static void ask_for_checkpoint(struct vcpu *v)
+{
+    sigset_t blocked;
+    struct sigaction action;
+    __atomic_fetch_and(&halting, ~ASKING, __ATOMIC_SEQ_CST);
+    if (!one_thread || child || v->cut)
+        return;
+    if (pthread_sigmask(SIG_BLOCK, NULL, &blocked) != 0 || sigismember(&blocked, SIGINT)
+        || sigaction(SIGINT, NULL, &action) != 0 || action.sa_handler == SIG_IGN) {
+        pthread_mutex_lock(&out_lock);
+        until_checkpoint = WORDS;
+        pthread_mutex_unlock(&out_lock);
+        return;
+    }
+    pthread_mutex_lock(&out_lock);
+    put_chunk(CHECKPOINT, v->core, 0, NULL, 0);
+    pthread_mutex_unlock(&out_lock);
+    syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
+}
+
+/*
  * The emulator writes its log to a file that is mapped here. Checking one byte before every block
  * detects new text, which is sent between the blocks that it was written between. The file is kept
  * one window larger than its contents.
@@ -480,6 +515,8 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
             leave_gdb();
         if (halting & HOLDING && halt(v, block->pc))
             return;
+        if (halting & ASKING && block->branches)
+            ask_for_checkpoint(v);
     }
     if (__builtin_expect(v != current, 0)) {
         if (v->tid == 0) {
@@ -780,6 +817,27 @@ static void note_progress(struct block *block, struct qemu_plugin_tb *tb)
     block->complete = started;
 }
 
+/* Returns whether an instruction is a branch, and not a system call in any instruction set. */
+static int branches(struct qemu_plugin_insn *insn)
+{
+    uint32_t word = 0;
+    size_t size = qemu_plugin_insn_size(insn);
+    if (size != 2 && size != 4)
+        return 0;
+    memcpy(&word, qemu_plugin_insn_data(insn), size);
+    if (!is_arm) /* B and BL; B.cond; CBZ and TBZ; BR, BLR and RET */
+        return (word & 0x7c000000) == 0x14000000 || (word & 0xfe000000) == 0x54000000
+            || (word & 0x7c000000) == 0x34000000 || (word & 0xfe000000) == 0xd6000000;
+    if (size == 2) /* B; CBZ; BX and BLX */
+        return ((word & 0xf000) == 0xd000 && (word & 0x0e00) != 0x0e00) || (word & 0xf800) == 0xe000
+            || (word & 0xf500) == 0xb100 || (word & 0xff00) == 0x4700;
+    /* Whether it is A32 or T32 is not known. A32: B and BL; BX and BLX. */
+    int wide = (word & 0x0e000000) == 0x0a000000 || (word & 0x0fffffd0) == 0x012fff10;
+    /* T32: BL, BLX and B; the other one is SVC in A32. */
+    int narrow = (word & 0x8000f800) == 0x8000f000 && (word & 0x50000000) != 0 && (word & 0x0f000000) != 0x0f000000;
+    return wide || narrow;
+}
+
 static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
@@ -794,6 +852,7 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     block->pc = address;
     block->last = qemu_plugin_insn_vaddr(last);
     block->last_size = qemu_plugin_insn_size(last);
+    block->branches = branches(last);
     if (!have_guest_base && !in_system) {
         void *host = qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0));
         guest_base = (int64_t)((uintptr_t)host - address);
@@ -1293,6 +1352,13 @@ static void obey(const struct command *command)
     case TRAP:
         note_trap(command->value, command->tid, command->a);
         break;
+    case ASK:
+        pthread_mutex_lock(&out_lock);
+        until_checkpoint = command->value;
+        if (until_checkpoint == 0)
+            __atomic_fetch_or(&halting, ASKING, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&out_lock);
+        break;
     case FLUSH:
         flush_all();
         report(1);
@@ -1385,6 +1451,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             place_wanted = sscanf(argv[i] + 6, "%" SCNx64 "/%" SCNx64, &place_words, &place_offset) == 2;
         else if (!strncmp(argv[i], "limit=", 6))
             limit = strtoull(argv[i] + 6, NULL, 10);
+        else if (!strncmp(argv[i], "checkpoints=", 12))
+            until_checkpoint = strtoull(argv[i] + 12, NULL, 10);
         else if (!strncmp(argv[i], "inputs=", 7))
             read_rules(argv[i] + 7);
         else if (!strncmp(argv[i], "log=", 4))

@@ -9,6 +9,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+/// The size of a page in bytes.
+pub const PAGE: u64 = 0x1000;
+
 /// A range of memory of a process (proc(5), /proc/pid/maps).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -18,6 +21,8 @@ pub struct Mapping {
     pub end: u64,
     /// Whether it is readable.
     pub readable: bool,
+    /// Whether what is written to it is shared with other mappings.
+    pub shared: bool,
     /// The offset of its first byte in the file.
     pub offset: u64,
     /// The file; empty for memory without one.
@@ -44,6 +49,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
         start: hex(start)?,
         end: hex(end)?,
         readable: permissions.starts_with('r'),
+        shared: permissions.ends_with('s'),
         offset: hex(offset)?,
         file: file.starts_with(b"/").then(|| path(file)),
     })
@@ -96,6 +102,26 @@ impl Memory {
     }
 }
 
+/// The pages of a child process (Documentation/admin-guide/mm/pagemap.rst of Linux).
+#[derive(Debug)]
+pub struct PageMap(File);
+
+impl PageMap {
+    /// Opens the page map.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        File::open(format!("/proc/{pid}/pagemap")).map(Self)
+    }
+
+    /// Returns the entries of the pages of a range: bit 63 and 62 if there is one, in memory or swapped out, and
+    /// bit 61 if it is a page of a file, or shared.
+    pub fn entries(&self, address: u64, length: u64) -> io::Result<Vec<u64>> {
+        let mut bytes = vec![0; (length / PAGE * 8) as usize];
+        self.0.read_exact_at(&mut bytes, address / PAGE * 8)?;
+        let entries = bytes.as_chunks().0.iter();
+        Ok(entries.map(|entry| u64::from_ne_bytes(*entry)).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +134,7 @@ mod tests {
                 start: 0x40_0000,
                 end: 0x47_0000,
                 readable: true,
+                shared: false,
                 offset: 0x1000,
                 file: Some("/tmp/a b".into()),
             })

@@ -169,15 +169,26 @@ impl Remote {
     /// Reads all registers of the selected thread, in the order of [`Target::registers`]; `None`
     /// for those that the server does not report.
     pub fn registers(&mut self) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.registers_if(|_| true)
+    }
+
+    /// Same as [`registers`](Self::registers), without those that need a request of their own and whose names are
+    /// not `wanted`.
+    pub fn registers_if(
+        &mut self,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let reply = self.ask("g")?;
         let mut rest = &reply[..];
         let mut values = Vec::new();
-        let sizes: Vec<usize> = self.target.registers.iter().map(|r| r.1).collect();
-        for (size, number) in sizes.into_iter().zip(self.target.numbers.clone()) {
+        let known = self.target.registers.iter();
+        let known: Vec<(usize, bool)> = known.map(|(name, size)| (*size, wanted(name))).collect();
+        for ((size, wanted), number) in known.into_iter().zip(self.target.numbers.clone()) {
             // A reply to `g` may be short: the remaining registers are read one by one.
             let digits = rest.split_off(..2 * size).filter(|_| size > 0);
             values.push(match digits {
                 Some(digits) => bytes_of(digits),
+                None if !wanted => None,
                 None => {
                     rest = &[];
                     self.register(number, size)?

@@ -8,13 +8,20 @@ use super::stream::{SystemCall, Written};
 use armsnap_snapshot::leftovers::in_private;
 use armsnap_snapshot::mapped::{self, Mapped};
 use armsnap_snapshot::snapshot::model::Register;
-use armsnap_snapshot::snapshot::replay::{Call, Contents, Inputs, Piece, Writer};
+use armsnap_snapshot::snapshot::replay::{
+    Call, Checkpoint, Contents, Input, Inputs, Piece, Writer,
+};
+use armsnap_trace::encode::CodeAddress;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most bytes that one call may write, and be recorded.
 const MOST: usize = 1 << 30;
+
+/// The most bytes of all checkpoints.
+const MOST_OF_CHECKPOINTS: u64 = 4 << 30;
 
 /// The state of the program before its first instruction.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +32,20 @@ pub struct Start {
     pub memory: Vec<SavedRegion>,
 }
 
-/// Writes the system calls of a program with one thread.
+/// The file, shared by the tracing thread and the controller of the emulator.
+pub type SharedCalls = Arc<Mutex<CallFile>>;
+
+/// Returns the file for exclusive use.
+pub fn locked(calls: &SharedCalls) -> MutexGuard<'_, CallFile> {
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes the system calls and checkpoints of a program with one thread.
+///
+/// At a checkpoint, the controller says where the program is stopped ([`want`](Self::want)), the tracing
+/// thread asks for a synchronisation point there ([`accept`](Self::accept)), the controller writes the state
+/// ([`checkpoint`](Self::checkpoint)), and the tracing thread adds the offset of the point once it is in the
+/// trace ([`synchronised`](Self::synchronised)).
 #[derive(Debug)]
 pub struct CallFile {
     path: PathBuf,
@@ -35,6 +55,16 @@ pub struct CallFile {
     written: Vec<(u64, u64, Option<Vec<u8>>)>,
     /// How many bytes that takes.
     bytes: usize,
+    /// Where the program is stopped for a checkpoint.
+    wanted: Option<CodeAddress>,
+    /// Whether a synchronisation point there was asked for.
+    accepted: bool,
+    /// Whether the offset of the last checkpoint may become known.
+    expected: bool,
+    /// The offset in the trace buffer for each checkpoint, if it is known.
+    offsets: Vec<Option<u64>>,
+    /// How many bytes of memory the checkpoints have.
+    checkpoint_bytes: u64,
 }
 
 impl CallFile {
@@ -56,6 +86,65 @@ impl CallFile {
             writer: writer.ok(),
             written: Vec::new(),
             bytes: 0,
+            wanted: None,
+            accepted: false,
+            expected: false,
+            offsets: Vec::new(),
+            checkpoint_bytes: 0,
+        }
+    }
+
+    /// Sets where the program is stopped, which may be for a checkpoint.
+    pub fn want(&mut self, place: CodeAddress) {
+        self.wanted = Some(place);
+        self.accepted = false;
+    }
+
+    /// Takes the place set by [`want`](Self::want).
+    pub fn take_wanted(&mut self) -> Option<CodeAddress> {
+        self.wanted.take()
+    }
+
+    /// Notes that a synchronisation point was asked for at that place.
+    pub fn accept(&mut self) {
+        self.accepted = true;
+        self.expected = false;
+    }
+
+    /// Returns whether a checkpoint can be written now.
+    pub fn is_accepted(&mut self) -> bool {
+        self.wanted = None;
+        self.accepted && self.takes_checkpoints()
+    }
+
+    /// Returns whether checkpoints can be written.
+    pub fn takes_checkpoints(&self) -> bool {
+        self.writer.is_some() && self.checkpoint_bytes < MOST_OF_CHECKPOINTS
+    }
+
+    /// Adds a checkpoint, whose offset is not known yet.
+    pub fn checkpoint(&mut self, checkpoint: &Checkpoint<'_>) {
+        self.accepted = false;
+        if let Some(writer) = &mut self.writer {
+            match writer.checkpoint(checkpoint, &[]) {
+                Ok(()) => self.offsets.push(None),
+                Err(_) => self.writer = None,
+            }
+        }
+        self.expected = self.writer.is_some();
+        let bytes = |piece: &Piece<'_>| match piece.contents {
+            Contents::Bytes(bytes) => bytes.len() as u64 + 20,
+            _ => 20,
+        };
+        self.checkpoint_bytes += checkpoint.memory.iter().map(bytes).sum::<u64>();
+    }
+
+    /// Sets the offset in the trace buffer that belongs to the last checkpoint.
+    pub fn synchronised(&mut self, offset: u64) {
+        if std::mem::take(&mut self.expected)
+            && let Some(last) = self.offsets.last_mut()
+        {
+            *last = Some(offset);
         }
     }
 
@@ -98,25 +187,32 @@ impl CallFile {
     }
 
     /// Ends the recording of calls, and removes the file: there are several threads.
-    pub fn abandon(self) {
-        drop(self.writer);
-        let _ = std::fs::remove_file(self.path);
+    pub fn abandon(&mut self) {
+        self.writer = None;
+        let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Completes the file.
-    pub fn finish(self) {
+    /// Completes the file, and returns the offset for each checkpoint, if it is known.
+    pub fn finish(&mut self) -> Vec<Option<u64>> {
         // An incomplete last record is not read.
-        let _ = self.writer.map(Writer::finish);
+        let _ = self.writer.take().map(Writer::finish);
+        std::mem::take(&mut self.offsets)
     }
 }
 
-/// Writes the start and the calls of a directory to one file there, without what is in `saved`;
-/// `None` if no calls were recorded.
+/// Writes the start, the calls and the checkpoints of a directory to one file there, without what is in
+/// `saved`; `None` if no calls were recorded. `offsets` has the offset in the trace buffer for each
+/// checkpoint; what has changed before one without an offset belongs to the next one.
 ///
 /// # Errors
 ///
 /// If the file cannot be written.
-pub fn join(directory: &Path, start: &Start, saved: &[SavedRegion]) -> io::Result<Option<Mapped>> {
+pub fn join(
+    directory: &Path,
+    start: &Start,
+    offsets: &[Option<u64>],
+    saved: &[SavedRegion],
+) -> io::Result<Option<Mapped>> {
     let calls = CallFile::path(directory);
     if !calls.exists() || start.registers.is_empty() {
         return Ok(None);
@@ -139,8 +235,19 @@ pub fn join(directory: &Path, start: &Start, saved: &[SavedRegion]) -> io::Resul
         });
         writer.start(&start.registers, memory, &saved)?;
         let mut at = calls.calls();
-        while let Ok(Some((call, next))) = calls.call(at) {
-            writer.call(&call, &saved)?;
+        let (mut offsets, mut changed) = (offsets.iter(), Vec::new());
+        while let Ok(Some((input, next))) = calls.input(at) {
+            match input {
+                Input::Call(call) => writer.call(&call, &saved)?,
+                Input::Checkpoint(mut checkpoint) => {
+                    changed.append(&mut checkpoint.memory);
+                    if let Some(&Some(offset)) = offsets.next() {
+                        checkpoint.offset = offset;
+                        std::mem::swap(&mut checkpoint.memory, &mut changed);
+                        writer.checkpoint(&checkpoint, &saved)?;
+                    }
+                }
+            }
             at = next;
         }
         writer.finish().map(drop)

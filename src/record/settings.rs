@@ -2,6 +2,7 @@
 
 use super::blocks::Sets;
 use super::protocol::TraceOptions;
+use super::replay_file::SharedCalls;
 use super::system::numbers::Numbers;
 use armsnap_snapshot::snapshot::changed::Carrier;
 use armsnap_trace::element::Context;
@@ -44,8 +45,8 @@ pub struct Settings {
     pub late: bool,
     /// The directory for the files of data addresses, if they are recorded.
     pub data_addresses: Option<PathBuf>,
-    /// The directory for the file of system calls, if they are recorded.
-    pub calls: Option<PathBuf>,
+    /// The file of system calls, if they are recorded.
+    pub calls: Option<SharedCalls>,
 }
 
 /// Returns the core properties that determine the encoding of ETMv4.

@@ -22,6 +22,7 @@
 //! | 14 failed | the plugin cannot continue; text: the reason |
 //! | 15 memory | what the kernel wrote in the call reported next, only with `inputs=`; extra: 0, `u64` address and bytes, or 1, `u64` address and `u64` count of bytes that are 0 |
 //! | 16 call | a system call of the only thread returned: `u64` address of its instruction, `u64` number, `u64` result, six `u64` arguments |
+//! | 17 checkpoint | the only thread receives SIGINT, so that it stops after the block that it enters next, which ends in a branch; only with `checkpoints=` |
 //!
 //! An event is one of:
 //!
@@ -50,6 +51,7 @@
 //! | 4 flush | sends all buffered events; no core may run; the reply is chunk 4 |
 //! | 5 leave | lets the exiting thread continue; SIGSEGV or a trap at the call stops it there again |
 //! | 6 trap | a trap at an address (value) replaces code (in the field of the thread ID) of `number` bytes; 0 bytes: the trap was removed. The code is restored in forked children |
+//! | 7 checkpoint | asks for a checkpoint after this many events (value), 0: as soon as possible, in place of what was asked for before |
 //!
 //! Cores that one host thread executes in turn are reported in the order of execution. The order of
 //! events on different host threads is not known.
@@ -95,6 +97,11 @@ pub enum Command {
         /// The size of the code in bytes; 0 if the trap was removed.
         bytes: u32,
     },
+    /// Asks for a checkpoint.
+    Checkpoint {
+        /// After this many events; 0: as soon as possible.
+        after: u64,
+    },
 }
 
 impl Command {
@@ -115,6 +122,7 @@ impl Command {
                 code,
                 bytes,
             } => ([6, code, bytes, 0], address),
+            Self::Checkpoint { after } => ([7, 0, 0, 0], after),
         };
         let mut out = [0; 24];
         for (place, word) in out.chunks_exact_mut(4).zip(words) {
@@ -260,6 +268,8 @@ pub trait Sink {
     }
     /// The requested number of instructions was started.
     fn limit(&mut self) {}
+    /// The thread stops for a checkpoint after the block that it enters next.
+    fn checkpoint(&mut self) {}
     /// An instruction stored this many bytes.
     fn store(&mut self, _address: u64, _bytes: u32) {}
     /// The program is about to exit.
@@ -520,6 +530,7 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
                 sink.written(address, written);
             }
             16 => sink.call(fields.call()?),
+            17 => sink.checkpoint(),
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }

@@ -56,6 +56,8 @@ pub struct TraceStore {
     is_full: bool,
     encoder: Encoder,
     frames: Vec<u8>,
+    /// The number of bytes of all frames before these.
+    framed: u64,
     /// The number of bytes to keep of each source, and the bytes kept.
     last: Option<(u64, Vec<(TraceId, TraceTail)>)>,
 }
@@ -71,6 +73,7 @@ impl TraceStore {
             is_full: false,
             encoder: Encoder::new(),
             frames: Vec::new(),
+            framed: 0,
             last: last.map(|keep| (keep, Vec::new())),
         })
     }
@@ -91,6 +94,13 @@ impl TraceStore {
         Ok(())
     }
 
+    /// Returns the offset in the trace buffer of the byte that will be written next, if another one of its
+    /// source follows it. `None` if only the last bytes are kept.
+    pub fn offset(&self, id: TraceId) -> Option<u64> {
+        let next = self.framed + self.encoder.next_byte(id) as u64;
+        self.last.is_none().then_some(next)
+    }
+
     fn frames(&mut self, id: TraceId, bytes: &[u8]) -> io::Result<()> {
         self.encoder.write(id, bytes, &mut self.frames);
         self.store()
@@ -103,6 +113,7 @@ impl TraceStore {
             true => Ok(()),
             false => self.file.write_all(&self.frames),
         };
+        self.framed += self.frames.len() as u64;
         self.frames.clear();
         self.checked(stored)
     }

@@ -11,7 +11,7 @@ use super::blocks::{BlockTable, Sets};
 use super::flow::Flow;
 use super::lines::Lines;
 use super::protocol::{self, Protocol, Timestamps};
-use super::replay_file::CallFile;
+use super::replay_file::{SharedCalls, locked};
 use super::settings::{Exceptions, Settings, core_of};
 use super::stream::{Definition, Event, Events, Exit, Sink, Stopped, SystemCall, Written};
 use super::system::join::Join;
@@ -45,6 +45,8 @@ pub enum TraceEvent {
     /// The requested number of instructions was started: a core of a system waits to be resumed, a
     /// thread of a program receives SIGINT.
     Limit,
+    /// The only thread receives SIGINT for a checkpoint.
+    Checkpoint,
     /// The program set a signal's handler.
     Handler {
         /// The signal's Linux number.
@@ -107,6 +109,8 @@ pub struct Summary {
     pub context_ids: bool,
     /// What in the trace identifies the version of changed code.
     pub carrier: Carrier,
+    /// The offset in the trace buffer that belongs to each checkpoint, if it is known.
+    pub checkpoints: Vec<Option<u64>>,
     /// Why a file of the recording is incomplete, if one is.
     pub cut: Option<String>,
 }
@@ -130,7 +134,9 @@ struct Tracing<U, F> {
     /// The number of instructions so far, for progress reports.
     progress: Arc<AtomicU64>,
     /// The system calls of a program with one thread.
-    calls: Option<CallFile>,
+    calls: Option<SharedCalls>,
+    /// Whether the program stops for a checkpoint next.
+    checkpoint: bool,
 }
 
 impl<U, F> Sink for Tracing<U, F>
@@ -149,7 +155,7 @@ where
         }
         if core == 1 {
             if let Some(calls) = self.calls.take() {
-                calls.abandon();
+                locked(&calls).abandon();
             }
             // The receiver is gone once the recording is abandoned.
             let _ = self.observer.send(TraceEvent::Threads);
@@ -230,6 +236,9 @@ where
         }
         // This keeps the traces of several cores in order in the buffer.
         self.traces.take(core, 1)?;
+        if let (Some(offset), Some(calls)) = (self.traces.taken.synchronised.take(), &self.calls) {
+            locked(calls).synchronised(offset);
+        }
         self.progress
             .store(self.traces.instructions, Ordering::Relaxed);
         Ok(())
@@ -254,6 +263,7 @@ where
                 let _ = self.observer.send(TraceEvent::ReturnPending);
             }
         }
+        self.synchronise();
         let instructions = self.traces.instructions + self.flow.pending(&self.blocks);
         // The receiver is gone once the recording is abandoned.
         let _ = self.observer.send(TraceEvent::Stopped {
@@ -286,15 +296,20 @@ where
     }
 
     fn written(&mut self, address: u64, written: Written<'_>) {
-        if let Some(calls) = &mut self.calls {
-            calls.written(address, written);
+        if let Some(calls) = &self.calls {
+            locked(calls).written(address, written);
         }
     }
 
     fn call(&mut self, call: SystemCall) {
-        if let Some(calls) = &mut self.calls {
-            calls.call(call);
+        if let Some(calls) = &self.calls {
+            locked(calls).call(call);
         }
+    }
+
+    fn checkpoint(&mut self) {
+        self.checkpoint = true;
+        let _ = self.observer.send(TraceEvent::Checkpoint);
     }
 
     fn exit(&mut self, exit: Exit) {
@@ -327,6 +342,27 @@ where
 }
 
 impl<U: TraceUnit, F> Tracing<U, F> {
+    /// Asks for a synchronisation point where the only thread is stopped, if everything before it is known. The
+    /// controller waits meanwhile.
+    fn synchronise(&mut self) {
+        let asked = std::mem::take(&mut self.checkpoint);
+        let calls = self.calls.as_ref();
+        let place = calls.and_then(|calls| locked(calls).take_wanted());
+        let Some(place) = place.filter(|_| asked) else {
+            return;
+        };
+        if !self.flow.branched_to(0, place, &self.blocks) || self.flow_ends(0, Some(place)).is_err()
+        {
+            return;
+        }
+        let trace = self.traces.core(0);
+        if trace.is_some_and(|trace| trace.tracer.synchronise_at(place))
+            && let Some(calls) = &self.calls
+        {
+            locked(calls).accept();
+        }
+    }
+
     fn flow_ends(&mut self, core: u32, next: Option<CodeAddress>) -> io::Result<()> {
         let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
         match &mut self.join {
@@ -345,9 +381,7 @@ where
     F: Fn(TraceId) -> U + Send,
 {
     fn finish(mut self: Box<Self>, next: &BTreeMap<u32, CodeAddress>) -> io::Result<Summary> {
-        if let Some(calls) = self.calls.take() {
-            calls.finish();
-        }
+        let calls = self.calls.take();
         let mut summary = Summary {
             untraced: self.traces.untraced,
             ended: std::mem::take(&mut self.ended),
@@ -367,6 +401,13 @@ where
                 summary.cores.push((core, id));
             }
             self.traces.take(core, 1)?;
+        }
+        if let Some(calls) = calls {
+            let mut calls = locked(&calls);
+            if let Some(offset) = self.traces.taken.synchronised.take() {
+                calls.synchronised(offset);
+            }
+            summary.checkpoints = calls.finish();
         }
         summary.ended.splice(0..0, unfinished);
         summary.instructions = self.traces.instructions;
@@ -467,7 +508,8 @@ where
         make,
         observer,
         progress,
-        calls: calls.map(|directory| CallFile::new(&directory)),
+        calls,
+        checkpoint: false,
     })
 }
 

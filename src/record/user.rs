@@ -4,6 +4,7 @@
 //! process would disappear before its state could be read, so the plugin holds it at that system
 //! call.
 
+mod checkpoints;
 mod memory;
 mod run;
 mod session;
@@ -17,7 +18,7 @@ use super::guest_program::Program;
 use super::note::Note;
 use super::process;
 use super::protocol::{Protocol, TraceOptions};
-use super::replay_file::Start;
+use super::replay_file::{CallFile, SharedCalls, Start};
 use super::settings::{self, Exceptions, Settings};
 use super::snapshot_files::{Contents, read_only};
 use super::stop::Reason;
@@ -35,6 +36,7 @@ use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 /// A request to record a program.
 #[derive(Debug)]
@@ -72,6 +74,8 @@ struct Session {
     base: u64,
     /// The state before the first instruction.
     start: Start,
+    /// The file of system calls, if the program can be replayed.
+    calls: Option<SharedCalls>,
 }
 
 /// Records a program until it stops, and returns the snapshot.
@@ -158,6 +162,10 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let replays = options.trace.last.is_none();
     if replays {
         plugin.push(("inputs", rules(&program).into()));
+        if request.registers.is_none() && options.trace.sync > 0 {
+            let events = checkpoints::EVENTS.to_string();
+            plugin.push(("checkpoints", events.into()));
+        }
     }
     if options.data_addresses {
         plugin.push(("accesses", "on".into()));
@@ -177,7 +185,9 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let mut emulator = launch.start(command, "qemu-user")?;
     let addresses = emulator.address_directory(options);
     let mut settings = settings(&program, options.trace, addresses);
-    settings.calls = replays.then(|| emulator.directory.path().to_owned());
+    let calls = || Arc::new(Mutex::new(CallFile::new(emulator.directory.path())));
+    let calls = replays.then(calls);
+    settings.calls = calls.clone();
     emulator.record(settings, options.witness.take())?;
     let cpu = processor(request.cpu.as_deref(), &program);
     let asked = replays && program.is_64bit;
@@ -193,6 +203,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
             registers: zero_block.map(constant).into_iter().collect(),
             ..Start::default()
         },
+        calls,
     };
     Ok((session, bytes))
 }

@@ -4,6 +4,7 @@
 mod support;
 
 mod changed_code;
+mod checkpoints;
 mod data_addresses;
 mod diff;
 mod ends;

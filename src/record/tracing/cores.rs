@@ -40,6 +40,8 @@ pub(super) struct CoreTrace<U> {
 pub(super) struct Taken {
     pub(super) bytes: Vec<u8>,
     pub(super) start_points: Vec<usize>,
+    /// The offset in the trace buffer of the synchronisation point that was asked for last.
+    pub(super) synchronised: Option<u64>,
 }
 
 impl Taken {
@@ -55,11 +57,23 @@ impl Taken {
         }
         self.bytes.clear();
         self.start_points.clear();
+        let synchronised = trace.tracer.synchronised();
         let start_points = &mut self.start_points;
         trace
             .tracer
             .take_with(&mut self.bytes, |place| start_points.push(place));
-        store.write(trace.id, &self.bytes, &self.start_points)
+        let Some(place) = synchronised else {
+            return store.write(trace.id, &self.bytes, &self.start_points);
+        };
+        let (before, from) = self.bytes.split_at(place);
+        let middle = self.start_points.partition_point(|&start| start < place);
+        let (early, late) = self.start_points.split_at_mut(middle);
+        store.write(trace.id, before, early)?;
+        self.synchronised = store.offset(trace.id);
+        for start in &mut *late {
+            *start -= place;
+        }
+        store.write(trace.id, from, late)
     }
 }
 

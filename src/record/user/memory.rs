@@ -5,7 +5,7 @@
 
 use super::{Error, Session};
 use crate::record::note::Note;
-use crate::record::process;
+use crate::record::process::{self, Mapping, PAGE};
 use crate::record::snapshot_files::{SavedRegion, fit};
 use armsnap_snapshot::leftovers::in_private;
 use armsnap_snapshot::mapped;
@@ -13,8 +13,6 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::PathBuf;
-
-const PAGE: u64 = 0x1000;
 
 /// When memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,20 +65,26 @@ fn path(session: &Session, range: &Range<u64>, moment: Moment) -> PathBuf {
 
 /// Returns the program's ranges of memory, from the host's mappings.
 fn ranges(session: &mut Session) -> Result<Vec<Range<u64>>, Error> {
+    let mut ranges = Vec::new();
+    for mapping in process::mappings(session.emulator.pid())? {
+        if let Some(range) = range(session, &mapping) {
+            ranges.extend(guest_ranges(session, range)?);
+        }
+    }
+    Ok(ranges)
+}
+
+/// Returns where the program would find a mapping; `None` if it cannot read it.
+pub(super) fn range(session: &Session, mapping: &Mapping) -> Option<Range<u64>> {
     let highest = if session.program.is_64bit {
         1 << 52
     } else {
         1 << 32
     };
-    let mut ranges = Vec::new();
-    for mapping in process::mappings(session.emulator.pid())? {
-        let start = mapping.start.wrapping_sub(session.base);
-        let length = mapping.end - mapping.start;
-        if mapping.readable && start < highest && length <= highest - start {
-            ranges.extend(guest_ranges(session, start..start + length)?);
-        }
-    }
-    Ok(ranges)
+    let start = mapping.start.wrapping_sub(session.base);
+    let length = mapping.end - mapping.start;
+    let reachable = mapping.readable && start < highest && length <= highest - start;
+    reachable.then(|| start..start + length)
 }
 
 /// Joins adjacent ranges.
@@ -97,7 +101,10 @@ fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// Returns the parts of a mapping that belong to the program. The host may merge adjacent mappings
 /// of the program and of the emulator.
-fn guest_ranges(session: &mut Session, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
+pub(super) fn guest_ranges(
+    session: &mut Session,
+    range: Range<u64>,
+) -> Result<Vec<Range<u64>>, Error> {
     /// The maximum number of pages checked one by one.
     const MOST: u64 = 1 << 14;
     let middle = (range.start + (range.end - range.start) / 2) & !(PAGE - 1);

@@ -1,5 +1,6 @@
 //! Runs a program until something ends the recording.
 
+use super::checkpoints::Checkpoints;
 use super::steps::StepLog;
 use super::traps::{Trap, TrapReason};
 use super::{Error, Session, Watch};
@@ -60,6 +61,10 @@ pub(super) struct RunningProgram {
     pub(super) instructions: Option<u64>,
     /// Whether the plugin has asked to step through the last of `instructions`; SIGINT follows.
     pub(super) limit_reached: bool,
+    /// The checkpoints of the program, if they are taken.
+    pub(super) checkpoints: Option<Checkpoints>,
+    /// Whether the plugin has asked for one; SIGINT follows.
+    pub(super) checkpoint_asked: bool,
     /// Whether the program is stepped through.
     pub(super) stepping: bool,
     /// The number of instructions executed, if the program is stepped through.
@@ -94,6 +99,9 @@ impl RunningProgram {
         let here = session.here()?;
         let few = self.instructions.is_some_and(|limit| limit <= STEPS);
         self.stepping = few || self.steps.is_some();
+        if self.stepping {
+            self.checkpoints = None;
+        }
         if let Some(ended) = self.proceed(session, thread, here)? {
             return Ok(ended);
         }
@@ -173,6 +181,7 @@ impl RunningProgram {
                 self.handlers.insert(signal, (address, flags));
             }
             TraceEvent::Limit => self.limit_reached = true,
+            TraceEvent::Checkpoint => self.checkpoint_asked = true,
             TraceEvent::Place(_) | TraceEvent::ReturnPending | TraceEvent::ReturnsKnown => {}
             TraceEvent::Store { address, bytes } => {
                 if let Some(steps) = &mut self.steps {
@@ -181,6 +190,7 @@ impl RunningProgram {
             }
             TraceEvent::Mask(of) => self.blocked.retain(|blocked| blocked.0 != of),
             TraceEvent::Threads => {
+                self.checkpoints = None;
                 if self.steps.is_some() {
                     return Err(Error::Failed(
                         "--witness-registers: the program has several threads: only a program with \
@@ -238,7 +248,12 @@ impl RunningProgram {
         if signal == INTERRUPT && watch.interrupted.load(Ordering::Relaxed) {
             return self.end(session, thread, Reason::Interrupted).map(Some);
         }
+        let since = Instant::now();
+        if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| signal == INTERRUPT) {
+            checkpoints.stops_at(here);
+        }
         let (stopped, instructions) = self.freeze(session, thread)?;
+        let checkpoint = signal == INTERRUPT && std::mem::take(&mut self.checkpoint_asked);
         if signal == INTERRUPT && std::mem::take(&mut self.limit_reached) {
             send(&session.emulator.plugin, &Command::Resume)?;
             if stopped.cores.len() > 1 {
@@ -247,8 +262,15 @@ impl RunningProgram {
                     .map(Some);
             }
             self.stepping = true;
+            self.checkpoints = None;
             self.executed = instructions;
             return self.proceed(session, thread, here);
+        }
+        if checkpoint {
+            self.checkpoint(session, here, (since, instructions))?;
+            send(&session.emulator.plugin, &Command::Resume)?;
+            self.go(session, thread)?;
+            return Ok(None);
         }
         if let Some(number) = signals::from_gdb(signal) {
             match self.effect(number, thread) {
@@ -264,6 +286,11 @@ impl RunningProgram {
                         address: here.address.0 | thumb,
                     };
                     send(&session.emulator.plugin, &note)?;
+                    // A replay ends at a signal.
+                    if let Some(checkpoints) = &self.checkpoints {
+                        let after = checkpoints.due();
+                        send(&session.emulator.plugin, &Command::Checkpoint { after })?;
+                    }
                 }
             }
         }
@@ -277,6 +304,23 @@ impl RunningProgram {
             session.emulator.remote.resume_with(signal)?;
         }
         Ok(None)
+    }
+
+    /// Takes a checkpoint of the stopped program, and asks for the next one.
+    fn checkpoint(
+        &mut self,
+        session: &mut Session,
+        here: CodeAddress,
+        when: (Instant, u64),
+    ) -> Result<(), Error> {
+        let Some(checkpoints) = &mut self.checkpoints else {
+            return Ok(());
+        };
+        match checkpoints.take(session, &self.traps, here, when)? {
+            Some(after) => send(&session.emulator.plugin, &Command::Checkpoint { after })?,
+            None => self.checkpoints = None,
+        }
+        Ok(())
     }
 
     /// Continues at an instruction whose trap has not been handled yet, unless the recording ends

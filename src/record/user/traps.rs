@@ -1,5 +1,6 @@
 //! Traps in the program: at its entry, at `--until`, and at its exit.
 
+use super::checkpoints::Checkpoints;
 use super::run::RunningProgram;
 use super::steps::StepLog;
 use super::{Error, Request, Session, memory};
@@ -61,6 +62,8 @@ impl RunningProgram {
             reached: 0,
             instructions: request.options.instructions,
             limit_reached: false,
+            checkpoints: Checkpoints::new(session, request.options.memory),
+            checkpoint_asked: false,
             stepping: false,
             executed: 0,
             handlers: BTreeMap::new(),

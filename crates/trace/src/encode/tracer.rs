@@ -69,6 +69,8 @@ pub struct Tracer<U, C> {
     synchronised: usize,
     /// The positions where a decoder can start, in bytes written. Cleared by [`Self::take`].
     start_points: Vec<usize>,
+    /// Where a synchronisation point was asked for, and its position once it is written.
+    asked: Option<(CodeAddress, Option<usize>)>,
     /// Cycles of each instruction, if all take the same number.
     each: Option<u32>,
     gaps: u64,
@@ -98,6 +100,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             taken: 0,
             synchronised: 0,
             start_points: Vec::new(),
+            asked: None,
             each: None,
             gaps: 0,
         }
@@ -123,6 +126,28 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         let bytes = self.unit.bytes();
         self.taken = self.taken.wrapping_add(bytes.len());
         out.append(bytes);
+    }
+
+    /// Asks for a synchronisation point at the next instruction, which is at `place` and follows a waypoint;
+    /// see [`synchronised`](Self::synchronised). Returns whether one will be written.
+    pub fn synchronise_at(&mut self, place: CodeAddress) -> bool {
+        let usable = self.sync_bytes > 0
+            && self.begun
+            && self.pending.is_some()
+            && self.exception.is_none()
+            && self.next_context.is_none();
+        self.asked = usable.then_some((place, None));
+        if usable {
+            self.synchronised = self.written().wrapping_sub(self.sync_bytes);
+        }
+        usable
+    }
+
+    /// Returns the index of the synchronisation point that was asked for last in what the next
+    /// [`take`](Self::take) returns, once; `None` if it is not in there.
+    pub fn synchronised(&mut self) -> Option<usize> {
+        let (_, at) = self.asked.take_if(|(_, at)| at.is_some())?;
+        Some(at?.wrapping_sub(self.taken))
     }
 
     /// Returns the number of bytes of trace written since the last [`take`](Self::take).

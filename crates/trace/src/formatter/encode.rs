@@ -53,6 +53,18 @@ impl Encoder {
         }
     }
 
+    /// Returns how many bytes after the last written frame the next byte of the source `id` will be, if
+    /// another one of the source follows it.
+    pub fn next_byte(&self, id: TraceId) -> usize {
+        let held = usize::from(self.held.is_some());
+        match self.id == Some(id.0 & 0x7f) {
+            true => self.filled + held,
+            false if self.filled == FRAME_BYTES - 2 => FRAME_BYTES,
+            // After the ID byte, which moves a byte that is held.
+            false => self.filled + 1 + held,
+        }
+    }
+
     /// Fills the last frame.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.filled == 0 && self.held.is_none() {

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | 1 start | `u32` number of registers, each: `u8` length of the name, `u8` length of the value, name, value; then pieces of memory: what the core had before its first instruction |
 //! | 2 call | `u64` address of the instruction, `u64` number of the system call, `u64` result, six `u64` arguments, then pieces of memory: what the kernel had written when the call returned |
+//! | 3 checkpoint | `u64` offset in the trace buffer of a synchronisation point from which on the trace shows what the core executed after the checkpoint, `u64` address of its next instruction, then as in a start: its registers, and the memory that is different from the checkpoint or start before |
 //!
 //! A piece of memory is: `u32` kind, `u64` address, `u64` length, and
 //!
@@ -17,8 +18,9 @@
 //! | 0 | none: the bytes are 0 |
 //! | 1 | the bytes |
 //! | 2 | the first 8 bytes of the BLAKE3 hash of the bytes, which are those that the snapshot's memory has there |
+//! | 3 | none: the program has no memory there any more |
 //!
-//! Calls are in the order in which the core made them. The first record is a start.
+//! Calls and checkpoints are in the order of execution. The first record is a start.
 
 use super::super::model::{Register, RegisterValue};
 use crate::mapped::Mapped;
@@ -27,9 +29,11 @@ use crate::mapped::Mapped;
 pub(super) const HEAD: &[u8; 17] = b"armsnap replay 1\n";
 pub(super) const START: u32 = 1;
 pub(super) const CALL: u32 = 2;
+pub(super) const CHECKPOINT: u32 = 3;
 pub(super) const ZEROS: u32 = 0;
 pub(super) const BYTES: u32 = 1;
 pub(super) const AS_SAVED: u32 = 2;
+pub(super) const GONE: u32 = 3;
 
 /// The size of a checksum.
 pub(super) type Checksum = [u8; 8];
@@ -65,6 +69,8 @@ pub enum Contents<'a> {
     Bytes(&'a [u8]),
     /// Those of the snapshot's memory, if they have this hash ([`checksum`]).
     AsSaved(Checksum),
+    /// None: nothing is mapped there any more.
+    Gone,
 }
 
 /// The start of a recording.
@@ -89,6 +95,29 @@ pub struct Call<'a> {
     pub result: u64,
     /// What the kernel wrote, as it was when the call returned.
     pub memory: Vec<Piece<'a>>,
+}
+
+/// The state in the middle of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint<'a> {
+    /// The offset in the trace buffer of the synchronisation point from which on the trace shows what
+    /// was executed afterwards.
+    pub offset: u64,
+    /// The address of the next instruction.
+    pub pc: u64,
+    /// The registers, as in a device's file.
+    pub registers: Vec<Register>,
+    /// The memory that is different from the checkpoint before, or the start.
+    pub memory: Vec<Piece<'a>>,
+}
+
+/// A record after the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input<'a> {
+    /// A system call.
+    Call(Call<'a>),
+    /// A checkpoint.
+    Checkpoint(Checkpoint<'a>),
 }
 
 /// Returns the hash by which a piece of saved memory is recognised.
@@ -163,25 +192,42 @@ impl Inputs {
         start(&mut Fields(data)).ok_or(Error::Damaged(from))
     }
 
-    /// Returns the place of the first call.
+    /// Returns the place after the start.
     pub fn calls(&self) -> Cursor {
         self.calls
     }
 
-    /// Returns the call at a place, and the place of the next one; `None` at the end of the file.
+    /// Returns the record at a place, and the place of the next one; `None` at the end of the file.
     ///
     /// # Errors
     ///
     /// If the record is damaged.
-    pub fn call(&self, at: Cursor) -> Result<Option<(Call<'_>, Cursor)>, Error> {
+    pub fn input(&self, at: Cursor) -> Result<Option<(Input<'_>, Cursor)>, Error> {
         let Some((kind, data, next)) = self.record(at)? else {
             return Ok(None);
         };
-        let call = match kind {
-            CALL => call(&mut Fields(data)),
+        let fields = &mut Fields(data);
+        let input = match kind {
+            CALL => call(fields).map(Input::Call),
+            CHECKPOINT => checkpoint(fields).map(Input::Checkpoint),
             _ => None,
         };
-        Ok(Some((call.ok_or(Error::Damaged(at.offset))?, next)))
+        Ok(Some((input.ok_or(Error::Damaged(at.offset))?, next)))
+    }
+
+    /// Returns the first call at or after a place, and the place after it; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If a record is damaged.
+    pub fn call(&self, mut at: Cursor) -> Result<Option<(Call<'_>, Cursor)>, Error> {
+        while let Some((input, next)) = self.input(at)? {
+            if let Input::Call(call) = input {
+                return Ok(Some((call, next)));
+            }
+            at = next;
+        }
+        Ok(None)
     }
 
     /// The record at a place.
@@ -229,6 +275,22 @@ impl<'a> Fields<'a> {
         Some(u64::from_le_bytes(*self.bytes(8)?.first_chunk()?))
     }
 
+    fn registers(&mut self) -> Option<Vec<Register>> {
+        let mut registers = Vec::new();
+        for _ in 0..self.u32()? {
+            let (name, value) = (self.u8()?, self.u8()?);
+            let name = str::from_utf8(self.bytes(name.into())?).ok()?.to_owned();
+            let value = self.bytes(value.into())?.to_vec();
+            registers.push(Register {
+                name,
+                size: Some(8 * value.len() as u32),
+                value: RegisterValue(value),
+                ..Register::default()
+            });
+        }
+        Some(registers)
+    }
+
     fn pieces(&mut self) -> Option<Vec<Piece<'a>>> {
         let mut pieces = Vec::new();
         while !self.0.is_empty() {
@@ -238,6 +300,7 @@ impl<'a> Fields<'a> {
                 ZEROS => Contents::Zeros,
                 BYTES => Contents::Bytes(self.bytes(usize::try_from(length).ok()?)?),
                 AS_SAVED => Contents::AsSaved(*self.bytes(8)?.first_chunk()?),
+                GONE => Contents::Gone,
                 _ => return None,
             };
             pieces.push(Piece {
@@ -251,20 +314,19 @@ impl<'a> Fields<'a> {
 }
 
 fn start<'a>(fields: &mut Fields<'a>) -> Option<Start<'a>> {
-    let mut registers = Vec::new();
-    for _ in 0..fields.u32()? {
-        let (name, value) = (fields.u8()?, fields.u8()?);
-        let name = str::from_utf8(fields.bytes(name.into())?).ok()?.to_owned();
-        let value = fields.bytes(value.into())?.to_vec();
-        registers.push(Register {
-            name,
-            size: Some(8 * value.len() as u32),
-            value: RegisterValue(value),
-            ..Register::default()
-        });
-    }
-    let memory = fields.pieces()?;
-    Some(Start { registers, memory })
+    Some(Start {
+        registers: fields.registers()?,
+        memory: fields.pieces()?,
+    })
+}
+
+fn checkpoint<'a>(fields: &mut Fields<'a>) -> Option<Checkpoint<'a>> {
+    Some(Checkpoint {
+        offset: fields.u64()?,
+        pc: fields.u64()?,
+        registers: fields.registers()?,
+        memory: fields.pieces()?,
+    })
 }
 
 fn call<'a>(fields: &mut Fields<'a>) -> Option<Call<'a>> {

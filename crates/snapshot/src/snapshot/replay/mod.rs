@@ -7,7 +7,7 @@
 mod file;
 mod writer;
 
-pub use file::{Call, Contents, Cursor, Error, Inputs, Piece, Start, checksum};
+pub use file::{Call, Checkpoint, Contents, Cursor, Error, Input, Inputs, Piece, Start, checksum};
 pub use writer::{Saved, Writer};
 
 use super::core_files::{CoreFile, OpenError};

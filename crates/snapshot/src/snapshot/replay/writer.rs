@@ -1,7 +1,9 @@
 //! Writes files of inputs.
 
 use super::super::model::Register;
-use super::file::{self, AS_SAVED, BYTES, CALL, Checksum, HEAD, START, ZEROS, chained, checksum};
+use super::file::{
+    self, AS_SAVED, BYTES, CALL, CHECKPOINT, Checksum, GONE, HEAD, START, ZEROS, chained, checksum,
+};
 use crate::mapped;
 use std::io::{self, Write};
 
@@ -45,17 +47,7 @@ impl<W: Write> Writer<W> {
         saved: Saved<'_>,
     ) -> io::Result<()> {
         let mut data = Vec::new();
-        data.extend((registers.len() as u32).to_le_bytes());
-        for register in registers {
-            let (name, value) = (register.name.as_bytes(), &register.value.0);
-            let lengths = u8::try_from(name.len())
-                .ok()
-                .zip(u8::try_from(value.len()).ok());
-            let (name_length, value_length) = lengths.ok_or(io::ErrorKind::InvalidInput)?;
-            data.extend([name_length, value_length]);
-            data.extend(name);
-            data.extend(value);
-        }
+        put_registers(&mut data, registers)?;
         for piece in memory {
             put(&mut data, piece, saved);
         }
@@ -79,6 +71,26 @@ impl<W: Write> Writer<W> {
         self.record(CALL, &data)
     }
 
+    /// Writes a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn checkpoint(
+        &mut self,
+        checkpoint: &file::Checkpoint<'_>,
+        saved: Saved<'_>,
+    ) -> io::Result<()> {
+        let mut data = Vec::new();
+        data.extend(checkpoint.offset.to_le_bytes());
+        data.extend(checkpoint.pc.to_le_bytes());
+        put_registers(&mut data, &checkpoint.registers)?;
+        for &piece in &checkpoint.memory {
+            put(&mut data, piece, saved);
+        }
+        self.record(CHECKPOINT, &data)
+    }
+
     fn record(&mut self, kind: u32, data: &[u8]) -> io::Result<()> {
         let length = u32::try_from(data.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let head = [kind.to_le_bytes(), length.to_le_bytes()].concat();
@@ -97,6 +109,21 @@ impl<W: Write> Writer<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+fn put_registers(data: &mut Vec<u8>, registers: &[Register]) -> io::Result<()> {
+    data.extend((registers.len() as u32).to_le_bytes());
+    for register in registers {
+        let (name, value) = (register.name.as_bytes(), &register.value.0);
+        let lengths = u8::try_from(name.len())
+            .ok()
+            .zip(u8::try_from(value.len()).ok());
+        let (name_length, value_length) = lengths.ok_or(io::ErrorKind::InvalidInput)?;
+        data.extend([name_length, value_length]);
+        data.extend(name);
+        data.extend(value);
+    }
+    Ok(())
 }
 
 /// Appends a piece, divided where its bytes are zeros or as in saved memory.
@@ -149,6 +176,7 @@ fn head(data: &mut Vec<u8>, contents: &file::Contents<'_>, address: u64, length:
         file::Contents::Zeros => (ZEROS, &[]),
         file::Contents::Bytes(bytes) => (BYTES, bytes),
         file::Contents::AsSaved(hash) => (AS_SAVED, hash),
+        file::Contents::Gone => (GONE, &[]),
     };
     data.extend(kind.to_le_bytes());
     data.extend(address.to_le_bytes());

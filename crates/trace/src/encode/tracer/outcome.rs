@@ -184,6 +184,12 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.unit.flush();
         let start_point = self.written();
         self.start_points.push(start_point);
+        // A point at another place is not the one that was asked for.
+        self.asked = self.asked.take().and_then(|(wanted, at)| match at {
+            None if wanted == place => Some((wanted, Some(start_point))),
+            None => None,
+            Some(_) => Some((wanted, at)),
+        });
         self.unit.synchronise(place);
         self.stack.clear();
         self.synchronised = written;
