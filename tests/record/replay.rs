@@ -147,16 +147,7 @@ fn searches_find_the_stores_that_the_emulator_saw() {
 
 #[test]
 fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
-    if !installed(&["gdb-multiarch"]) {
-        return;
-    }
-    let mut flags = FLAGS.to_vec();
-    flags.extend(["-static", "-g"]);
-    let Some(guest) = build("aarch64", "program.c", PROGRAM, &flags) else {
-        return;
-    };
-    let run = record(&guest, "snapshot", &[], &[]);
-    assert!(run.status.success(), "{run:?}");
+    let places = ["break work", "continue", "break add", "continue"];
     let asked = [
         "info registers x0 x1 x2 x3 x8 x19 x20 x29 x30 sp pc",
         "x/32gx $sp",
@@ -164,6 +155,67 @@ fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
         "p total",
         "x/12i $pc",
     ];
+    let mut flags = FLAGS.to_vec();
+    flags.push("-static");
+    if let Some([found, wanted]) = seen(PROGRAM, &flags, &places, &asked) {
+        assert_eq!(found, wanted);
+    }
+}
+
+/// A program of about 20 million instructions, with the C library.
+const LONG: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static unsigned long total, table[64];
+static char *texts[32];
+__attribute__((noinline)) void tick(unsigned long n) { __asm__ volatile("" :: "r"(n)); }
+__attribute__((noinline)) unsigned long work(unsigned long n) {
+  unsigned long s = n;
+  for (unsigned i = 0; i < 600000; i++) { s = s * 6364136223846793005ul + i; table[s >> 58] ^= s; }
+  return s;
+}
+int main(void) {
+  for (unsigned long n = 0; n < 4; n++) {
+    total += work(n);
+    free(texts[n % 5]);
+    texts[n % 5] = malloc(100 + n);
+    snprintf(texts[n % 5], 100, "round %lu of %lx", n, total);
+    tick(n);
+  }
+  return 0;
+}
+"#;
+
+/// Between the start and the end, execution begins at a checkpoint.
+#[test]
+fn a_debugger_sees_in_the_middle_what_it_sees_in_the_running_program() {
+    let places = ["break tick", "ignore 1 2", "continue"];
+    let asked = [
+        "info registers x0 x1 x2 x3 x8 x19 x20 x29 x30 sp pc",
+        // Beyond are random numbers of the C library.
+        "x/12gx $sp",
+        "p total",
+        "p table",
+        "p texts",
+        "x/s texts[0]",
+        "x/8gx texts[1] - 16",
+    ];
+    if let Some([found, wanted]) = seen(LONG, &["-static", "-O1"], &places, &asked) {
+        assert_eq!(found, wanted);
+    }
+}
+
+/// What GDB prints at a place in the history of a recording, and in the running program.
+fn seen(source: &str, flags: &[&str], places: &[&str], asked: &[&str]) -> Option<[String; 2]> {
+    if !installed(&["gdb-multiarch"]) {
+        return None;
+    }
+    let mut all = flags.to_vec();
+    all.push("-g");
+    let guest = build("aarch64", "program.c", source, &all)?;
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
     let print = asked.iter().flat_map(|command| ["-ex", command]);
     let print: Vec<&str> = print.collect();
     let socket = guest.directory.path().join("socket");
@@ -175,7 +227,6 @@ fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
     while !socket.exists() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let places = ["break work", "continue", "break add", "continue"];
     let places: Vec<&str> = places.iter().flat_map(|command| ["-ex", command]).collect();
     let target = format!("target remote {}", socket.display());
     let shown = |command: &mut Command| {
@@ -206,7 +257,7 @@ fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
             .args(&places)
             .args(&print),
     );
-    assert_eq!(found, wanted);
+    Some([found, wanted])
 }
 
 /// A pointer that is stored at the start, and a register that keeps a value, both used at the end.

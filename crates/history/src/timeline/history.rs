@@ -366,6 +366,20 @@ impl History {
         }
     }
 
+    /// Returns the first position that was decoded from packets at or after an offset of the core's
+    /// first trace buffer; `None` if there is none.
+    pub(crate) fn at_offset(&mut self, offset: u64) -> Option<Position> {
+        let segment = self.sessions.first_mut()?.track.before_offset(offset);
+        let from = Position {
+            session: 0,
+            segment,
+            index: 0,
+        };
+        let mut entries = self.entries(from, Direction::Forward);
+        let first = entries.find(|event| event.entry.places() > 0 && event.offset.0 >= offset)?;
+        Some(first.position)
+    }
+
     /// Iterates over the entries from a position in a direction: first the run or gap that
     /// contains the position (or the halted state), then all others to the end of history.
     pub fn entries(&mut self, from: Position, direction: Direction) -> Entries<'_> {

@@ -146,6 +146,11 @@ impl Chunks {
         chunk.saturating_mul(self.chunk)
     }
 
+    /// Returns the chunk that contains an offset, or the last one.
+    pub fn chunk_with(&self, offset: u64) -> u64 {
+        (offset / self.chunk).min(self.count().saturating_sub(1))
+    }
+
     /// Returns the chunk that starts at an offset.
     pub fn chunk_at(&self, begin: u64) -> Option<u64> {
         let chunk = begin / self.chunk;

@@ -89,6 +89,8 @@ pub(super) trait Track: Send {
     /// Returns where to start scanning for the first place at or after `time`: the segment and a
     /// place in it.
     fn before_time(&mut self, time: u64) -> (u64, u64);
+    /// Returns the last segment that starts at or before an offset of the buffer.
+    fn before_offset(&mut self, offset: u64) -> u64;
     /// Returns whether the last segments of the trace contain timestamps.
     fn is_timed(&mut self) -> bool;
 }

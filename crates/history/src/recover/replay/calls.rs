@@ -48,6 +48,7 @@ pub fn add(memory: &mut Memory, piece: &Piece<'_>, saved: &dyn FinalMemory) {
     let range = piece.address..piece.address.saturating_add(piece.length);
     match piece.contents {
         Contents::Zeros => memory.clear(range),
+        Contents::Gone => memory.forget(range),
         Contents::Bytes(bytes) => memory.write(piece.address, bytes),
         Contents::AsSaved(hash) => {
             let mut bytes = vec![0; piece.length.min(LARGEST) as usize];

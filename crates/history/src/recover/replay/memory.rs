@@ -28,6 +28,20 @@ impl Page {
         known: [0; PAGE as usize / 64],
     };
 
+    const ZEROS: Self = Self {
+        bytes: [0; PAGE as usize],
+        known: [!0; PAGE as usize / 64],
+    };
+
+    /// Whether a byte that is known in both differs.
+    fn differs(&self, other: &Self) -> bool {
+        if self.bytes == other.bytes {
+            return false;
+        }
+        let mut bytes = self.bytes.iter().zip(&other.bytes).enumerate();
+        bytes.any(|(at, (here, there))| here != there && self.is_known(at) && other.is_known(at))
+    }
+
     fn is_known(&self, at: usize) -> bool {
         self.known[at / 64] >> (at % 64) & 1 == 1
     }
@@ -64,6 +78,32 @@ impl Memory {
     /// Whether more memory was written than is kept.
     pub fn is_full(&self) -> bool {
         self.pages.len() > MOST_PAGES
+    }
+
+    /// The ranges that others may write.
+    pub fn foreign(&self) -> &[Range<u64>] {
+        &self.foreign
+    }
+
+    /// Forgets everything but the ranges that others may write.
+    pub fn forget_contents(&mut self) {
+        self.pages.clear();
+        self.zeros.clear();
+    }
+
+    /// Whether a byte is known here and there, and differs. Pages that both share are not compared.
+    pub fn differs(&self, other: &Self) -> bool {
+        let page = |number: &u64, page: &Arc<Page>| match other.pages.get(number) {
+            Some(there) => !Arc::ptr_eq(page, there) && page.differs(there),
+            None => other.is_zero(*number) && page.differs(&Page::ZEROS),
+        };
+        if self.pages.iter().any(|(number, here)| page(number, here)) {
+            return true;
+        }
+        let mut others = other.pages.iter();
+        others.any(|(number, there)| {
+            !self.pages.contains_key(number) && self.is_zero(*number) && there.differs(&Page::ZEROS)
+        })
     }
 
     /// Whether a known byte differs from the memory of the final state, of which at most

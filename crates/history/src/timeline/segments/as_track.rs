@@ -167,6 +167,16 @@ impl Track for Segments {
         (self.segment(low), place)
     }
 
+    fn before_offset(&mut self, offset: u64) -> u64 {
+        let chunk = self.trace.chunk_with(offset);
+        let starts = chunk == 0 || self.cut(chunk).is_some_and(|cut| cut.join <= offset);
+        let chunk = match starts {
+            true => chunk,
+            false => self.segment_before(chunk).unwrap_or(0),
+        };
+        self.segment(chunk)
+    }
+
     fn is_timed(&mut self) -> bool {
         /// Maximum number of segments examined.
         const MOST: usize = 16;
