@@ -253,6 +253,84 @@ fn interrupts_and_polling_loops_are_passed_over() {
     assert_eq!(run.status.code(), Some(0), "{run:?}");
 }
 
+/// Bare metal Cortex-M3: PendSV switches to another task and does not return to the first one.
+const SWITCHED: &str = r#"
+typedef unsigned u;
+extern u stack_top;
+volatile int out;
+u stack[128];
+volatile u *next;
+void task(void) {
+    for (int i = 0; i < 10; i++)
+        out++;
+    register u r0 __asm__("r0") = 0x18;
+    register u r1 __asm__("r1") = 0x20026;
+    __asm__ volatile("bkpt 0xab" : : "r"(r0), "r"(r1));
+    for (;;) {}
+}
+__attribute__((naked)) void pendsv(void) {
+    __asm__ volatile("ldr r0, =next\n ldr r0, [r0]\n msr psp, r0\n mvn lr, #2\n bx lr\n .ltorg");
+}
+void reset(void) {
+    u *frame = &stack[120];
+    frame[6] = (u)task & ~1u;
+    frame[7] = 1 << 24;
+    next = frame;
+    *(volatile u *)0xe000ed04 = 1u << 28;
+    __asm__ volatile("dsb\n isb");
+    for (;;)
+        out++;
+}
+void other(void) { for (;;) {} }
+__attribute__((section(".vectors"), used)) void *const vectors[16] = {
+    &stack_top, reset, other, other, other, other, other, 0, 0, 0, 0, other, other, 0, pendsv, other};
+"#;
+
+const SCRIPT: &str = "SECTIONS { . = 0; .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } . = 0x20000000; \
+    .data : { *(.data*) } .bss : { *(.bss*) *(COMMON) } stack_top = 0x20008000; }";
+
+#[test]
+fn what_follows_a_switch_of_tasks_or_begins_elsewhere_is_not_compared() {
+    let compiler = "arm-none-eabi-gcc";
+    if !installed(&[compiler, "qemu-system-arm"]) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("switch.c"), SWITCHED).unwrap();
+    std::fs::write(place.path().join("switch.ld"), SCRIPT).unwrap();
+    let built = Command::new(compiler)
+        .args(["-mthumb", "-mcpu=cortex-m3", "-g", "-O1", "-nostdlib"])
+        .args(["-ffreestanding", "-o", "switch.elf", "switch.c"])
+        .args(["-T", "switch.ld"])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let recorded = |name: &str, options: &[&str]| {
+        let run = Command::new(crate::support::armsnap())
+            .args(["record", "--exit-zero", "--system", "mps2-an385"])
+            .args(options)
+            .args(["-o", name, "--", "switch.elf"])
+            .current_dir(place.path())
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        place.path().join(name)
+    };
+    let whole = recorded("whole", &[]);
+    let handler = recorded("handler", &["--from", "pendsv"]);
+    let task = recorded("task", &["--from", "task"]);
+    for (a, b, wanted) in [
+        (&whole, &whole, "an interrupt there does not return"),
+        (&handler, &task, "begin at different places"),
+    ] {
+        let run = diff(a, b, &[]);
+        assert_eq!(run.status.code(), Some(2), "{run:?}");
+        let text = String::from_utf8(run.stderr).unwrap();
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
 #[test]
 fn what_cannot_be_compared_is_an_error() {
     let Some(guest) = program(BRANCH) else {

@@ -6,7 +6,7 @@ use super::course::{Course, Item, Piece};
 use super::difference::{Difference, Kind};
 use super::places::Correspondence;
 use super::system_calls::Calls;
-use super::{DiffError, Next, interrupts, next, reads, values};
+use super::{DiffError, Next, next, other_start, past_interrupts, reads, values};
 use armsnap_arch::semantics::Control;
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
@@ -193,11 +193,9 @@ impl Steps {
         given: (&mut Names, [&Symbols; 2]),
         cancel: &Cancel,
     ) -> Result<(), DiffError> {
-        let item = self.course.peek(core.history, cancel)?;
+        let which = ["first", "second"][self.build];
+        let item = past_interrupts(&mut self.course, core, which, cancel)?;
         match item {
-            Item::Exception(_, exception) if interrupts::is_interrupt(&exception) => {
-                interrupts::pass(&mut self.course, core.history, cancel)?;
-            }
             Item::Run(piece) => {
                 self.course.pass(core.history, piece.instructions);
                 for &(first, last, key) in self.parts(core, given, piece).iter() {
@@ -263,6 +261,7 @@ pub(super) fn compare(
     let symbols = [a.symbols, b.symbols];
     let (mut left, mut right) = (Steps::new(0, a), Steps::new(1, b));
     let mut last = None;
+    let mut is_after_gap = false;
     loop {
         let x = left.next(a, (&mut names, symbols), cancel)?;
         let y = right.next(b, (&mut names, symbols), cancel)?;
@@ -283,10 +282,15 @@ pub(super) fn compare(
                     }
                 }
             }
-            Next::Pass => {}
+            Next::Pass => {
+                if matches!(items[0], Item::Gap(_)) {
+                    last = None;
+                    is_after_gap = true;
+                }
+            }
             Next::End => return values::at_end((a, b), &mut same, cancel),
             Next::Differ(Kind::Branch) => {
-                let at = last.unwrap_or(items.map(Item::position));
+                let at = last.ok_or_else(|| other_start(items, is_after_gap))?;
                 return values::at((a, b), at, Kind::Branch, &mut same, cancel).map(Some);
             }
             Next::Differ(kind) => {

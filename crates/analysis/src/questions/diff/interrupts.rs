@@ -2,6 +2,7 @@
 
 use super::super::note::AskError;
 use super::course::{Course, Item};
+use armsnap_arch::quantity::Address;
 use armsnap_history::timeline::History;
 use armsnap_snapshot::stop::Cancel;
 use armsnap_trace::element::Exception;
@@ -21,31 +22,45 @@ pub(super) fn is_interrupt(exception: &Exception) -> bool {
     ) || exception.name.starts_with("IRQ")
 }
 
+/// The most return addresses that are held: further exceptions are left with those around them.
+const DEEPEST: usize = 64;
+
 /// Passes the interrupt at the head of a course and its handler, up to the instruction that was
-/// interrupted. Without a return address, only the interrupt.
+/// interrupted. Without a return address, or if nothing of the handler was executed, only the
+/// interrupt. Returns `false` if execution does not return before the end or a gap.
 pub(super) fn pass(
     course: &mut Course,
     history: &mut History,
     cancel: &Cancel,
-) -> Result<(), AskError> {
-    let mut open = Vec::new();
+) -> Result<bool, AskError> {
+    let mut open: Vec<Address> = Vec::new();
+    let mut is_entered = false;
     loop {
         let item = course.peek(history, cancel)?;
         match item {
-            Item::End(_) => return Ok(()),
-            Item::Exception(_, exception) => open.extend(exception.return_address),
-            Item::Run(piece) if open.last().is_some_and(|to| to.0 == piece.pc) => {
-                open.pop();
-                if open.is_empty() {
-                    return Ok(());
-                }
-                continue;
+            Item::End(_) => {
+                let is_back = open.first().copied() == history.halted();
+                return Ok(is_back || !is_entered);
             }
-            Item::Run(_) | Item::Gap(_) => {}
+            Item::Gap(_) => return Ok(!is_entered),
+            Item::Exception(_, exception) if open.len() < DEEPEST => {
+                open.extend(exception.return_address);
+            }
+            Item::Exception(..) => {}
+            Item::Run(piece) => {
+                is_entered = true;
+                // A handler that is left for what an outer one interrupted does not return itself.
+                if let Some(back) = open.iter().rposition(|to| to.0 == piece.pc) {
+                    open.truncate(back);
+                }
+                if open.is_empty() {
+                    return Ok(true);
+                }
+            }
         }
         course.pass(history, u32::MAX);
         if open.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
     }
 }

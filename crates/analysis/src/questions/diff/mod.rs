@@ -39,6 +39,27 @@ pub enum DiffError {
         /// Which one: first or second.
         which: &'static str,
     },
+    /// Execution does not return from an interrupt.
+    #[error(
+        "not comparable beyond {at} in the {which} recording: an interrupt there does not return, \
+         and up to there both are the same"
+    )]
+    NoReturn {
+        /// The position of the interrupt.
+        at: Position,
+        /// Which one: first or second.
+        which: &'static str,
+    },
+    /// Nothing was executed in both before they differ.
+    #[error("not comparable: the recordings {how} at different places, at {a} and {b}")]
+    OtherStart {
+        /// The position in the first one.
+        a: Position,
+        /// That in the second one.
+        b: Position,
+        /// At the beginning, or after a gap.
+        how: &'static str,
+    },
     /// The programs have other code at the same places.
     #[error(
         "not comparable: the code at {a:#x} in the first recording and at {b:#x} in the second one \
@@ -70,7 +91,8 @@ enum Next {
 ///
 /// # Errors
 ///
-/// If there is a gap in only one of them, if the programs are not the same, or if it was cancelled.
+/// If there is a gap in only one of them, if they begin at different places, if an interrupt does not
+/// return, if the programs are not the same, or if it was cancelled.
 pub fn compare(
     a: &mut Core<'_>,
     b: &mut Core<'_>,
@@ -99,22 +121,11 @@ fn same_build(
     let mut calls = Calls::default();
     // The last instruction that both executed.
     let mut last = None;
+    let mut is_after_gap = false;
     loop {
-        if let Item::Exception(_, exception) = left.peek(a.history, cancel)?
-            && interrupts::is_interrupt(&exception)
-        {
-            interrupts::pass(&mut left, a.history, cancel)?;
-            continue;
-        }
-        if let Item::Exception(_, exception) = right.peek(b.history, cancel)?
-            && interrupts::is_interrupt(&exception)
-        {
-            interrupts::pass(&mut right, b.history, cancel)?;
-            continue;
-        }
         let items = [
-            left.peek(a.history, cancel)?,
-            right.peek(b.history, cancel)?,
+            past_interrupts(&mut left, a, "first", cancel)?,
+            past_interrupts(&mut right, b, "second", cancel)?,
         ];
         let is_same = match items {
             [Item::Run(x), Item::Run(y)] => same.place((a, b), (x.pc, y.pc)),
@@ -145,6 +156,10 @@ fn same_build(
                 last = Some([x.position.after(before), y.position.after(before)]);
             }
             Next::Pass => {
+                if matches!(items[0], Item::Gap(_)) {
+                    last = None;
+                    is_after_gap = true;
+                }
                 left.pass(a.history, 1);
                 right.pass(b.history, 1);
             }
@@ -160,7 +175,7 @@ fn same_build(
                         continue;
                     }
                 }
-                let at = last.unwrap_or(items.map(|item| item.position()));
+                let at = last.ok_or_else(|| other_start(items, is_after_gap))?;
                 return values::at((a, b), at, Kind::Branch, &mut same, cancel).map(Some);
             }
             Next::Differ(kind) => {
@@ -168,6 +183,39 @@ fn same_build(
                 return values::at((a, b), at, kind, &mut same, cancel).map(Some);
             }
         }
+    }
+}
+
+/// The next item of a course that is no interrupt.
+fn past_interrupts(
+    course: &mut Course,
+    core: &mut Core<'_>,
+    which: &'static str,
+    cancel: &Cancel,
+) -> Result<Item, DiffError> {
+    loop {
+        let item = course.peek(core.history, cancel)?;
+        match item {
+            Item::Exception(at, exception) if interrupts::is_interrupt(&exception) => {
+                if !interrupts::pass(course, core.history, cancel)? {
+                    return Err(DiffError::NoReturn { at, which });
+                }
+            }
+            _ => return Ok(item),
+        }
+    }
+}
+
+/// Nothing was executed in both before two items that differ.
+fn other_start(items: [Item; 2], is_after_gap: bool) -> DiffError {
+    DiffError::OtherStart {
+        a: items[0].position(),
+        b: items[1].position(),
+        how: if is_after_gap {
+            "go on after a gap"
+        } else {
+            "begin"
+        },
     }
 }
 

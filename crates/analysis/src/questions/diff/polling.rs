@@ -78,7 +78,9 @@ pub(super) fn left(
         let piece = match ahead.peek(core.history, cancel)? {
             Item::Run(piece) => piece,
             Item::Exception(_, exception) if interrupts::is_interrupt(&exception) => {
-                interrupts::pass(&mut ahead, core.history, cancel)?;
+                if !interrupts::pass(&mut ahead, core.history, cancel)? {
+                    return Ok(None);
+                }
                 continue;
             }
             _ => return Ok(None),
