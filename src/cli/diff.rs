@@ -1,7 +1,7 @@
 //! `armsnap diff`: where the courses of two recordings first differ, and why.
 
 use super::serve::Selection;
-use super::{Failure, SnapshotArguments};
+use super::{Failure, SnapshotArguments, say};
 use armsnap::questions::diff::Difference;
 use armsnap::server::Histories;
 use armsnap::stop::Cancel;
@@ -40,16 +40,32 @@ pub struct Arguments {
 
 /// The result.
 #[derive(Serialize)]
-struct Compared {
+struct Printed {
     same: bool,
     #[serde(flatten)]
     difference: Option<Difference>,
 }
 
+/// How different builds are compared.
+const BUILDS: &str = "these are different builds, compared by functions, source lines and system calls: \
+     branches within a line, functions with other lines, and registers at the end are not compared";
+
+/// What the comparisons of all threads found.
+#[derive(Default)]
+struct Summary {
+    /// The first difference.
+    difference: Option<Difference>,
+    /// Whether different builds were compared.
+    are_builds: bool,
+}
+
 /// Compares two snapshots. The exit status is 0 if their courses are the same, 1 if not, and 2 if
 /// they cannot be compared.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let difference = compare(arguments).map_err(|failure| match failure {
+    let Summary {
+        difference,
+        are_builds,
+    } = compare(arguments).map_err(|failure| match failure {
         Failure::Io(error) => Failure::Io(error),
         other => Failure::Usage(other.to_string()),
     })?;
@@ -63,16 +79,23 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         (Format::Text, None) => writeln!(out, "the same")?,
         (Format::Text, Some(difference)) => write!(out, "{difference}")?,
         (Format::Json, _) => {
-            let compared = Compared { same, difference };
+            let compared = Printed { same, difference };
             serde_json::to_writer(&mut out, &compared).map_err(io::Error::from)?;
             writeln!(out)?;
         }
     }
+    if are_builds && arguments.format == Format::Text {
+        writeln!(out, "{BUILDS}")?;
+    }
     out.into_inner().flush()?;
+    if are_builds && arguments.format == Format::Json {
+        say(BUILDS);
+    }
     Ok(ExitCode::from(u8::from(!same)))
 }
 
-fn compare(arguments: &Arguments) -> Result<Option<Difference>, Failure> {
+fn compare(arguments: &Arguments) -> Result<Summary, Failure> {
+    let mut summary = Summary::default();
     let [mut first, mut second] = [
         histories(arguments, arguments.snapshot.snapshot.clone())?,
         histories(arguments, arguments.other.clone())?,
@@ -92,13 +115,19 @@ fn compare(arguments: &Arguments) -> Result<Option<Difference>, Failure> {
             let found = histories.differ(*thread, (others, *counterpart), &Cancel::default());
             match found {
                 Ok(None) => {}
-                Ok(found) => return Ok(found),
+                Ok(Some(compared)) => {
+                    summary.are_builds |= compared.are_builds;
+                    summary.difference = compared.difference;
+                    if summary.difference.is_some() {
+                        return Ok(summary);
+                    }
+                }
                 Err(error) => return Err(Failure::Usage(error.to_string())),
             }
         }
     }
     if is_compared {
-        return Ok(None);
+        return Ok(summary);
     }
     Err(Failure::Usage(
         "nothing to compare: no two cores of the same architecture have a trace that can be followed (armsnap info)"

@@ -8,7 +8,7 @@ use gdbstub::common::Tid;
 use super::endpoint::Endpoint;
 use super::past_values::PastValues;
 use super::positions::Positions;
-use armsnap_analysis::questions::diff::{DiffError, Difference, compare};
+use armsnap_analysis::questions::diff::{Compared, DiffError, compare};
 use armsnap_analysis::questions::{AskError, Core, Outcome, Question, Scope, Sink, ask};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::call_frames::CallFrames;
@@ -170,8 +170,8 @@ impl Histories {
         found.into_iter().filter_map(name).collect()
     }
 
-    /// Finds where the course of a core first differs from that of a core of another snapshot; `None`
-    /// if they are the same.
+    /// Compares the course of a core with that of a core of another snapshot; `None` if one has no
+    /// history.
     ///
     /// # Errors
     ///
@@ -181,12 +181,12 @@ impl Histories {
         thread: Tid,
         (other, counterpart): (&mut Self, Tid),
         cancel: &Cancel,
-    ) -> Result<Option<Difference>, DiffError> {
+    ) -> Result<Option<Compared>, DiffError> {
         let compared = self.with_core(thread, cancel, |a| {
             other.with_core(counterpart, cancel, |b| compare(a, b, cancel))
         });
         match compared? {
-            Some(compared) => compared?.unwrap_or(Ok(None)),
+            Some(compared) => compared?.transpose(),
             None => Ok(None),
         }
     }

@@ -179,6 +179,38 @@ fn builds_are_compared_by_functions_and_lines() {
     assert_eq!(found["b"]["function"], "check", "{found}");
 }
 
+#[test]
+fn builds_differ_where_a_loop_on_one_line_goes_around_more_often() {
+    let text = "int work(char *text) { volatile int n = 0; \
+                for (int i = 'a'; i < text[0]; i++) n += i; return 0; }";
+    let changed = text.replace("'a'", "'b'");
+    let Some(found) = builds(text, &changed, "k") else {
+        return;
+    };
+    assert_eq!(found["a"]["kind"], "branch", "{found}");
+    assert_eq!(found["a"]["function"], "work", "{found}");
+}
+
+#[test]
+fn it_is_said_that_builds_are_compared() {
+    let (Some(first), Some(second)) = (program(BRANCH), program(&BRANCH.replace("'x'", "'d'")))
+    else {
+        return;
+    };
+    let [a, b] = [&first, &second].map(|guest| {
+        run(guest, "snapshot", "mnopqrst");
+        guest.directory.path().join("snapshot")
+    });
+    let said = "these are different builds";
+    let text = diff(&a, &b, &[]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains(said));
+    let json = diff(&a, &b, &["--format", "json"]);
+    assert!(!String::from_utf8_lossy(&json.stdout).contains(said));
+    assert!(String::from_utf8_lossy(&json.stderr).contains(said));
+    let same = diff(&a, &a, &[]);
+    assert!(!String::from_utf8_lossy(&same.stdout).contains(said));
+}
+
 /// Bare metal A64: computes and waits while a timer interrupts it.
 const INTERRUPTED: &str = r#"
 #include <stdint.h>

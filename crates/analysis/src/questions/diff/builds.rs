@@ -6,7 +6,7 @@ use super::course::{Course, Item, Piece};
 use super::difference::{Difference, Kind};
 use super::places::Correspondence;
 use super::system_calls::Calls;
-use super::{DiffError, Next, next, other_start, past_interrupts, reads, values};
+use super::{DiffError, Next, next, other_start, past_interrupts, polling, reads, values};
 use armsnap_arch::semantics::Control;
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
@@ -26,12 +26,30 @@ enum Key {
     Call,
 }
 
-/// Instructions with the same key, one after another.
+/// Instructions with the same key, one after another, without a branch back.
 #[derive(Clone, Copy)]
 struct Step {
     key: Key,
     first: Position,
     last: Position,
+    /// The addresses of the first and the last instruction.
+    pc: [u64; 2],
+    /// Whether it is an iteration of a loop that only waits.
+    waits: bool,
+}
+
+impl Step {
+    /// Whether a step goes on with what this one does, instead of doing it again.
+    fn goes_on(&self, next: &Self, symbols: &Symbols) -> bool {
+        if self.key != next.key || self.key == Key::Call {
+            return false;
+        }
+        let is_line = matches!(self.key, Key::Line(_, line) if line != NO_LINE);
+        !is_line
+            || next.waits
+            || next.pc[0] > self.pc[1]
+            || symbols.extent(next.pc[0]) != symbols.extent(self.pc[1])
+    }
 }
 
 enum Unit {
@@ -129,8 +147,15 @@ fn corresponding<R>(own: &[(R, SourceLine)], other: &[(R, SourceLine)]) -> Optio
     Some([first, second])
 }
 
-/// A part of a straight line: the numbers of its first and last instruction.
-type Part = (u32, u32, Key);
+/// A part of a straight line: the numbers and the addresses of its first and last instruction, and
+/// whether it only waits.
+#[derive(Clone, Copy)]
+struct Part {
+    key: Key,
+    numbers: [u32; 2],
+    pc: [u64; 2],
+    waits: bool,
+}
 
 /// A course in steps.
 struct Steps {
@@ -163,8 +188,9 @@ impl Steps {
         loop {
             while let Some(step) = self.pending.pop_front() {
                 match &mut current {
-                    Some(current) if current.key == step.key && step.key != Key::Call => {
+                    Some(current) if current.goes_on(&step, symbols[self.build]) => {
                         current.last = step.last;
+                        current.pc[1] = step.pc[1];
                     }
                     Some(_) => {
                         self.pending.push_front(step);
@@ -198,11 +224,14 @@ impl Steps {
         match item {
             Item::Run(piece) => {
                 self.course.pass(core.history, piece.instructions);
-                for &(first, last, key) in self.parts(core, given, piece).iter() {
+                for part in self.parts(core, given, piece).iter() {
+                    let [first, last] = part.numbers;
                     self.pending.push_back(Step {
-                        key,
+                        key: part.key,
                         first: piece.position.after(first.into()),
                         last: piece.position.after(last.into()),
+                        pc: part.pc,
+                        waits: part.waits,
                     });
                 }
             }
@@ -231,15 +260,22 @@ impl Steps {
             let instruction = reads::instruction(core, at);
             let is_call = instruction
                 .is_some_and(|instruction| instruction.semantics.control == Control::SystemCall);
+            let pc = pc.map_or(piece.pc, |pc| pc.0);
             let key = match is_call {
                 true => Some(Key::Call),
-                false => pc.and_then(|pc| names.key(symbols, self.build, pc.0)),
+                false => names.key(symbols, self.build, pc),
             };
             match (parts.last_mut(), key) {
-                (Some((_, last, before)), Some(key)) if *before == key && key != Key::Call => {
-                    *last = number;
+                (Some(part), Some(key)) if part.key == key && key != Key::Call => {
+                    part.numbers[1] = number;
+                    part.pc[1] = pc;
                 }
-                (_, Some(key)) => parts.push((number, number, key)),
+                (_, Some(key)) => parts.push(Part {
+                    key,
+                    numbers: [number; 2],
+                    pc: [pc; 2],
+                    waits: number == 0 && polling::waits(core, piece),
+                }),
                 (_, None) => {}
             }
         }

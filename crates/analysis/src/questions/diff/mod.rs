@@ -87,26 +87,37 @@ enum Next {
     End,
 }
 
-/// Finds where two courses first differ; `None` if they are the same.
+/// What was found by comparing two courses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// Where they first differ; `None` if they are the same.
+    pub difference: Option<Difference>,
+    /// Whether these are different builds, which are compared by functions and source lines.
+    pub are_builds: bool,
+}
+
+/// Compares two courses.
 ///
 /// # Errors
 ///
 /// If there is a gap in only one of them, if they begin at different places, if an interrupt does not
 /// return, if the programs are not the same, or if it was cancelled.
-pub fn compare(
-    a: &mut Core<'_>,
-    b: &mut Core<'_>,
-    cancel: &Cancel,
-) -> Result<Option<Difference>, DiffError> {
-    if places::moved(a.symbols, b.symbols) {
-        return builds::compare(a, b, cancel);
-    }
-    match same_build(a, b, cancel) {
-        Err(DiffError::OtherCode { .. }) if !a.symbols.is_empty() && !b.symbols.is_empty() => {
-            builds::compare(a, b, cancel)
+pub fn compare(a: &mut Core<'_>, b: &mut Core<'_>, cancel: &Cancel) -> Result<Compared, DiffError> {
+    if !places::moved(a.symbols, b.symbols) {
+        match same_build(a, b, cancel) {
+            Err(DiffError::OtherCode { .. }) if !a.symbols.is_empty() && !b.symbols.is_empty() => {}
+            compared => {
+                return Ok(Compared {
+                    difference: compared?,
+                    are_builds: false,
+                });
+            }
         }
-        compared => compared,
     }
+    Ok(Compared {
+        difference: builds::compare(a, b, cancel)?,
+        are_builds: true,
+    })
 }
 
 fn same_build(

@@ -2,7 +2,7 @@
 
 use super::super::core::Core;
 use super::super::note::AskError;
-use super::course::{Course, Item};
+use super::course::{Course, Item, Piece};
 use super::{interrupts, reads};
 use armsnap_arch::semantics::{Control, Location, Operand, Operation, Semantics};
 use armsnap_history::timeline::Position;
@@ -50,6 +50,25 @@ impl Effects {
         let mut read = self.read.iter();
         read.any(|location| self.written.contains(location))
     }
+}
+
+/// Whether a straight line begins with an iteration of a loop that only waits, and that has no other
+/// branch than the one back to its start.
+pub(super) fn waits(core: &mut Core<'_>, piece: Piece) -> bool {
+    let mut effects = Effects::default();
+    for number in 0..piece.instructions.min(LONGEST as u32) {
+        let at = piece.position.after(number.into());
+        let Some(there) = reads::instruction(core, at) else {
+            return false;
+        };
+        if !effects.pass(&there.semantics) {
+            return false;
+        }
+        if let Control::Conditional { target, .. } = there.semantics.control {
+            return target == piece.pc && !effects.carries();
+        }
+    }
+    false
 }
 
 /// The rest of a course that goes around a loop after a branch, from where it leaves the loop by the
