@@ -157,7 +157,7 @@ fn a_debugger_sees_at_the_start_what_it_sees_in_the_running_program() {
     ];
     let mut flags = FLAGS.to_vec();
     flags.push("-static");
-    if let Some([found, wanted]) = seen(PROGRAM, &flags, &places, &asked) {
+    if let Some([found, wanted]) = seen("aarch64", PROGRAM, &flags, &places, &asked) {
         assert_eq!(found, wanted);
     }
 }
@@ -172,7 +172,7 @@ static char *texts[32];
 __attribute__((noinline)) void tick(unsigned long n) { __asm__ volatile("" :: "r"(n)); }
 __attribute__((noinline)) unsigned long work(unsigned long n) {
   unsigned long s = n;
-  for (unsigned i = 0; i < 600000; i++) { s = s * 6364136223846793005ul + i; table[s >> 58] ^= s; }
+  for (unsigned i = 0; i < 600000; i++) { s = s * 1103515245 + i; table[s >> 12 & 63] ^= s; }
   return s;
 }
 int main(void) {
@@ -188,39 +188,66 @@ int main(void) {
 "#;
 
 /// Between the start and the end, execution begins at a checkpoint.
-#[test]
-fn a_debugger_sees_in_the_middle_what_it_sees_in_the_running_program() {
+fn sees_the_same_in_the_middle(architecture: &'static str, flags: &[&str], registers: &str) {
     let places = ["break tick", "ignore 1 2", "continue"];
     let asked = [
-        "info registers x0 x1 x2 x3 x8 x19 x20 x29 x30 sp pc",
+        registers,
         // Beyond are random numbers of the C library.
-        "x/12gx $sp",
+        "x/4gx $sp",
         "p total",
         "p table",
         "p texts",
         "x/s texts[0]",
         "x/8gx texts[1] - 16",
     ];
-    if let Some([found, wanted]) = seen(LONG, &["-static", "-O1"], &places, &asked) {
+    if let Some([found, wanted]) = seen(architecture, LONG, flags, &places, &asked) {
         assert_eq!(found, wanted);
     }
 }
 
+#[test]
+fn a_debugger_sees_in_the_middle_what_it_sees_in_the_running_program() {
+    let registers = "info registers x0 x1 x2 x3 x8 x19 x20 x29 x30 sp pc";
+    sees_the_same_in_the_middle("aarch64", &["-static", "-O1"], registers);
+}
+
+#[test]
+fn a_debugger_sees_in_the_middle_of_a32_code_what_it_sees_in_the_running_program() {
+    let registers = "info registers r0 r1 r2 r3 r4 r5 r6 r7 r9 r11 sp lr pc";
+    sees_the_same_in_the_middle("arm", &["-static", "-O1", "-marm"], registers);
+}
+
+#[test]
+fn a_debugger_sees_in_the_middle_of_t32_code_what_it_sees_in_the_running_program() {
+    let registers = "info registers r0 r1 r2 r3 r4 r5 r6 r7 r9 r11 sp lr pc";
+    sees_the_same_in_the_middle("arm", &["-static", "-O1", "-mthumb"], registers);
+}
+
 /// What GDB prints at a place in the history of a recording, and in the running program.
-fn seen(source: &str, flags: &[&str], places: &[&str], asked: &[&str]) -> Option<[String; 2]> {
+fn seen(
+    architecture: &'static str,
+    source: &str,
+    flags: &[&str],
+    places: &[&str],
+    asked: &[&str],
+) -> Option<[String; 2]> {
     if !installed(&["gdb-multiarch"]) {
         return None;
     }
     let mut all = flags.to_vec();
     all.push("-g");
-    let guest = build("aarch64", "program.c", source, &all)?;
+    let guest = build(architecture, "program.c", source, &all)?;
     let run = record(&guest, "snapshot", &[], &[]);
     assert!(run.status.success(), "{run:?}");
     let print = asked.iter().flat_map(|command| ["-ex", command]);
     let print: Vec<&str> = print.collect();
     let socket = guest.directory.path().join("socket");
-    let mut live = Command::new("qemu-aarch64")
-        .args(["-cpu", "max,sve=off", "-g"])
+    let emulator: &[&str] = match architecture {
+        "aarch64" => &["qemu-aarch64", "-cpu", "max,sve=off", "-g"],
+        _ => &["qemu-arm", "-g"],
+    };
+    let mut live = Command::new(emulator[0])
+        .args(&emulator[1..])
         .args([&socket, &guest.program])
         .spawn()
         .unwrap();
@@ -233,7 +260,8 @@ fn seen(source: &str, flags: &[&str], places: &[&str], asked: &[&str]) -> Option
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         // What both print, after the last stop.
-        let from = text.rfind("\nx0 ").unwrap_or_else(|| panic!("{output:?}"));
+        let from = text.rfind("\nx0 ").or_else(|| text.rfind("\nr0 "));
+        let from = from.unwrap_or_else(|| panic!("{output:?}"));
         text[from..]
             .lines()
             .filter(|line| !line.starts_with('['))

@@ -7,10 +7,12 @@ use super::memory::Memory;
 use super::moment::Moment;
 use crate::recover::facts::final_state::FinalState;
 use crate::timeline::{History, Position};
-use armsnap_arch::arch::RegisterFile;
+use armsnap_arch::arch::{Architecture, RegisterFile};
 use armsnap_arch::semantics::{Location, Values};
 use armsnap_snapshot::snapshot::model::{Device, Register};
-use armsnap_snapshot::snapshot::replay::{Call, Checkpoint, Cursor, Error, Input, Inputs, Start};
+use armsnap_snapshot::snapshot::replay::{
+    Call, Checkpoint, Cursor, Error, Input, Inputs, Piece, Start,
+};
 use std::ops::Range;
 
 /// The most states of memory that are kept.
@@ -188,11 +190,7 @@ impl Points {
     }
 }
 
-fn add(
-    memory: &mut Memory,
-    pieces: &[armsnap_snapshot::snapshot::replay::Piece<'_>],
-    facts: &FinalState,
-) -> Result<(), Stopped> {
+fn add(memory: &mut Memory, pieces: &[Piece<'_>], facts: &FinalState) -> Result<(), Stopped> {
     for piece in pieces {
         calls::add(memory, piece, &*facts.memory);
         if memory.is_full() {
@@ -221,5 +219,10 @@ fn values(registers: Vec<Register>, facts: &FinalState) -> (Values, Option<u64>)
         ..Device::default()
     };
     let file = RegisterFile::read(&device, facts.architecture);
-    (FinalState::locations(&file), file.value("pc"))
+    let mut values = FinalState::locations(&file);
+    if facts.architecture == Architecture::AArch32 {
+        // Only here is every change of it known.
+        values[Location::THREAD_POINTER.index()] = file.value("tpidruro");
+    }
+    (values, file.value("pc"))
 }
