@@ -106,11 +106,13 @@ impl Kdump<'_> {
         out.word32(split.is_some().into());
         out.word(range.start);
         out.word(range.end);
-        // VMCOREINFO, which is one of the notes, and the notes.
-        let notes = 2 * PAGE as u64;
-        for (at, size) in [(notes, 8), (notes, self.notes.len() as u64), (0, 0)] {
-            out.word64(at);
-            out.word(size);
+        // VMCOREINFO, which is the last one of the notes, and the notes.
+        let info = memchr::memmem::find(&self.notes, b"VMCOREINFO\0");
+        let info = info.map_or(0..0, |at| at + 12..self.notes.len());
+        for range in [info, 0..self.notes.len(), 0..0] {
+            let at = if range.is_empty() { 0 } else { 2 * PAGE };
+            out.word64((at + range.start) as u64);
+            out.word(range.len() as u64);
         }
         for value in [range.start, range.end, most] {
             out.word64(value);

@@ -119,9 +119,40 @@ pub enum CoreFileNote {
         /// The physical address of the first one.
         first: u64,
     },
+    /// Files beside a split core file are left out because their pages overlap.
+    #[error(
+        "split core file: {} left out, whose pages overlap those of another file in this directory",
+        text::count(*.files as u64, "file")
+    )]
+    SplitOverlap {
+        /// The number of files.
+        files: usize,
+    },
+    /// The directory of a split core file has too many files.
+    #[error(
+        "split core file: the other files are looked for among {limit} files of its directory, \
+         which has more"
+    )]
+    SplitBeside {
+        /// The number of files that are looked at.
+        limit: usize,
+    },
+    /// The notes of a compressed core file are too large.
+    #[error(
+        "{} of notes of the core file left out: the first {} MiB are used",
+        text::count(*.left_out as u64, "byte"),
+        used >> 20
+    )]
+    LargeNotes {
+        /// The number of bytes that are left out.
+        left_out: usize,
+        /// The number of bytes that are used.
+        used: usize,
+    },
     /// Pages of a compressed core file are missing or damaged.
     #[error(
-        "{} of memory missing or damaged in the file, the first one at physical {first:#x}: their          contents are not known",
+        "{} of memory missing or damaged in the file, the first one at physical {first:#x}: their \
+         contents are not known",
         text::count(*.pages, "page")
     )]
     DamagedPages {

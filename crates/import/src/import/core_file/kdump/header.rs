@@ -20,12 +20,14 @@ pub struct Header {
     pub is_64bit: bool,
     /// The machine by its name (`aarch64`); may be empty.
     pub machine: String,
-    /// What all files of a split core file have in common.
-    pub common: Vec<u8>,
+    /// The version of the headers, and the names of the system (`utsname`).
+    system: Vec<u8>,
     /// The size of a page.
     pub page: u64,
     /// The pages of this file, by their numbers: the physical address is the number times the size.
     pub pages: Range<u64>,
+    /// The number of pages that the bitmaps have bits for.
+    pub most: u64,
     /// Whether there are other files.
     pub is_split: bool,
     /// What makedumpfile was told to leave out (`-d`).
@@ -125,12 +127,13 @@ impl Header {
             big,
             is_64bit,
             machine: Fields::new(machine, big).text(),
-            common: bytes.get(8..SYSTEM + 6 * NAME)?.to_vec(),
+            system: bytes.get(8..SYSTEM + 6 * NAME)?.to_vec(),
             page,
             pages: match is_split {
                 true => pages.start..pages.end.min(most),
                 false => 0..most,
             },
+            most,
             is_split,
             level,
             all,
@@ -139,6 +142,16 @@ impl Header {
             notes: none(notes, 4),
             vmcoreinfo: none(vmcoreinfo, 3),
         })
+    }
+
+    /// Whether another file may be of the same split core file: of the same system, with the same bitmaps.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let all = |header: &Self| {
+            let (all, saved) = (header.all.clone(), header.saved.clone());
+            let layout = (header.big, header.is_64bit, header.page, header.is_split);
+            (layout, header.most, header.level, all, saved)
+        };
+        all(self) == all(other) && self.system == other.system
     }
 }
 

@@ -3,40 +3,33 @@
 //!
 //! The pages are decompressed into a temporary file, with program headers as an ELF file has them.
 
+mod file;
 mod header;
 mod lzo;
 mod page;
+mod split;
 
-use super::{EM_AARCH64, EM_ARM, Header as ProgramHeader, PT_LOAD, PT_NOTE, ProgramHeaders, part};
-use crate::import::fields::Fields;
+use super::{EM_AARCH64, EM_ARM, Header as ProgramHeader, PT_LOAD, PT_NOTE, ProgramHeaders};
+use crate::import::ImportError;
 use crate::import::note::{CoreFileNote, Note};
 use crate::import::packed::{self, Failed, Sparse};
-use crate::import::{ImportError, imported};
-use armsnap_snapshot::mapped::{self, Mapped};
+use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::text;
+use file::{Descriptor, File};
 use header::Header;
 use page::Pages;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// The number of bytes of a descriptor of a page.
-const DESCRIPTOR: u64 = 24;
 /// The maximum number of parts of memory in a small file; each [`BYTES_EACH`] bytes allow one more.
 const LEAST_PARTS: usize = 1 << 12;
 const BYTES_EACH: usize = 64;
-/// The maximum number of files in a directory among which those of a split core file are looked for.
-const MOST_BESIDE: usize = 1 << 12;
+/// The maximum number of bytes of notes, and of VMCOREINFO.
+const MOST_NOTES: usize = 64 << 20;
 
 /// Whether bytes are the start of a compressed core file.
 pub fn is_kdump(bytes: &[u8]) -> bool {
     bytes.starts_with(b"KDUMP   ") || bytes.starts_with(b"DISKDUMP")
-}
-
-/// One file, and its headers.
-struct File {
-    bytes: Mapped,
-    header: Header,
 }
 
 /// Decompresses a core file: the bytes of its notes and its memory, and where they are. Adds what was left out
@@ -71,7 +64,7 @@ pub fn read(
         },
         headers: Vec::new(),
     };
-    let files = with_others(path, File { bytes, header }, notes);
+    let files = split::with_others(path, File { bytes, header }, notes);
     let length: usize = files.iter().map(|file| file.bytes.len()).sum();
     let mut memory = Memory {
         layout,
@@ -82,37 +75,6 @@ pub fn read(
     let held = held.map_err(fault)?;
     notes.extend(memory.notes(&files));
     Ok((held, memory.layout))
-}
-
-/// The file, and the others of a split core file that are in the same directory, in the order of their pages.
-fn with_others(path: &Path, first: File, notes: &mut Vec<Note>) -> Vec<File> {
-    if !first.header.is_split {
-        return vec![first];
-    }
-    let mut files = vec![first];
-    let beside = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let beside = fs::read_dir(beside.unwrap_or(Path::new(".")));
-    for entry in beside.into_iter().flatten().flatten().take(MOST_BESIDE) {
-        let other = entry.path();
-        let is_one = other.is_file() && mapped::head(&other, 8).is_ok_and(|head| is_kdump(&head));
-        let Some(bytes) = is_one.then(|| imported::map(&other).ok()).flatten() else {
-            continue;
-        };
-        let Some(header) = Header::read(&bytes) else {
-            continue;
-        };
-        let common = header.is_split && header.common == files[0].header.common;
-        // The file itself is one of them.
-        let known = |file: &File| file.header.pages == header.pages;
-        if common && header.page == files[0].header.page && !files.iter().any(known) {
-            files.push(File { bytes, header });
-        }
-    }
-    files.sort_by_key(|file| file.header.pages.start);
-    notes.push(CoreFileNote::SplitFiles { files: files.len() }.into());
-    files
 }
 
 /// What was read of the pages.
@@ -127,6 +89,8 @@ struct Memory {
     beyond: Missing,
     /// Pages that another file of a split core file has.
     elsewhere: Missing,
+    /// The number of bytes of notes that are left out.
+    notes_left_out: usize,
 }
 
 #[derive(Default)]
@@ -136,42 +100,40 @@ struct Missing {
 }
 
 impl Missing {
-    fn add(&mut self, pages: u64, address: u64) {
+    fn add(&mut self, address: u64) {
         if self.pages == 0 {
             self.first = address;
         }
-        self.pages += pages;
+        self.pages += 1;
     }
 }
 
 impl Memory {
     /// Writes notes and pages.
     fn fill(&mut self, files: &[File], out: &mut Sparse<'_>) -> Result<(), Failed> {
-        let notes = notes(files);
+        let page = files[0].header.page;
+        let mut at = self.fill_notes(files, out)?;
         self.layout.headers.push(ProgramHeader {
             kind: PT_NOTE,
-            in_file: notes.len() as u64,
+            in_file: at as u64,
             ..ProgramHeader::default()
         });
-        let page = files[0].header.page;
-        let mut at = notes.len().next_multiple_of(page as usize);
-        out.push(&[&*notes, &vec![0; at - notes.len()]].concat())?;
+        at += pad(at, page as usize, out)?;
         let mut pages = Pages::new(page as usize);
         let mut next = 0;
         for file in files {
             let range = &file.header.pages;
-            if file.header.is_split && range.start > next {
-                let gap = range.start - next;
-                self.elsewhere.add(gap, next.saturating_mul(page));
-            }
-            for (index, number) in saved(file, range.start.max(next)..range.end) {
+            self.skip(file, next..range.start);
+            for (index, number) in (0..).zip(file.saved(range.clone())) {
                 let address = number.saturating_mul(page);
-                let Some(bytes) = self::page(file, index, &mut pages) else {
-                    self.damaged.add(1, address);
+                let packed = file.descriptor(index);
+                let bytes = packed.and_then(|Descriptor { flags, bytes }| pages.read(flags, bytes));
+                let Some(bytes) = bytes else {
+                    self.damaged.add(address);
                     continue;
                 };
                 if !self.extend(at as u64, address, page) {
-                    self.beyond.add(1, address);
+                    self.beyond.add(address);
                     continue;
                 }
                 out.push(bytes)?;
@@ -179,7 +141,47 @@ impl Memory {
             }
             next = next.max(range.end);
         }
+        self.skip(&files[0], next..files[0].header.most);
         Ok(())
+    }
+
+    /// Counts the pages that other files have.
+    fn skip(&mut self, file: &File, range: Range<u64>) {
+        for number in file.saved(range) {
+            self.elsewhere.add(number.saturating_mul(file.header.page));
+        }
+    }
+
+    /// Writes the notes, and VMCOREINFO as one of them; their number of bytes.
+    fn fill_notes(&mut self, files: &[File], out: &mut Sparse<'_>) -> Result<usize, Failed> {
+        let with = files.iter().find(|file| !file.header.notes.is_empty());
+        let file = with.unwrap_or(&files[0]);
+        let mut first = |bytes: &'_ [u8]| {
+            let used = bytes.len().min(MOST_NOTES);
+            self.notes_left_out += bytes.len() - used;
+            used
+        };
+        let notes = &file.notes()[..first(file.notes())];
+        out.push(notes)?;
+        let mut at = notes.len();
+        let (range, info) = (&file.header.notes, &file.header.vmcoreinfo);
+        let is_note = range.start <= info.start && info.end <= range.end;
+        if !info.is_empty() && !is_note {
+            const NAME: &[u8] = b"VMCOREINFO\0\0";
+            let info = &file.vmcoreinfo()[..first(file.vmcoreinfo())];
+            at += pad(at, 4, out)?;
+            let words = [NAME.len() as u32 - 1, info.len() as u32, 0];
+            let words = words.map(|word| match file.header.big {
+                true => word.to_be_bytes(),
+                false => word.to_le_bytes(),
+            });
+            for piece in [words.as_flattened(), NAME, info] {
+                out.push(piece)?;
+                at += piece.len();
+            }
+            at += pad(at, 4, out)?;
+        }
+        Ok(at)
     }
 
     /// Extends the last part by a page, or begins another one; `false` if there are too many.
@@ -210,7 +212,7 @@ impl Memory {
     /// Notes on what is not known.
     fn notes(&self, files: &[File]) -> Vec<Note> {
         let bits = |range: &Range<u64>| -> u64 {
-            let bytes = held(&files[0].bytes, range).iter();
+            let bytes = files[0].held(range).iter();
             bytes.map(|byte| u64::from(byte.count_ones())).sum()
         };
         let header = &files[0].header;
@@ -222,7 +224,12 @@ impl Memory {
         let missing = |missing: &Missing, note: fn(u64, u64) -> CoreFileNote| {
             (missing.pages > 0).then(|| note(missing.pages, missing.first))
         };
+        let cut = (self.notes_left_out > 0).then_some(CoreFileNote::LargeNotes {
+            left_out: self.notes_left_out,
+            used: MOST_NOTES,
+        });
         let notes = [
+            cut,
             filtered,
             missing(&self.elsewhere, |pages, first| {
                 CoreFileNote::PagesElsewhere { pages, first }
@@ -240,67 +247,9 @@ impl Memory {
     }
 }
 
-/// The bytes of a range that are in the file.
-fn held<'b>(bytes: &'b [u8], range: &Range<u64>) -> &'b [u8] {
-    let end = range.end.min(bytes.len() as u64);
-    part(bytes, range.start, end.saturating_sub(range.start)).unwrap_or(&[])
-}
-
-/// The notes, and VMCOREINFO as one of them.
-fn notes(files: &[File]) -> Vec<u8> {
-    let with = files.iter().find(|file| !file.header.notes.is_empty());
-    let File { bytes, header } = with.unwrap_or(&files[0]);
-    let mut out = held(bytes, &header.notes).to_vec();
-    let (notes, info) = (&header.notes, &header.vmcoreinfo);
-    let is_note = notes.start <= info.start && info.end <= notes.end;
-    if !info.is_empty() && !is_note {
-        const NAME: &[u8] = b"VMCOREINFO\0\0";
-        out.resize(out.len().next_multiple_of(4), 0);
-        let info = held(bytes, info);
-        for word in [NAME.len() as u32 - 1, info.len() as u32, 0] {
-            out.extend(match header.big {
-                true => word.to_be_bytes(),
-                false => word.to_le_bytes(),
-            });
-        }
-        out.extend(NAME);
-        out.extend(info);
-        out.resize(out.len().next_multiple_of(4), 0);
-    }
-    out
-}
-
-/// The saved pages of a file from `range`: the number of the descriptor, and that of the page.
-fn saved(file: &File, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> + use<'_> {
-    let File { bytes, header } = file;
-    let bitmap = held(bytes, &header.saved);
-    let from = header.pages.start;
-    let first = usize::try_from(from / 8)
-        .unwrap_or(usize::MAX)
-        .min(bitmap.len());
-    let bytes = bitmap[first..].iter().enumerate();
-    let numbers = bytes
-        .filter(|(_, byte)| **byte != 0)
-        .flat_map(move |(at, byte)| {
-            let bits = (0..8).filter(move |bit| byte >> bit & 1 != 0);
-            bits.map(move |bit| (first + at) as u64 * 8 + bit)
-        });
-    let numbers = numbers.skip_while(move |number| *number < from);
-    let numbers = (0..)
-        .zip(numbers)
-        .take_while(move |(_, number)| *number < range.end);
-    numbers.skip_while(move |(_, number)| *number < range.start)
-}
-
-/// A page by the number of its descriptor; `None` if it is missing or damaged.
-fn page<'p>(file: &File, index: u64, pages: &'p mut Pages) -> Option<&'p [u8]> {
-    let File { bytes, header } = file;
-    let at = header
-        .descriptors
-        .checked_add(index.checked_mul(DESCRIPTOR)?)?;
-    let mut fields = Fields::new(part(bytes, at, DESCRIPTOR)?, header.big);
-    let (offset, size, flags) = (fields.u64()?, fields.u32()?, fields.u32()?);
-    // The descriptors that an incomplete file does not have are 0.
-    let bytes = part(bytes, offset, size.into()).filter(|_| offset > 0)?;
-    pages.read(flags, bytes)
+/// Writes zeros up to a multiple of `unit` bytes; their number.
+fn pad(at: usize, unit: usize, out: &mut Sparse<'_>) -> Result<usize, Failed> {
+    let count = at.next_multiple_of(unit) - at;
+    out.push(&vec![0; count])?;
+    Ok(count)
 }

@@ -1,7 +1,8 @@
 //! Decompresses pages, each of which says how it is compressed.
 
 use super::lzo;
-use ruzstd::decoding::FrameDecoder;
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::io::Read as _;
 
 /// The flags of pages (`DUMP_DH_COMPRESSED_*`).
 const ZLIB: u32 = 1;
@@ -50,7 +51,18 @@ impl Pages {
                 page.len()
             }
             SNAPPY => self.snappy.decompress(bytes, page).ok()?,
-            ZSTANDARD => self.zstandard.decode_all(bytes, page).ok()?,
+            ZSTANDARD => {
+                let mut rest = bytes;
+                self.zstandard.reset(&mut rest).ok()?;
+                // Blocks after one that is beyond the page are not decompressed.
+                let most = BlockDecodingStrategy::UptoBytes(page.len() + 1);
+                let whole = self.zstandard.decode_blocks(&mut rest, most).ok()?;
+                let length = self.zstandard.can_collect();
+                if !whole || !rest.is_empty() || length != page.len() {
+                    return None;
+                }
+                self.zstandard.read(page).ok()?
+            }
             _ => return None,
         };
         (length == page.len()).then_some(page)
