@@ -233,6 +233,10 @@ impl Replay {
         location: Location,
         cancel: &Cancel,
     ) -> Option<Position> {
+        if before >= history.end() {
+            // The solver gets farther from there than in the few steps that are solved after a change.
+            return None;
+        }
         let begin = history.begin();
         let mut end = before;
         while end > begin {
