@@ -224,7 +224,8 @@ fn what_is_known_across_interrupts_is_true() {
             return;
         };
         assert!(registers.percent() >= 95, "{registers:?}");
-        assert_eq!(stack_pointer.known, stack_pointer.asked);
+        // It is unknown while a handler runs that interrupted PUSH or POP.
+        assert!(stack_pointer.percent() >= 95, "{stack_pointer:?}");
         assert!(flags.percent() >= 90, "{flags:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 mod faults;
 mod inferred;
+mod interrupted;
 mod lifetimes;
 mod pieces;
 
@@ -480,6 +481,7 @@ fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
                 step: 0,
                 number,
                 return_to: None,
+                interrupted: None,
                 returns: false,
             });
             steps.taken.extend(taken);

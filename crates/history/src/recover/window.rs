@@ -3,7 +3,7 @@
 use super::execution::blocks::Blocks;
 use super::execution::recorded::Recorded;
 use super::execution::stack_walk::{Noted, StackWalk};
-use super::execution::steps::{Step, Steps};
+use super::execution::steps::{Step, Steps, follows_return};
 use super::execution::template::stack_pointer;
 use super::execution::templates::Templates;
 use super::facts::final_state::{FinalState, Others, RecordedAddresses};
@@ -170,7 +170,13 @@ impl Window {
             let mut addresses = history.range_instructions(view, &range);
             addresses.retain(|(address, _)| *address < halted);
             let (templates, blocks) = (&mut self.templates, &mut Blocks::default());
-            let rest = templates.instructions(history, view, addresses, blocks, false);
+            let mut rest = templates.instructions(history, view, addresses, blocks, false);
+            if self.templates.has_handlers()
+                && follows_return(history, end)
+                && let Some(first) = rest.first_mut()
+            {
+                *first = self.templates.resumed(*first);
+            }
             for &template in rest.iter().rev() {
                 self.steps.push(Step::Instruction(template));
             }

@@ -224,7 +224,12 @@ impl StackWalk {
             // The stack pointer of a handler is another one, or the kernel's; across a gap it is
             // unknown.
             Entry::Gap(_) | Entry::Exception(_) => self.is_over = true,
-            Entry::Mark(Mark::ExceptionReturn) => self.is_over |= templates.has_handlers(),
+            Entry::Mark(Mark::ExceptionReturn) if templates.has_handlers() => {
+                // The instruction after it may have moved the stack pointer before the exception.
+                let at = self.at;
+                self.noted.pop_if(|noted| noted.position == at);
+                self.is_over = true;
+            }
             Entry::Mark(_) | Entry::Halted => {}
         }
     }

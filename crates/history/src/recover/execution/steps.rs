@@ -10,6 +10,7 @@ use super::templates::Templates;
 use crate::timeline::{Direction, Entry, History, Position};
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::{Address, Isa};
+use armsnap_arch::semantics::Control;
 use armsnap_arch::semantics::t32::ItState;
 use armsnap_snapshot::stop::Cancel;
 use armsnap_trace::element::{Exception, Mark};
@@ -42,6 +43,8 @@ pub(in crate::recover) struct Taken {
     pub number: u16,
     /// Where execution would have continued.
     pub return_to: Option<u64>,
+    /// The instruction there, on M-profile cores, if it is known.
+    pub interrupted: Option<u32>,
 }
 
 /// Consecutive positions.
@@ -338,6 +341,7 @@ impl Stretch {
         /// Events between two checks for a request to cancel.
         const OFTEN: usize = 1 << 12;
         let mut stretch = Self::default();
+        let is_m_profile = templates.architecture == Architecture::MProfile;
         let context = history.place(start).and_then(|place| place.context);
         let mut view = history.view(context.as_ref());
         let versions = history.code_versions();
@@ -367,8 +371,11 @@ impl Stretch {
         // The state of IT blocks where handlers may return to: it depends on the address only.
         let mut interrupted = HashMap::<u64, ItState>::new();
         let mut returned = false;
+        // The return itself is before these positions.
+        let mut resumes = is_m_profile && follows_return(history, start);
         let mut handlers = Handlers::default();
-        let is_m_profile = templates.architecture == Architecture::MProfile;
+        // Where execution continues, if that follows from the trace so far.
+        let mut next = None;
         let mut sequences: Vec<u32> = Vec::new();
         for event in all {
             let number = stretch.places.len() as u32;
@@ -400,9 +407,20 @@ impl Stretch {
                     blocks = known;
                     let sequence = &sequences[first as usize..(first + count) as usize];
                     stretch.places.extend_from_slice(sequence);
+                    if std::mem::take(&mut resumes)
+                        && let Some(&first) = sequence.first()
+                    {
+                        stretch.places[number as usize] = templates.resumed(first);
+                    }
                     if let Some(&last) = sequence.last().filter(|_| is_m_profile) {
                         let template = &templates.all[last as usize];
                         handlers.pass(template, templates, range.last.taken);
+                        next = match template.control {
+                            Control::Jump(to) => Some(to),
+                            Control::Conditional { target, .. } if range.last.taken => Some(target),
+                            Control::Indirect { .. } if range.last.taken => None,
+                            _ => Some(template.end()),
+                        };
                     }
                 }
                 Entry::Gap(_) => {
@@ -410,6 +428,7 @@ impl Stretch {
                     stretch.places.push(GAP);
                     blocks.lose();
                     handlers.lose();
+                    (resumes, next) = (false, None);
                 }
                 Entry::Exception(exception) => {
                     let to = exception.return_address.map(|address| address.0);
@@ -418,8 +437,17 @@ impl Stretch {
                         returns: false,
                         number: number_of(&exception, is_m_profile),
                         return_to: to,
+                        interrupted: None,
                     };
+                    resumes = false;
+                    let next = next.take();
                     if is_m_profile {
+                        let place = to.or(next);
+                        taken.interrupted =
+                            place.map(|place| templates.interrupted(history, view, place & !1));
+                        if stretch.is_derived(&exception, number) {
+                            taken.number = UNKNOWN;
+                        }
                         match handlers.exception(to) {
                             Chained::Yes => stretch.taken.push(returned_at(number)),
                             Chained::Unknown => taken.number = UNKNOWN,
@@ -434,6 +462,7 @@ impl Stretch {
                     stretch.taken.push(returned_at(number));
                     blocks.lose();
                     returned = true;
+                    resumes = true;
                 }
                 Entry::Mark(Mark::Context(context)) => {
                     view = history.view(Some(&context));
@@ -451,6 +480,13 @@ impl Stretch {
             stretch.space_changed = Some(stretch.places.len() as u32);
         }
         Some(stretch)
+    }
+
+    /// Whether an exception is a fault that was taken instead of the first instruction of another
+    /// handler: what the core stored of the frames is unknown then (DDI 0403, B1.5.11).
+    fn is_derived(&self, exception: &Exception, number: u32) -> bool {
+        let entered = |last: &Taken| last.step == number && !last.returns;
+        is_fault(exception.name) && self.taken.last().is_some_and(entered)
     }
 
     /// Records a position, unless it follows from the last recorded one.
@@ -483,6 +519,23 @@ fn number_of(exception: &Exception, is_m_profile: bool) -> u16 {
     }
 }
 
+/// Whether this is a fault of the M profile.
+fn is_fault(name: &str) -> bool {
+    matches!(
+        name,
+        "HardFault" | "MemManage" | "BusFault" | "UsageFault" | "SecureFault"
+    )
+}
+
+/// Whether a position is the first one after the return from a handler.
+pub(in crate::recover) fn follows_return(history: &mut History, position: Position) -> bool {
+    let before = history.entries(position, Direction::Backward);
+    let mut before = before
+        .skip_while(|event| event.entry.places() > 0 && event.position == position)
+        .take_while(|event| event.entry.places() == 0);
+    before.any(|event| matches!(event.entry, Entry::Mark(Mark::ExceptionReturn)))
+}
+
 /// A return from an exception before a position.
 fn returned_at(step: u32) -> Taken {
     Taken {
@@ -490,6 +543,7 @@ fn returned_at(step: u32) -> Taken {
         returns: true,
         number: INTERRUPT,
         return_to: None,
+        interrupted: None,
     }
 }
 

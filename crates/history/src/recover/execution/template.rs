@@ -150,6 +150,9 @@ pub(in crate::recover) struct Template {
     pub sigreturn: bool,
     /// Whether it is Go code, whose functions preserve nothing.
     pub go: bool,
+    /// Whether an exception may have interrupted it after a part of its loads or stores: on M-profile
+    /// cores, it continues or starts again when the handler returns (DDI 0403, B1.5.10).
+    pub resumed: bool,
 }
 
 impl Template {

@@ -23,6 +23,8 @@ pub(in crate::recover) struct Templates {
     pub all: Vec<Template>,
     pub ops: Vec<Op>,
     known: HashMap<Key, u32>,
+    /// By instruction, the same one after the return from a handler.
+    resumed: HashMap<u32, u32>,
     /// The addresses after calls.
     pub return_sites: HashSet<u64>,
     /// The architecture of the core.
@@ -71,6 +73,7 @@ impl Default for Templates {
             all: Vec::new(),
             ops,
             known: HashMap::new(),
+            resumed: HashMap::new(),
             return_sites: HashSet::new(),
             architecture: Architecture::AArch64,
             without_model: false,
@@ -187,6 +190,39 @@ impl Templates {
         number
     }
 
+    /// The instruction that an exception interrupts, outside of IT blocks: what it loads and stores
+    /// does not depend on them.
+    pub fn interrupted(&mut self, history: &History, view: View, address: u64) -> u32 {
+        let block = Some(ItState::OUTSIDE);
+        self.at(history, (address, Isa::T32, view, block, false))
+    }
+
+    /// An instruction as the first one after the return from a handler.
+    pub fn resumed(&mut self, number: u32) -> u32 {
+        let template = self.all[number as usize];
+        if !self.is_interruptible(&template) {
+            return number;
+        }
+        *self.resumed.entry(number).or_insert_with(|| {
+            self.all.push(Template {
+                resumed: true,
+                ..template
+            });
+            self.all.len() as u32 - 1
+        })
+    }
+
+    /// Whether an exception may interrupt an instruction after a part of its effects.
+    pub fn is_interruptible(&self, template: &Template) -> bool {
+        let ops = self.ops_of(template);
+        ops.iter().filter(|op| op.access().is_some()).count() > 1
+    }
+
+    /// The operations of an instruction.
+    pub fn ops_of(&self, template: &Template) -> &[Op] {
+        &self.ops[template.first as usize..][..template.count.into()]
+    }
+
     /// What an instruction does; `None` if it is unknown.
     fn decode(&self, code: &[u8], address: u64, isa: Isa, block: ItState) -> Option<Semantics> {
         let word = || {
@@ -291,6 +327,7 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
         untaken: false,
         sigreturn: false,
         go: false,
+        resumed: false,
     }
 }
 

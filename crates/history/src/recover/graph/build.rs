@@ -133,6 +133,9 @@ pub(in crate::recover) struct Builder {
     signals: Vec<SignalReturn>,
     /// Code that exceptions interrupted whose entry has not been reached yet (M profile).
     interrupted: Vec<Interrupted>,
+    /// The nodes of the locations that a function preserves, before an instruction that a handler
+    /// interrupted; until the return from the handler is built.
+    began: Option<[u32; PRESERVED_MOST]>,
     /// Whether returns are followed.
     follows_returns: bool,
     pub counts: Counts,
@@ -183,6 +186,7 @@ impl Builder {
             returns: Vec::new(),
             signals: Vec::new(),
             interrupted: Vec::new(),
+            began: None,
             follows_returns: true,
             counts: Counts {
                 nodes: 0,
@@ -230,6 +234,7 @@ impl Builder {
             returns: Vec::new(),
             signals: Vec::new(),
             interrupted: Vec::new(),
+            began: None,
             follows_returns: false,
             counts: checkpoint.counts,
             settled: 0,
@@ -284,6 +289,7 @@ impl Builder {
         self.returns.clear();
         self.signals.clear();
         self.interrupted.clear();
+        self.began = None;
         self.barrier(step, true, sink);
     }
 
@@ -434,7 +440,11 @@ impl Builder {
             let number = template.first + index;
             let op = through.templates.op(number);
             let after = self.current[op.destination.index()];
-            self.operation(number, op, step, sink);
+            if template.resumed && op.access().is_some() && !op.direct {
+                self.resumed_access(number, op, step, sink);
+            } else {
+                self.operation(number, op, step, sink);
+            }
             let other_stack = template.go && op.switches_stack();
             if op.destination == Location::OTHER_STACK || op.switches_stack() {
                 self.selects_stack();
@@ -460,6 +470,9 @@ impl Builder {
             if self.follows_returns {
                 self.call(through, template, sink);
             }
+        }
+        if template.resumed {
+            self.resume(through, template, sink);
         }
     }
 

@@ -215,6 +215,7 @@ fn window(code: &[Semantics], run: &Run, facts: &FinalState, cuts: &[usize]) -> 
                 step,
                 number: 10,
                 return_to: None,
+                interrupted: None,
                 returns: false,
             });
         }

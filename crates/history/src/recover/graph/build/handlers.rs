@@ -4,7 +4,7 @@
 use super::{Builder, PRESERVED_MOST, PendingReturn, Sink, Through};
 use crate::recover::bits::Bits;
 use crate::recover::execution::steps::Taken;
-use crate::recover::execution::template::{SAME_BY_CONVENTION, Template};
+use crate::recover::execution::template::{Op, SAME_BY_CONVENTION, Template};
 use crate::recover::graph::nodes::NONE;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::m_profile::{
@@ -26,6 +26,9 @@ pub(super) struct Interrupted {
     returns: Vec<PendingReturn>,
     /// Whether an instruction since may have selected another stack.
     switched: bool,
+    /// Whether `preserved` are from before an instruction of which a part was executed before the
+    /// exception.
+    resumes: bool,
 }
 
 impl Builder {
@@ -61,13 +64,26 @@ impl Builder {
         self.input(EXCEPTION_RETURN, LINK, sink);
         self.forget_inputs();
         self.infer_main_stack(through, sink);
+        let Some(interrupted) = taken.interrupted else {
+            // It may be any instruction.
+            return self.lose_everything(taken.step, sink);
+        };
+        let interrupted = &through.templates.all[interrupted as usize];
+        if interrupted.opaque {
+            return self.lose_everything(taken.step, sink);
+        }
+        let in_part = through.templates.is_interruptible(interrupted);
+        if in_part {
+            self.abandon(through, interrupted, taken.step + 1, sink);
+        }
         if !self.follows_returns {
             return;
         }
         self.returns.clear();
         let open = self.interrupted.pop();
         if let Some(open) = open.filter(|open| !open.switched) {
-            if to.is_some_and(|to| open.to.map(|at| at & !1) == Some(to & !1)) {
+            let same = to.is_some_and(|to| open.to.map(|at| at & !1) == Some(to & !1));
+            if same && in_part == open.resumes {
                 self.same(&open.preserved, Isa::T32, sink);
                 self.returns = open.returns;
             }
@@ -78,8 +94,9 @@ impl Builder {
 
     fn return_from_handler(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
         let to = self.address_at(through, taken.step);
+        let began = self.began.take();
+        let preserved = began.unwrap_or_else(|| self.preserved(Isa::T32));
         self.infer_main_stack(through, sink);
-        let preserved = self.preserved(Isa::T32);
         let node = self.node(RETURN_ADDRESS.index(), sink);
         if let Some(to) = to {
             sink.fact(node, Bits::new(!1, to));
@@ -93,8 +110,70 @@ impl Builder {
                 preserved,
                 returns: std::mem::take(&mut self.returns),
                 switched: false,
+                resumes: began.is_some(),
             });
         }
+    }
+
+    /// After an instruction was built of which a part was executed before an exception: until the
+    /// handler returned, it is unknown what it had written.
+    pub(super) fn resume(
+        &mut self,
+        through: &Through<'_>,
+        template: &Template,
+        sink: &mut impl Sink,
+    ) {
+        self.began = Some(self.preserved(Isa::T32));
+        for op in through.templates.ops_of(template) {
+            if op.destination.is_kept() {
+                self.lose(op.destination.index(), sink);
+            }
+        }
+    }
+
+    /// Builds a load or store of such an instruction: if it was executed before the exception, the
+    /// handler may have written the same memory since. It does not write the slots of a frame.
+    pub(super) fn resumed_access(&mut self, number: u32, op: &Op, step: u32, sink: &mut impl Sink) {
+        if op.is_store() {
+            return self.uncertain_store(number, op, step, sink);
+        }
+        let to = op.destination.index();
+        let result = std::mem::replace(&mut self.current[to], NONE);
+        self.lost(to, result, sink);
+    }
+
+    /// Builds what an instruction that an exception interrupted may have done before: it may have
+    /// written each of its registers, and stored each of its words.
+    fn abandon(
+        &mut self,
+        through: &Through<'_>,
+        template: &Template,
+        step: u32,
+        sink: &mut impl Sink,
+    ) {
+        let ops = through.templates.ops_of(template);
+        let written = ops.iter().map(|op| op.destination);
+        for location in written.filter(|location| location.is_kept()) {
+            self.lose(location.index(), sink);
+            self.node(location.index(), sink);
+        }
+        for index in (0..u32::from(template.count)).rev() {
+            let number = template.first + index;
+            let op = through.templates.op(number);
+            if op.is_store() {
+                self.uncertain_store(number, op, step, sink);
+            } else if !op.destination.is_kept() && op.access().is_none() {
+                self.operation(number, op, step, sink);
+            }
+        }
+    }
+
+    /// Builds a store of which it is unknown whether it happened.
+    fn uncertain_store(&mut self, number: u32, op: &Op, step: u32, sink: &mut impl Sink) {
+        let base = self.operand(op.operands[0], sink);
+        let predicate = self.operand(op.operands[2], sink);
+        let data = self.new_node(Location::NOWHERE.index(), sink);
+        self.access(number, [NONE, base, data, predicate], step, sink);
     }
 
     /// Infers that the core aligns frames to 8 bytes (CCR.STKALIGN).
