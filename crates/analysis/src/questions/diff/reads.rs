@@ -49,7 +49,7 @@ pub(super) fn instruction(core: &mut Core<'_>, at: Position) -> Option<Instructi
                 false => 0,
             };
             let ([a, b], [c, d]) = (first.to_le_bytes(), second.to_le_bytes());
-            let semantics = t32::decode(first, second, pc.0, ItState::OUTSIDE);
+            let semantics = t32::decode(first, second, pc.0, block(core, at, pc));
             ([a, b, c, d], semantics)
         }
         _ => return None,
@@ -60,6 +60,39 @@ pub(super) fn instruction(core: &mut Core<'_>, at: Position) -> Option<Instructi
         code,
         semantics,
     })
+}
+
+/// The state of IT blocks before an instruction: from an IT instruction that was executed at most four
+/// instructions before it, in a straight line.
+fn block(core: &mut Core<'_>, mut at: Position, mut pc: Address) -> ItState {
+    let mut line = Vec::new();
+    for _ in 0..4 {
+        let Some(before) = core.history.step(at, Direction::Backward) else {
+            break;
+        };
+        let Some(place) = core.history.place(before) else {
+            break;
+        };
+        let PointKind::Instruction { pc: there, .. } = place.kind else {
+            break;
+        };
+        let view = core.history.view(place.context.as_ref());
+        let Some(first) = core.history.code(view, there).first_chunk() else {
+            break;
+        };
+        let first = u16::from_le_bytes(*first);
+        let size = if t32::is_wide(first) { 4 } else { 2 };
+        if there.0.wrapping_add(size) != pc.0 {
+            break;
+        }
+        line.push(first);
+        if ItState::OUTSIDE.next(first).is_inside() {
+            let line = line.iter().rev();
+            return line.fold(ItState::OUTSIDE, |state, first| state.next(*first));
+        }
+        (at, pc) = (before, there);
+    }
+    ItState::OUTSIDE
 }
 
 /// The locations whose values before an instruction matter for it, in the order of its operands.
