@@ -101,30 +101,56 @@ fn compare(arguments: &Arguments) -> Result<Summary, Failure> {
         histories(arguments, arguments.other.clone())?,
     ];
     let mut is_compared = false;
+    let mut failed = None;
+    let mut single = Vec::new();
     for (architecture, histories) in &mut first {
-        let Some((_, others)) = second.iter_mut().find(|(other, _)| other == architecture) else {
+        let threads = histories.traced();
+        let others = second.iter_mut().find(|(other, _)| other == architecture);
+        let Some((_, others)) = others else {
+            single.extend(threads.into_iter().map(|(_, name)| name));
             continue;
         };
-        let (threads, counterparts) = (histories.traced(), others.traced());
-        for (number, (thread, name)) in threads.iter().enumerate() {
-            let named = counterparts.iter().find(|(_, other)| other == name);
-            let Some((counterpart, _)) = named.or_else(|| counterparts.get(number)) else {
-                continue;
-            };
+        let (pairs, without) = paired(threads, others.traced());
+        single.extend(without);
+        for (thread, counterpart) in pairs {
+            if summary.difference.is_some() {
+                break;
+            }
             is_compared = true;
-            let found = histories.differ(*thread, (others, *counterpart), &Cancel::default());
-            match found {
+            match histories.differ(thread, (others, counterpart), &Cancel::default()) {
                 Ok(None) => {}
                 Ok(Some(compared)) => {
                     summary.are_builds |= compared.are_builds;
-                    summary.difference = compared.difference;
-                    if summary.difference.is_some() {
-                        return Ok(summary);
+                    if let Some([a, b]) = compared.unknown {
+                        say(format_args!(
+                            "not all registers are known at {a} in the first recording and {b} in the second \
+                             one: system calls from there on, and registers at the end that are not known, \
+                             are not compared"
+                        ));
                     }
+                    summary.difference = summary.difference.take().or(compared.difference);
                 }
-                Err(error) => return Err(Failure::Usage(error.to_string())),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
         }
+    }
+    for (architecture, others) in &mut second {
+        if !first.iter().any(|(other, _)| other == architecture) {
+            single.extend(others.traced().into_iter().map(|(_, name)| name));
+        }
+    }
+    if is_compared && !single.is_empty() {
+        let names = single.join(", ");
+        say(format_args!(
+            "not compared, because only one recording has a thread of that name: {names}"
+        ));
+    }
+    match failed {
+        Some(error) if summary.difference.is_some() => say(error),
+        Some(error) => return Err(Failure::Usage(error.to_string())),
+        None => {}
     }
     if is_compared {
         return Ok(summary);
@@ -133,6 +159,27 @@ fn compare(arguments: &Arguments) -> Result<Summary, Failure> {
         "nothing to compare: no two cores of the same architecture have a trace that can be followed (armsnap info)"
             .to_owned(),
     ))
+}
+
+/// Pairs threads by name; where both recordings have one thread only, these. Returns the pairs, and the
+/// names of the threads that have no counterpart.
+fn paired<T: Copy>(
+    threads: Vec<(T, String)>,
+    mut others: Vec<(T, String)>,
+) -> (Vec<(T, T)>, Vec<String>) {
+    if let ([(thread, _)], [(other, _)]) = (&threads[..], &others[..]) {
+        return (vec![(*thread, *other)], Vec::new());
+    }
+    let mut pairs = Vec::new();
+    let mut without = Vec::new();
+    for (thread, name) in threads {
+        match others.iter().position(|(_, other)| *other == name) {
+            Some(at) => pairs.push((thread, others.remove(at).0)),
+            None => without.push(name),
+        }
+    }
+    without.extend(others.into_iter().map(|(_, name)| name));
+    (pairs, without)
 }
 
 /// Opens the histories of a snapshot, by the name of their architecture.
@@ -151,4 +198,31 @@ fn histories(
         (name, Histories::new(endpoint))
     });
     Ok(named.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_paired_by_name_and_each_once() {
+        let named = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned());
+            names.enumerate().collect::<Vec<(usize, String)>>()
+        };
+        let numbers = |a: &[&str], b: &[&str]| {
+            let (pairs, without) = paired(named(a), named(b));
+            (pairs, without.join(" "))
+        };
+        assert_eq!(
+            numbers(&["a", "b"], &["b", "a"]),
+            (vec![(0, 1), (1, 0)], String::new())
+        );
+        assert_eq!(numbers(&["a"], &["b"]), (vec![(0, 0)], String::new()));
+        assert_eq!(numbers(&["a", "b"], &["b"]), (vec![(1, 0)], "a".to_owned()));
+        assert_eq!(
+            numbers(&["a", "a"], &["a", "c"]),
+            (vec![(0, 0)], "a c".to_owned())
+        );
+    }
 }

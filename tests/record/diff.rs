@@ -2,7 +2,7 @@
 
 use crate::support::record::{Guest, build, installed, record};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// What programs are built on: system calls without a C library, and the first argument.
@@ -117,6 +117,60 @@ fn other_values_on_the_same_course_are_found_where_they_leave_the_program() {
         assert_eq!(found["values"], wanted, "{found}");
         assert!(!found["cause"]["a"].as_array().unwrap().is_empty());
     }
+}
+
+#[test]
+fn exit_statuses_have_8_bits() {
+    let status = "int work(char *from) { return from[0] == 'x' ? 256 + 7 : 7; }";
+    let Some(guest) = program(status) else {
+        return;
+    };
+    assert_eq!(compared(&guest, "a", "x")["same"], true);
+}
+
+#[test]
+fn a_branch_in_an_it_block_has_values() {
+    const TEXT: &str = r#"
+__attribute__((used)) int check(const char *text) {
+  int found;
+  __asm__("ldrb %0, [%1]\n cmp %0, #97\n mov %0, #0\n it eq\n beq.n 1f\n nop\n mov %0, #1\n1:"
+          : "=&r"(found) : "r"(text) : "cc");
+  return found;
+}
+__attribute__((used)) void begin(char *text) {
+  register long r7 __asm__("r7") = 1;
+  register long r0 __asm__("r0") = check(text);
+  __asm__ volatile("svc #0" : : "r"(r7), "r"(r0));
+}
+__asm__(".global _start\n.thumb_func\n_start: ldr r0, [sp, #8]\n bl begin\n");
+"#;
+    let flags = ["-static", "-nostdlib", "-ffreestanding", "-O1", "-mthumb"];
+    let Some(guest) = build("arm", "program.c", TEXT, &flags) else {
+        return;
+    };
+    let found = compared(&guest, "a", "x");
+    assert_eq!(found["a"]["kind"], "branch", "{found}");
+    assert_eq!(found["values"][0]["a"], "0x61", "{found}");
+    assert_eq!(found["values"][0]["b"], "0x78", "{found}");
+}
+
+#[test]
+fn courses_that_stop_at_different_places_part_at_their_last_branch() {
+    let Some(guest) = program(BRANCH) else {
+        return;
+    };
+    let whole = compared(&guest, "abcdefgh", "xbcdefgh");
+    let position = whole["a"]["position"].as_str().unwrap();
+    let count: u64 = position.split_once('+').unwrap().1.parse().unwrap();
+    let count = (count + 1).to_string();
+    for (name, argument) in [("a", "abcdefgh"), ("b", "xbcdefgh")] {
+        record(&guest, name, &["--instructions", &count], &[argument]);
+    }
+    let [a, b] = ["a", "b"].map(|name| guest.directory.path().join(name));
+    let run = diff(&a, &b, &["--format", "json"]);
+    let found: Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
+    assert_eq!(found["a"], whole["a"], "{found}");
+    assert_eq!(found["values"], whole["values"], "{found}");
 }
 
 #[test]
@@ -321,34 +375,67 @@ __attribute__((section(".vectors"), used)) void *const vectors[16] = {
 const SCRIPT: &str = "SECTIONS { . = 0; .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } . = 0x20000000; \
     .data : { *(.data*) } .bss : { *(.bss*) *(COMMON) } stack_top = 0x20008000; }";
 
-#[test]
-fn what_follows_a_switch_of_tasks_or_begins_elsewhere_is_not_compared() {
-    let compiler = "arm-none-eabi-gcc";
-    if !installed(&[compiler, "qemu-system-arm"]) {
-        return;
-    }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::write(place.path().join("switch.c"), SWITCHED).unwrap();
-    std::fs::write(place.path().join("switch.ld"), SCRIPT).unwrap();
-    let built = Command::new(compiler)
+/// Builds a program for the Cortex-M3 and records it.
+fn record_m3(place: &Path, [name, text]: [&str; 2], options: &[&str]) -> PathBuf {
+    std::fs::write(place.join("image.c"), text).unwrap();
+    std::fs::write(place.join("image.ld"), SCRIPT).unwrap();
+    let built = Command::new("arm-none-eabi-gcc")
         .args(["-mthumb", "-mcpu=cortex-m3", "-g", "-O1", "-nostdlib"])
-        .args(["-ffreestanding", "-o", "switch.elf", "switch.c"])
-        .args(["-T", "switch.ld"])
-        .current_dir(place.path())
+        .args(["-ffreestanding", "-o", "image.elf", "image.c"])
+        .args(["-T", "image.ld"])
+        .current_dir(place)
         .output()
         .unwrap();
     assert!(built.status.success(), "{built:?}");
-    let recorded = |name: &str, options: &[&str]| {
-        let run = Command::new(crate::support::armsnap())
-            .args(["record", "--exit-zero", "--system", "mps2-an385"])
-            .args(options)
-            .args(["-o", name, "--", "switch.elf"])
-            .current_dir(place.path())
-            .output()
-            .unwrap();
-        assert!(run.status.success(), "{run:?}");
-        place.path().join(name)
-    };
+    let run = Command::new(crate::support::armsnap())
+        .args(["record", "--exit-zero", "--system", "mps2-an385"])
+        .args(options)
+        .args(["-o", name, "--", "image.elf"])
+        .current_dir(place)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    place.join(name)
+}
+
+/// Bare metal Cortex-M3: calls the system with a number from memory.
+const SUPERVISOR: &str = r#"
+typedef unsigned u;
+extern u stack_top;
+volatile u input = 1;
+__attribute__((naked)) void reset(void) {
+    __asm__ volatile("ldr r7, =input\n ldr r7, [r7]\n svc 0\n mov r7, #0\n"
+                     "ldr r1, =0x20026\n mov r0, #0x18\n bkpt 0xab\n b .\n .ltorg");
+}
+__attribute__((naked)) void supervisor(void) { __asm__ volatile("bx lr"); }
+void other(void) { for (;;) {} }
+__attribute__((section(".vectors"), used)) void *const vectors[16] = {
+    &stack_top, reset, other, other, other, other, other, 0, 0, 0, 0, supervisor, other, 0, other, other};
+"#;
+
+#[test]
+fn system_calls_are_compared_where_their_kernel_is_traced() {
+    if !installed(&["arm-none-eabi-gcc", "qemu-system-arm"]) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let a = record_m3(place.path(), ["a", SUPERVISOR], &[]);
+    let changed = SUPERVISOR.replace("input = 1", "input = 2");
+    let b = record_m3(place.path(), ["b", &changed], &[]);
+    let run = diff(&a, &b, &["--format", "json"]);
+    let found: Value = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{run:?}"));
+    let wanted = serde_json::json!([{"name": "r7", "a": "0x1", "b": "0x2"}]);
+    assert_eq!(found["values"], wanted, "{found}");
+}
+
+#[test]
+fn what_follows_a_switch_of_tasks_or_begins_elsewhere_is_not_compared() {
+    if !installed(&["arm-none-eabi-gcc", "qemu-system-arm"]) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let recorded =
+        |name: &str, options: &[&str]| record_m3(place.path(), [name, SWITCHED], options);
     let whole = recorded("whole", &[]);
     let handler = recorded("handler", &["--from", "pendsv"]);
     let task = recorded("task", &["--from", "task"]);

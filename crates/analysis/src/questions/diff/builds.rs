@@ -287,13 +287,12 @@ impl Steps {
 
 /// Finds where the courses of two builds first differ; `None` if they are the same.
 pub(super) fn compare(
-    a: &mut Core<'_>,
-    b: &mut Core<'_>,
+    (a, b): (&mut Core<'_>, &mut Core<'_>),
+    calls: &mut Calls,
     cancel: &Cancel,
 ) -> Result<Option<Difference>, DiffError> {
     let mut names = Names::default();
     let mut same = Correspondence::of_builds();
-    let mut calls = Calls::default();
     let symbols = [a.symbols, b.symbols];
     let (mut left, mut right) = (Steps::new(0, a), Steps::new(1, b));
     let mut last = None;
@@ -324,7 +323,7 @@ pub(super) fn compare(
                     is_after_gap = true;
                 }
             }
-            Next::End => return values::at_end((a, b), &mut same, cancel),
+            Next::End => return values::at_end((a, b), last, (&mut same, calls), cancel),
             Next::Differ(Kind::Branch) => {
                 let at = last.ok_or_else(|| other_start(items, is_after_gap))?;
                 return values::at((a, b), at, Kind::Branch, &mut same, cancel).map(Some);

@@ -94,6 +94,8 @@ pub struct Compared {
     pub difference: Option<Difference>,
     /// Whether these are different builds, which are compared by functions and source lines.
     pub are_builds: bool,
+    /// The first system call, or the end, where registers are not known that would be compared.
+    pub unknown: Option<[Position; 2]>,
 }
 
 /// Compares two courses.
@@ -104,32 +106,35 @@ pub struct Compared {
 /// return, if the programs are not the same, or if it was cancelled.
 pub fn compare(a: &mut Core<'_>, b: &mut Core<'_>, cancel: &Cancel) -> Result<Compared, DiffError> {
     if !places::moved(a.symbols, b.symbols) {
-        match same_build(a, b, cancel) {
+        let mut calls = Calls::default();
+        match same_build((a, b), &mut calls, cancel) {
             Err(DiffError::OtherCode { .. }) if !a.symbols.is_empty() && !b.symbols.is_empty() => {}
             compared => {
                 return Ok(Compared {
                     difference: compared?,
                     are_builds: false,
+                    unknown: calls.unknown,
                 });
             }
         }
     }
+    let mut calls = Calls::default();
     Ok(Compared {
-        difference: builds::compare(a, b, cancel)?,
+        difference: builds::compare((a, b), &mut calls, cancel)?,
         are_builds: true,
+        unknown: calls.unknown,
     })
 }
 
 fn same_build(
-    a: &mut Core<'_>,
-    b: &mut Core<'_>,
+    (a, b): (&mut Core<'_>, &mut Core<'_>),
+    calls: &mut Calls,
     cancel: &Cancel,
 ) -> Result<Option<Difference>, DiffError> {
     let mut left = Course::new(a.history);
     let mut right = Course::new(b.history);
     let mut same = Correspondence::default();
     let mut code = Code::default();
-    let mut calls = Calls::default();
     // The last instruction that both executed.
     let mut last = None;
     let mut is_after_gap = false;
@@ -148,16 +153,7 @@ fn same_build(
                 let numbers = code.check((a, b), (x, y), count)?;
                 left.pass(a.history, count);
                 right.pass(b.history, count);
-                let after = [
-                    left.peek(a.history, cancel)?,
-                    right.peek(b.history, cancel)?,
-                ];
-                let is_traced = after.iter().any(|item| matches!(item, Item::Exception(..)));
                 for &number in numbers.iter() {
-                    // The exceptions of a system call whose kernel was traced are part of the course.
-                    if is_traced && number + 1 == count {
-                        continue;
-                    }
                     let at = [x.position, y.position].map(|at| at.after(number.into()));
                     if let Some(found) = calls.compare((a, b), at, &mut same, cancel)? {
                         return Ok(Some(found));
@@ -174,7 +170,7 @@ fn same_build(
                 left.pass(a.history, 1);
                 right.pass(b.history, 1);
             }
-            Next::End => return values::at_end((a, b), &mut same, cancel),
+            Next::End => return values::at_end((a, b), last, (&mut same, calls), cancel),
             Next::Differ(Kind::Branch) => {
                 if let Some([x, y]) = last {
                     if let Some(ahead) = polling::left(a, &left, x, cancel)? {

@@ -42,9 +42,8 @@ fn arguments(architecture: Architecture, number: u64) -> Arguments {
 /// Compares the system calls of two courses.
 #[derive(Default)]
 pub(super) struct Calls {
-    /// Whether registers were not known at one: they are not asked for at later ones, which may take
-    /// long.
-    is_unknown: bool,
+    /// Where registers were not known: they are not asked for at later ones, which may take long.
+    pub unknown: Option<[Position; 2]>,
 }
 
 impl Calls {
@@ -56,13 +55,13 @@ impl Calls {
         same: &mut Correspondence,
         cancel: &Cancel,
     ) -> Result<Option<Difference>, DiffError> {
-        if self.is_unknown {
+        if self.unknown.is_some() {
             return Ok(None);
         }
         let number = number(a.architecture);
         let known = [a.registers(at[0], cancel)?, b.registers(at[1], cancel)?];
         if known.iter().any(|known| known.get(number).is_none()) {
-            self.is_unknown = true;
+            self.unknown = Some(at);
             return Ok(None);
         }
         let found = differing((a, b), at, same, cancel)?;
@@ -102,8 +101,9 @@ pub(super) fn differing(
     match arguments(architecture, call.value) {
         Arguments::Unknown => Ok(found),
         Arguments::Status => {
+            // The kernel keeps 8 bits of it.
             let status = |registers: &armsnap_history::recover::Registers| {
-                registers.get(argument(0)).map(|known| known.value as u32)
+                registers.get(argument(0)).map(|known| known.value as u8)
             };
             match status(&known) == status(&other) {
                 true => Ok(found),

@@ -6,6 +6,7 @@ use super::super::note::AskError;
 use super::super::origin;
 use super::difference::{Causes, Difference, Differing, Kind, Place};
 use super::places::Correspondence;
+use super::system_calls::Calls;
 use super::{DiffError, reads, system_calls};
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::{Control, Location};
@@ -51,17 +52,20 @@ pub(super) fn at(
     Ok(difference((a, b), at, kind, (found, otherwise), cancel)?)
 }
 
-/// Both courses have ended: compares the final registers.
+/// Both courses have ended, `last` being their last instructions: compares where they stopped, and the
+/// final registers.
 pub(super) fn at_end(
     (a, b): (&mut Core<'_>, &mut Core<'_>),
-    same: &mut Correspondence,
+    last: Option<[Position; 2]>,
+    (same, calls): (&mut Correspondence, &mut Calls),
     cancel: &Cancel,
 ) -> Result<Option<Difference>, DiffError> {
     let at = [a.history.end(), b.history.end()];
     if let (Some(x), Some(y)) = (a.history.halted(), b.history.halted())
         && !same.place((a, b), (x.0, y.0))
     {
-        return self::at((a, b), at, Kind::Value, same, cancel).map(Some);
+        let at = last.unwrap_or(at);
+        return self::at((a, b), at, Kind::Branch, same, cancel).map(Some);
     }
     let next = reads::instruction(a, at[0]);
     let found = match next.map(|next| next.semantics.control) {
@@ -78,6 +82,13 @@ pub(super) fn at_end(
                 .map(Location::general)
                 .map(|location| ((at[0], location), (at[1], location)))
                 .collect();
+            let known = [a.registers(at[0], cancel)?, b.registers(at[1], cancel)?];
+            let is_known = |(_, (_, location)): &Register| {
+                known.iter().all(|known| known.get(*location).is_some())
+            };
+            if !sites.iter().all(is_known) {
+                calls.unknown.get_or_insert(at);
+            }
             differing((a, b), &sites, same, cancel)?
         }
     };
