@@ -165,7 +165,11 @@ pub(super) fn to(
         answers.say(NO_HISTORY);
     }
     match refused {
-        Some(refused) if answers.all.is_empty() => Err(one_line(&refused).into_owned()),
+        Some(refused) if answers.all.is_empty() => {
+            let mut refused = one_line(&refused).into_owned();
+            cut(&mut refused, LONGEST_TEXT);
+            Err(refused)
+        }
         _ => Ok(answers.whole()),
     }
 }

@@ -487,3 +487,54 @@ fn calls_of_aarch32_are_replayed() {
     }
     assert_eq!(recovery.limits(history), []);
 }
+
+/// Memory that is attached twice, and written at one address and read at the other, after a checkpoint.
+const ATTACHED: &str = r#"
+#include <signal.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
+static volatile int *first, *second;
+volatile int got;
+static volatile long sum;
+static void handle(int number) {
+  for (int i = 0; i < 1000; i++) sum += i * number;
+  second[0] = 1;
+  first[0] = 7;
+  got = second[0];
+  first[0] = 1;
+  for (int i = 0; i < 1000; i++) sum += i * number;
+  got = 0;
+}
+int main(void) {
+  int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+  first = shmat(id, 0, 0);
+  second = shmat(id, 0, 0);
+  shmctl(id, IPC_RMID, 0);
+  signal(SIGUSR1, handle);
+  raise(SIGUSR1);
+  return 0;
+}
+"#;
+
+#[test]
+fn memory_that_a_call_shares_is_not_known_after_a_checkpoint() {
+    let Some(guest) = build("aarch64", "program.c", ATTACHED, &["-static", "-O1"]) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let got = guest.symbol("got");
+    let mut recorded = Recorded::open(guest, None);
+    let mut recovery = recorded.recovery();
+    let history = recorded.history();
+    let cancel = Cancel::default();
+    let mut at = history.end();
+    for _ in 0..12000 {
+        at = history.step(at, Direction::Backward).unwrap();
+        let mut byte = [None];
+        recovery
+            .memory(history, at, got, &mut byte, &cancel)
+            .unwrap();
+        assert_ne!(byte[0].map(|byte| byte.value), Some(1), "{at}");
+    }
+}

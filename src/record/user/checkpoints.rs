@@ -354,8 +354,6 @@ impl Checkpoints {
             return Look::Read;
         };
         let resident = entry >> 62 != 0;
-        // Neither of a file nor shared.
-        let private = entry >> 61 & 1 == 0;
         let as_mapped = self
             .before(at)
             .is_some_and(|before| before.source == part.source)
@@ -364,7 +362,7 @@ impl Checkpoints {
             Source::Anonymous if resident => Look::Read,
             Source::Anonymous if as_mapped && !start.contains(&at) => Look::Same,
             Source::Anonymous => Look::Zeros,
-            Source::File(..) if as_mapped && !(resident && private) => Look::Same,
+            Source::File(..) if as_mapped && !resident => Look::Same,
             _ => Look::Read,
         }
     }

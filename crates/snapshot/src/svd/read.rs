@@ -421,13 +421,18 @@ impl<'d> Reader<'d> {
         let step = self.elements.number(of, "dimIncrement").unwrap_or(0);
         let indices = Indices::of(self.elements.text(of, "dimIndex"));
         let instance = |number: u64| {
-            let mut name = shown(&name.replace("%s", &indices.get(number)));
+            let mut index = indices.get(number).to_string();
+            shorten(&mut index);
+            let mut name = shown(&name.replacen("%s", &index, MOST_PLACES));
             shorten(&mut name);
             (name, number.wrapping_mul(step))
         };
         Ok((0..count).map(instance).collect())
     }
 }
+
+/// The most places for the index in a name.
+const MOST_PLACES: usize = 4;
 
 /// Cuts a name that is too long.
 fn shorten(name: &mut String) {

@@ -24,6 +24,15 @@ const CACHEFLUSH: u64 = PRIVATE + 2;
 const SET_TLS: u64 = PRIVATE + 5;
 const GET_TLS: u64 = PRIVATE + 6;
 
+/// Whether a call may make memory visible to others in a way that is not modelled: shmat, mremap and
+/// remap_file_pages.
+pub fn may_share(architecture: Architecture, number: u64) -> bool {
+    match architecture {
+        Architecture::AArch64 => matches!(number, 196 | 216 | 234),
+        _ => matches!(number, 305 | 163 | 253),
+    }
+}
+
 /// Makes one of the private system calls of AArch32, which are not recorded. Returns whether it is one.
 pub fn is_private(values: &mut Values) -> bool {
     let thread_pointer = Location::THREAD_POINTER.index();

@@ -21,7 +21,7 @@ const FARTHEST: u64 = 1 << 20;
 /// The same with a checkpoint after them.
 const FARTHEST_CHECKED: u64 = 8 << 20;
 /// The most states that are kept.
-const MOST_SAVED: usize = 64;
+const MOST_SAVED: usize = 16;
 
 /// An execution from a known state to the next one.
 pub(super) struct Leg {

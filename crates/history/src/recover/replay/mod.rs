@@ -30,7 +30,7 @@ use std::sync::Arc;
 use watch::Watch;
 
 /// The most legs that are kept.
-const MOST_LEGS: usize = 4;
+const MOST_LEGS: usize = 2;
 
 /// Why a replay does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -295,10 +295,9 @@ impl Replay {
         if self.points.is_none() {
             self.templates.architecture = facts.architecture;
             self.templates.without_model = facts.has_no_model();
+            self.points = Some(Points::read(history, facts, inputs, cancel)?);
         }
-        let points = self
-            .points
-            .get_or_insert_with(|| Points::read(history, facts, inputs));
+        let points = self.points.as_mut()?;
         let known = self
             .legs
             .iter()

@@ -13,10 +13,16 @@ use armsnap_snapshot::snapshot::model::{Device, Register};
 use armsnap_snapshot::snapshot::replay::{
     Call, Checkpoint, Cursor, Error, Input, Inputs, Piece, Start,
 };
+use armsnap_snapshot::stop::Cancel;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The most states of memory that are kept.
-const MOST_KEPT: usize = 32;
+const MOST_KEPT: usize = 16;
+
+/// The most checkpoints, and ranges of shared memory at one of them, that are used.
+const MOST_POINTS: usize = 1 << 16;
+const MOST_FOREIGN: usize = 64;
 
 /// A place of the recording.
 #[derive(Clone, Debug)]
@@ -27,7 +33,7 @@ struct Point {
     checkpoint: Option<(u64, u64)>,
     /// What the calls before it did to the mappings.
     kernel: Kernel,
-    foreign: Vec<Range<u64>>,
+    foreign: Arc<[Range<u64>]>,
     /// Its position in the history, if the trace shows one, once it is known.
     position: Option<Option<Position>>,
 }
@@ -43,19 +49,30 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Finds the places in a file of inputs, up to the first damaged record.
-    pub fn read(history: &mut History, facts: &FinalState, inputs: &Inputs) -> Self {
+    /// Finds the places in a file of inputs, up to the first damaged record, or to a call after which it
+    /// is not known what memory is shared with others. `None` if it was cancelled.
+    pub fn read(
+        history: &mut History,
+        facts: &FinalState,
+        inputs: &Inputs,
+        cancel: &Cancel,
+    ) -> Option<Self> {
         let mut kernel = Kernel::default();
         let mut mappings = Memory::default();
         let mut all = vec![Point {
             record: inputs.calls(),
             checkpoint: None,
             kernel,
-            foreign: Vec::new(),
+            foreign: Arc::default(),
             position: Some(Some(history.begin())),
         }];
         let mut at = inputs.calls();
+        let mut foreign = Arc::default();
+        let mut last = 0;
         while let Ok(Some((input, next))) = inputs.input(at) {
+            if cancel.is_requested() {
+                return None;
+            }
             match input {
                 Input::Call(call) => {
                     let call = Call {
@@ -64,25 +81,39 @@ impl Points {
                     };
                     let mut values = [None; Location::KEPT];
                     let (architecture, saved) = (facts.architecture, &*facts.memory);
-                    // Where its effect is not known, execution does not get beyond it.
-                    let _ = kernel.call(&call, architecture, &mut values, &mut mappings, saved);
+                    let done = kernel.call(&call, architecture, &mut values, &mut mappings, saved);
                     mappings.forget_contents();
+                    // The next checkpoint has what other calls wrote.
+                    if done.is_err() && calls::may_share(architecture, call.number)
+                        || mappings.foreign().len() > MOST_FOREIGN
+                    {
+                        break;
+                    }
+                    if *foreign != *mappings.foreign() {
+                        foreign = mappings.foreign().into();
+                    }
                 }
-                Input::Checkpoint(Checkpoint { offset, pc, .. }) => all.push(Point {
-                    record: at,
-                    checkpoint: Some((offset, pc)),
-                    kernel,
-                    foreign: mappings.foreign().to_vec(),
-                    position: None,
-                }),
+                Input::Checkpoint(Checkpoint { offset, pc, .. }) => {
+                    if offset <= last || all.len() > MOST_POINTS {
+                        break;
+                    }
+                    last = offset;
+                    all.push(Point {
+                        record: at,
+                        checkpoint: Some((offset, pc)),
+                        kernel,
+                        foreign: Arc::clone(&foreign),
+                        position: None,
+                    });
+                }
             }
             at = next;
         }
-        Self {
+        Some(Self {
             all,
             memory: Vec::new(),
             every: 1,
-        }
+        })
     }
 
     /// The position of a place.
@@ -129,7 +160,7 @@ impl Points {
     ) -> Result<Moment, Stopped> {
         let mut memory = self.memory(index, facts, inputs)?;
         let point = &self.all[index];
-        for range in &point.foreign {
+        for range in point.foreign.iter() {
             memory.forget(range.clone());
             memory.set_foreign(range.clone(), true);
         }

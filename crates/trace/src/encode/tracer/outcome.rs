@@ -103,6 +103,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     /// Traces the pending exception, which led to `handler`.
     pub(super) fn except(&mut self, handler: Option<CodeAddress>) {
         if let Some(exception) = self.exception.take() {
+            // A point after the exception is not the one that was asked for.
+            self.asked.take_if(|(_, at)| at.is_none());
             let last = self.last.take();
             self.unit.exception(&TakenException {
                 number: exception.number,
