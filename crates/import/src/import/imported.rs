@@ -62,6 +62,13 @@ impl Imported {
         path
     }
 
+    /// Removes a file that was added, and that nothing names.
+    pub(super) fn remove(&mut self, path: &str) {
+        self.files.remove(path);
+        self.origins.remove(path);
+        self.added.retain(|_, added| added != path);
+    }
+
     /// Adds a program, unless it exists. Returns its path in the snapshot.
     pub fn add_program(&mut self, elf: &Elf) -> String {
         let name = elf.path.file_name().unwrap_or_default().to_string_lossy();

@@ -498,14 +498,21 @@ impl CoreFile<'_> {
             let is_program = program.as_ref() == Some(&file.path);
             let name = file.path.rsplit('/').next().unwrap_or_default();
             let folder = if is_program { "images" } else { LIBRARIES };
+            let (files, dumped) = (self.out.files.len(), dumps.len());
             let path = self
                 .out
                 .add(folder, name, elf.whole().clone(), elf.path.clone());
+            let is_new = self.out.files.len() > files;
+            let mut is_recorded = false;
             if let Some(bias) = programs::bias(&elf, range, file.start, code) {
                 let entry = (!is_program, path.clone(), bias);
                 recorded.entry(file.path.clone()).or_insert(entry);
+                is_recorded = true;
             }
             self.file_memory(&elf, &path, file, claims, dumps);
+            if is_new && !is_recorded && dumps.len() == dumped {
+                self.out.remove(&path);
+            }
         }
         let mut recorded: Vec<_> = recorded.into_values().collect();
         recorded.sort_by_key(|(library, ..)| *library);
