@@ -43,7 +43,8 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
     let (start, end) = text()?.split_once('-')?;
     let permissions = text()?;
     let offset = text()?;
-    let file = fields.nth(2).unwrap_or_default().trim_ascii_start();
+    let is_file = fields.nth(1)? != b"0";
+    let file = fields.next().unwrap_or_default().trim_ascii_start();
     let hex = |text| u64::from_str_radix(text, 16).ok();
     Some(Mapping {
         start: hex(start)?,
@@ -51,7 +52,8 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
         readable: permissions.starts_with('r'),
         shared: permissions.ends_with('s'),
         offset: hex(offset)?,
-        file: file.starts_with(b"/").then(|| path(file)),
+        // A file outside of the root directory has a name that does not start with a slash.
+        file: (is_file || file.starts_with(b"/")).then(|| path(file)),
     })
 }
 

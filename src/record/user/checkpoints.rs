@@ -20,8 +20,11 @@ pub(super) const EVENTS: u64 = 800_000;
 /// The number of instructions of an event, on average.
 const INSTRUCTIONS: f64 = 5.0;
 
-/// The program runs at least this many times as long as a checkpoint takes.
+/// The program runs at least this many times as long as a checkpoint takes,
 const RUN_TIMES: u32 = 9;
+
+/// once all of them have taken this long.
+const FREE: Duration = Duration::from_secs(1);
 
 /// Changes are found in units of this many bytes. A piece takes 20 more.
 const UNIT: usize = 32;
@@ -80,6 +83,8 @@ pub(super) struct Checkpoints {
     changed: BTreeMap<u64, Box<[u8]>>,
     /// When the last checkpoint was taken, how many instructions had been executed, and how long it took.
     last: (Instant, u64, Duration),
+    /// How long all of them took.
+    spent: Duration,
     /// The instructions executed per second before it.
     speed: f64,
 }
@@ -152,6 +157,7 @@ impl Checkpoints {
             start: None,
             changed: BTreeMap::new(),
             last: (Instant::now(), 0, Duration::ZERO),
+            spent: Duration::ZERO,
             speed: 0.0,
         })
     }
@@ -202,12 +208,16 @@ impl Checkpoints {
         let executed = instructions.saturating_sub(self.last.1);
         self.speed = executed as f64 / ran.as_secs_f64().max(1e-6);
         self.last = (Instant::now(), instructions, stopped.elapsed());
+        self.spent += self.last.2;
         Ok(Some(self.due().max(EVENTS)))
     }
 
     /// Returns the number of events after which another checkpoint takes a small part of the time.
     pub fn due(&self) -> u64 {
         let (at, _, took) = self.last;
+        if self.spent < FREE {
+            return 0;
+        }
         let rest = (took * RUN_TIMES).saturating_sub(at.elapsed());
         (rest.as_secs_f64() * self.speed / INSTRUCTIONS) as u64
     }
