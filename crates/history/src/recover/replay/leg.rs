@@ -16,9 +16,9 @@ use std::ops::Range;
 
 /// The number of positions that are decoded together, or a few more.
 const BATCH: u64 = 1 << 16;
-/// The number of bytes of trace that are executed, without a checkpoint after them.
-const FARTHEST: u64 = 1 << 20;
-/// The same with a checkpoint after them.
+/// The number of bytes of trace that are executed if there are no checkpoints.
+const FARTHEST: u64 = 2 << 20;
+/// The same if there are some: fewer instructions are between them.
 const FARTHEST_CHECKED: u64 = 8 << 20;
 /// The most states that are kept.
 const MOST_SAVED: usize = 16;
@@ -29,6 +29,8 @@ pub(super) struct Leg {
     range: Range<Position>,
     /// The state at its end, if that is a checkpoint.
     next: Option<Box<Moment>>,
+    /// Whether it begins or ends at a checkpoint.
+    has_checkpoint: bool,
     /// Whether everything was executed once.
     is_checked: bool,
     /// Whether the end was compared.
@@ -52,8 +54,10 @@ impl Leg {
         range: Range<Position>,
         first: Result<Moment, Stopped>,
         next: Option<Box<Moment>>,
+        has_checkpoint: bool,
     ) -> Self {
         let mut leg = Self {
+            has_checkpoint,
             next,
             is_checked: false,
             is_compared: false,
@@ -295,9 +299,9 @@ impl Leg {
 
     fn is_too_far(&self, position: Position) -> bool {
         let start = self.range.start;
-        let most = match self.next {
-            Some(_) => FARTHEST_CHECKED,
-            None => FARTHEST,
+        let most = match self.has_checkpoint {
+            true => FARTHEST_CHECKED,
+            false => FARTHEST,
         };
         position.session != start.session || position.segment - start.segment > most
     }

@@ -311,11 +311,12 @@ impl Replay {
                 let next = points.after(history, index);
                 let end = next.map_or_else(|| history.end(), |(_, end)| end);
                 let first = points.moment(index, facts, inputs);
+                let has_checkpoint = index > 0 || next.is_some();
                 let next = next.and_then(|(next, _)| points.moment(next, facts, inputs).ok());
                 if self.legs.len() >= MOST_LEGS {
                     self.legs.remove(0);
                 }
-                let leg = Leg::new(start..end, first, next.map(Box::new));
+                let leg = Leg::new(start..end, first, next.map(Box::new), has_checkpoint);
                 self.legs.push((index, leg));
             }
         }
