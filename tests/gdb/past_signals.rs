@@ -28,6 +28,13 @@ fn functions(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// The frames of functions.
+fn others<'t>(frames: &[&'t str]) -> Vec<&'t str> {
+    let mut frames = frames.to_vec();
+    frames.retain(|name| *name != SIGNAL);
+    frames
+}
+
 #[test]
 fn handlers_have_callers() {
     let options = [
@@ -74,10 +81,13 @@ fn handlers_have_callers() {
         assert_eq!(shown, expected.copied().collect::<Vec<_>>(), "{handler}");
 
         // In a function that the handler called, and back.
+        // After the checkpoint that follows a signal, its frame is known.
         let inside = stopped(&["tbreak deep", "continue", "bt"]);
-        assert_eq!(functions(&inside), [&["deep"], &shown[..]].concat());
+        let inside = functions(&inside);
+        assert!(inside.contains(&SIGNAL) || !found, "{inside:?}");
+        assert_eq!(others(&inside), others(&[&["deep"], &shown[..]].concat()));
         let back = stopped(&["tbreak deep", "continue", "reverse-finish", "bt"]);
-        assert_eq!(functions(&back), shown);
+        assert_eq!(others(&functions(&back)), others(&shown));
         // Out of the handler: where the signal arrived, or the code that the handler returns to.
         let before = stopped(&["reverse-finish", "bt"]);
         let outer = shown.iter().filter(|name| **name != SIGNAL).skip(1);
