@@ -24,7 +24,7 @@ const MOST_WAITING: usize = 100;
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What assistants are told about the server.
+/// The instructions for assistants that the server sends when it is initialised.
 const INSTRUCTIONS: &str = "Answers questions about the whole recorded history of an Arm program or \
 system. Start with describe. A position such as 0+1234 is a moment in the history, just before an \
 instruction; answers name positions, and other questions take them. Every value has a status: proved, \

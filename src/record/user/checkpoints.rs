@@ -162,7 +162,7 @@ impl Checkpoints {
         })
     }
 
-    /// Notes where the program is stopped, before the tracing thread is told to trace what was executed.
+    /// Notes where the program is stopped, before the tracing thread handles what was executed.
     pub fn stops_at(&self, place: CodeAddress) {
         locked(&self.calls).want(place);
     }

@@ -367,7 +367,7 @@ impl History {
     }
 
     /// Returns the first position that was decoded from packets at or after an offset of the core's
-    /// first trace buffer; `None` if there is none.
+    /// first trace buffer; `None` if no position is there.
     pub(crate) fn at_offset(&mut self, offset: u64) -> Option<Position> {
         let segment = self.sessions.first_mut()?.track.before_offset(offset);
         let from = Position {

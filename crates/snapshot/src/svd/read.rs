@@ -393,7 +393,7 @@ impl<'d> Reader<'d> {
         })
     }
 
-    /// Returns the names and offsets of the elements of an array; one, if it is none.
+    /// Returns the names and offsets of the elements of an array, or of the single element.
     fn instances(&mut self, chain: &Chain<'d>) -> Result<Vec<(String, u64)>, Fault> {
         self.elements.step()?;
         let name = self.elements.text(chain, "name").unwrap_or("?");

@@ -89,7 +89,7 @@ impl Course {
         }
     }
 
-    /// Passes the next item, or so many instructions of it.
+    /// Passes the next item, or only its first instructions.
     pub fn pass(&mut self, history: &mut History, count: u32) {
         match self.items.front_mut() {
             Some(Item::Run(piece)) if count < piece.instructions => {

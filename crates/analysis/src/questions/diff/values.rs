@@ -16,7 +16,7 @@ use armsnap_snapshot::stop::Cancel;
 
 /// The most links of a cause.
 const MOST_LINKS: usize = 100;
-/// Smaller numbers are not taken for addresses.
+/// Numbers below this are not treated as addresses.
 const LEAST_ADDRESS: u64 = 1 << 16;
 
 /// A value in both recordings: before which instruction, and where.

@@ -14,6 +14,7 @@ use armsnap_snapshot::snapshot::replay::{
     Call, Checkpoint, Cursor, Error, Input, Inputs, Piece, Start,
 };
 use armsnap_snapshot::stop::Cancel;
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ struct Point {
     kernel: Kernel,
     foreign: Arc<[Range<u64>]>,
     /// Its position in the history, if the trace shows one, once it is known.
-    position: Option<Option<Position>>,
+    position: OnceCell<Option<Position>>,
 }
 
 /// The places from which execution can begin, in order.
@@ -64,7 +65,7 @@ impl Points {
             checkpoint: None,
             kernel,
             foreign: Arc::default(),
-            position: Some(Some(history.begin())),
+            position: OnceCell::from(Some(history.begin())),
         }];
         let mut at = inputs.calls();
         let mut foreign = Arc::default();
@@ -103,7 +104,7 @@ impl Points {
                         checkpoint: Some((offset, pc)),
                         kernel,
                         foreign: Arc::clone(&foreign),
-                        position: None,
+                        position: OnceCell::new(),
                     });
                 }
             }
@@ -117,21 +118,18 @@ impl Points {
     }
 
     /// The position of a place.
-    pub fn position(&mut self, history: &mut History, index: usize) -> Option<Position> {
-        let point = self.all.get_mut(index)?;
-        if point.position.is_none() {
-            let found = point.checkpoint.and_then(|(offset, pc)| {
-                let position = history.at_offset(offset)?;
-                let there = history.place(position)?.pc()?;
-                (there.0 == pc).then_some(position)
-            });
-            point.position = Some(found);
-        }
-        point.position?
+    pub fn position(&self, history: &mut History, index: usize) -> Option<Position> {
+        let point = self.all.get(index)?;
+        *point.position.get_or_init(|| {
+            let (offset, pc) = point.checkpoint?;
+            let position = history.at_offset(offset)?;
+            let there = history.place(position)?.pc()?;
+            (there.0 == pc).then_some(position)
+        })
     }
 
     /// The last place at or before a position.
-    pub fn before(&mut self, history: &mut History, position: Position) -> usize {
+    pub fn before(&self, history: &mut History, position: Position) -> usize {
         let offset = history.place(position).map_or(0, |place| place.offset.0);
         let is_before = |point: &Point| point.checkpoint.is_none_or(|(at, _)| at <= offset);
         let mut index = self.all.partition_point(is_before);
@@ -146,7 +144,7 @@ impl Points {
     }
 
     /// The next place that has a position, and this position.
-    pub fn after(&mut self, history: &mut History, index: usize) -> Option<(usize, Position)> {
+    pub fn after(&self, history: &mut History, index: usize) -> Option<(usize, Position)> {
         let mut all = index + 1..self.all.len();
         all.find_map(|index| Some((index, self.position(history, index)?)))
     }

@@ -215,7 +215,7 @@ impl Inputs {
         Ok(Some((input.ok_or(Error::Damaged(at.offset))?, next)))
     }
 
-    /// Returns the first call at or after a place, and the place after it; `None` if there is none.
+    /// Returns the first call at or after a place, and the place after it; `None` if no call follows.
     ///
     /// # Errors
     ///

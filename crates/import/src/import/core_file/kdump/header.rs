@@ -30,7 +30,7 @@ pub struct Header {
     pub most: u64,
     /// Whether there are other files.
     pub is_split: bool,
-    /// What makedumpfile was told to leave out (`-d`).
+    /// The kinds of pages that makedumpfile left out (its option `-d`).
     pub level: u32,
     /// The bitmap of all pages of memory; empty if the file does not have it.
     pub all: Range<u64>,
