@@ -1,7 +1,7 @@
 //! `accesses`: the loads and stores of a range of memory.
 
 use super::answer::{Access, Answer, Hex, Worth};
-use super::core::{Core, Place};
+use super::core::Core;
 use super::evaluate::Evaluator;
 use super::note::{AskError, Unknown};
 use super::question::Subject;
@@ -152,12 +152,7 @@ fn describe(
         Some(at) => core.number(at, address, bytes, cancel)?,
         None => Worth::UNKNOWN,
     };
-    let Place {
-        pc,
-        function,
-        file,
-        line,
-    } = core.place(hit.position);
+    let code = core.place(hit.position);
     Ok(Access {
         position: hit.position,
         thread: core.name.to_owned(),
@@ -168,9 +163,6 @@ fn describe(
             armsnap_history::recover::Status::Proved => worth,
             armsnap_history::recover::Status::Inferred => worth.assumed(),
         },
-        pc,
-        function,
-        file,
-        line,
+        code,
     })
 }

@@ -142,18 +142,9 @@ pub struct Access {
     /// What was read or written.
     #[serde(flatten)]
     pub worth: Worth,
-    /// The address of the instruction.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pc: Option<Hex>,
-    /// Its function.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// Its source file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Its line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
+    /// Where the instruction is in the program.
+    #[serde(flatten)]
+    pub code: CodePlace,
 }
 
 /// A change of the value of an expression.
@@ -189,12 +180,9 @@ pub struct Memory {
     pub status: &'static str,
 }
 
-/// An instruction on the path of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Link {
-    /// The instruction.
-    #[serde(serialize_with = "shown")]
-    pub position: Position,
+/// Where an instruction is in the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CodePlace {
     /// Its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pc: Option<Hex>,
@@ -207,6 +195,17 @@ pub struct Link {
     /// Its line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+}
+
+/// An instruction on the path of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// The instruction.
+    #[serde(serialize_with = "shown")]
+    pub position: Position,
+    /// Where the instruction is in the program.
+    #[serde(flatten)]
+    pub code: CodePlace,
     /// What it did with the value.
     pub what: String,
     /// The value that it left.
@@ -222,18 +221,9 @@ pub struct Whereabouts {
     pub position: Position,
     /// The thread.
     pub thread: String,
-    /// The address of the instruction.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pc: Option<Hex>,
-    /// Its function.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// Its source file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Its line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
+    /// Where the instruction is in the program.
+    #[serde(flatten)]
+    pub code: CodePlace,
 }
 
 /// An answer: one line of output.

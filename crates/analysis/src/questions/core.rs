@@ -1,6 +1,6 @@
 //! A core that is asked.
 
-use super::answer::{Hex, Worth};
+use super::answer::{CodePlace, Hex, Worth};
 use super::note::AskError;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
@@ -29,15 +29,6 @@ pub struct Core<'a> {
     pub symbols: &'a Symbols,
     /// Reads the call frame information of its programs.
     pub frames: &'a dyn Fn() -> Arc<CallFrames>,
-}
-
-/// Where an instruction is in the program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    pub pc: Option<Hex>,
-    pub function: Option<String>,
-    pub file: Option<String>,
-    pub line: Option<u32>,
 }
 
 impl Core<'_> {
@@ -123,19 +114,19 @@ impl Core<'_> {
     }
 
     /// Where the instruction at a position, or the one at which the core halted, is in the program.
-    pub(super) fn place(&mut self, at: Position) -> Place {
+    pub(super) fn place(&mut self, at: Position) -> CodePlace {
         let pc = self.history.place(at).and_then(|place| match place.kind {
             PointKind::Halted => self.history.halted(),
             PointKind::Instruction { .. } | PointKind::Gap(_) => place.pc(),
         });
         let Some(pc) = pc else {
-            return Place::default();
+            return CodePlace::default();
         };
         let line = self.symbols.line(pc.0);
         let (file, line) = line.map_or((None, None), |SourceLine { file, line }| {
             (Some(file), Some(line))
         });
-        Place {
+        CodePlace {
             pc: Some(Hex(pc.0.into())),
             function: self.function(pc.0),
             file,

@@ -21,7 +21,8 @@ mod variable;
 mod whereabouts;
 
 pub use answer::{
-    Access, Answer, Argument, Call, Change, Hex, Link, Memory, Values, Whereabouts, Worth,
+    Access, Answer, Argument, Call, Change, CodePlace, Hex, Link, Memory, Values, Whereabouts,
+    Worth,
 };
 pub use core::Core;
 pub use note::{AskError, NoQuestion, Unknown};

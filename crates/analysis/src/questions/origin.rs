@@ -1,7 +1,7 @@
 //! `why`: where a value came from.
 
 use super::answer::{Answer, Link, Worth};
-use super::core::{Core, Place};
+use super::core::Core;
 use super::evaluate::{Cell, Evaluator};
 use super::note::{AskError, Unknown};
 use super::question::Subject;
@@ -61,22 +61,11 @@ pub(super) fn trace(
 /// The instructions on the path of a value, the oldest first.
 pub(super) fn links(core: &mut Core<'_>, way: &Way) -> Vec<Link> {
     let steps = way.instructions.iter().rev();
-    let link = |step: &Contribution| {
-        let Place {
-            pc,
-            function,
-            file,
-            line,
-        } = core.place(step.position);
-        Link {
-            position: step.position,
-            pc,
-            function,
-            file,
-            line,
-            what: step.cause.to_string(),
-            worth: Worth::from(step.value),
-        }
+    let link = |step: &Contribution| Link {
+        position: step.position,
+        code: core.place(step.position),
+        what: step.cause.to_string(),
+        worth: Worth::from(step.value),
     };
     steps.map(link).collect()
 }

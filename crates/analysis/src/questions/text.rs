@@ -1,6 +1,6 @@
 //! Answers as lines: text, JSON Lines or CSV (RFC 4180).
 
-use super::answer::{Access, Answer, Call, Change, Hex, Link, Memory, Values, Whereabouts};
+use super::answer::{Access, Answer, Call, Change, CodePlace, Link, Memory, Values, Whereabouts};
 use super::question::Question;
 use armsnap_snapshot::text::one_line;
 use serde_json::Value;
@@ -126,18 +126,22 @@ fn cell(text: &str) -> String {
 }
 
 /// Describes where an instruction is.
-fn place(pc: Option<Hex>, function: Option<&String>, line: Option<(&String, u32)>) -> String {
+fn place(code: &CodePlace) -> String {
     let mut text = String::new();
-    if let Some(pc) = pc {
+    if let Some(pc) = code.pc {
         let _ = write!(text, " at {pc}");
     }
-    if let Some(function) = function {
+    if let Some(function) = &code.function {
         let _ = write!(text, " in {}", one_line(function));
     }
-    if let Some((file, line)) = line {
-        let _ = write!(text, ", {}:{line}", one_line(file));
-    }
-    text
+    text + &line_of(code.file.as_ref().zip(code.line))
+}
+
+/// Describes a source line.
+fn line_of(line: Option<(&String, u32)>) -> String {
+    line.map_or_else(String::new, |(file, line)| {
+        format!(", {}:{line}", one_line(file))
+    })
 }
 
 impl fmt::Display for Answer {
@@ -187,8 +191,7 @@ impl fmt::Display for Whereabouts {
         let Self {
             position, thread, ..
         } = self;
-        let line = self.file.as_ref().zip(self.line);
-        let place = place(self.pc, self.function.as_ref(), line);
+        let place = place(&self.code);
         writeln!(f, "{position:<14} {}{place}", one_line(thread))
     }
 }
@@ -203,8 +206,7 @@ impl fmt::Display for Access {
             worth,
             ..
         } = self;
-        let line = self.file.as_ref().zip(self.line);
-        let place = place(self.pc, self.function.as_ref(), line);
+        let place = place(&self.code);
         writeln!(
             f,
             "{position:<14} {kind:<5} {address}+{bytes}: {worth}{place}"
@@ -218,7 +220,7 @@ impl fmt::Display for Change {
             position, worth, ..
         } = self;
         let line = self.file.as_ref().zip(self.line);
-        let place = place(None, None, line);
+        let place = line_of(line);
         writeln!(f, "{position:<14} {worth}{place}")
     }
 }
@@ -231,8 +233,7 @@ impl fmt::Display for Link {
             worth,
             ..
         } = self;
-        let line = self.file.as_ref().zip(self.line);
-        let place = place(self.pc, self.function.as_ref(), line);
+        let place = place(&self.code);
         writeln!(f, "{position:<14} {what}: {worth}{place}")
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Sink;
 use super::answer::{Answer, Whereabouts};
-use super::core::{Core, Place};
+use super::core::Core;
 use super::note::{AskError, Unknown};
 use armsnap_history::timeline::Position;
 
@@ -13,19 +13,11 @@ pub(super) fn place(
     sink: &mut Sink<'_>,
 ) -> Result<Vec<Unknown>, AskError> {
     core.check(at)?;
-    let Place {
-        pc,
-        function,
-        file,
-        line,
-    } = core.place(at);
+    let code = core.place(at);
     sink(Answer::Where(Whereabouts {
         position: at,
         thread: core.name.to_owned(),
-        pc,
-        function,
-        file,
-        line,
+        code,
     }))?;
     Ok(Vec::new())
 }

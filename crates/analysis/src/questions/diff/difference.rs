@@ -1,6 +1,6 @@
 //! Where two courses differ, in the form that other programs read.
 
-use super::super::answer::{Hex, Link};
+use super::super::answer::{CodePlace, Hex, Link};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::text::one_line;
 use serde::{Serialize, Serializer};
@@ -24,18 +24,9 @@ pub struct Place {
     /// Its position.
     #[serde(serialize_with = "shown")]
     pub position: Position,
-    /// Its address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pc: Option<Hex>,
-    /// Its function.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// Its source file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// Its line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
+    /// Where the instruction is in the program.
+    #[serde(flatten)]
+    pub code: CodePlace,
     /// How the courses differ there.
     pub kind: Kind,
 }
@@ -90,13 +81,13 @@ impl fmt::Display for Difference {
         writeln!(f, "{}: {how}", one_line(&self.thread))?;
         for (side, place) in [("A", &self.a), ("B", &self.b)] {
             write!(f, "  {side} {:<14}", place.position)?;
-            if let Some(pc) = place.pc {
+            if let Some(pc) = place.code.pc {
                 write!(f, " {pc}")?;
             }
-            if let Some(function) = &place.function {
+            if let Some(function) = &place.code.function {
                 write!(f, " in {}", one_line(function))?;
             }
-            if let (Some(file), Some(line)) = (&place.file, place.line) {
+            if let (Some(file), Some(line)) = (&place.code.file, place.code.line) {
                 write!(f, ", {}:{line}", one_line(file))?;
             }
             writeln!(f)?;

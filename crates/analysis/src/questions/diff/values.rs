@@ -206,13 +206,9 @@ fn links(
 }
 
 fn place(core: &mut Core<'_>, at: Position, kind: Kind) -> Place {
-    let there = core.place(at);
     Place {
         position: at,
-        pc: there.pc,
-        function: there.function,
-        file: there.file,
-        line: there.line,
+        code: core.place(at),
         kind,
     }
 }
