@@ -30,7 +30,7 @@ use super::stack::{Ended, Frame, Listener};
 use super::tree::{NodeId, Tree};
 use super::window::Window;
 use armsnap_arch::quantity::{Address, BufferOffset, ExceptionLevel};
-use armsnap_history::calls::{Restorers, Transitions};
+use armsnap_history::calls::{Restorers, Suspended, Transitions};
 use armsnap_history::decode::Image;
 use armsnap_history::timeline::{Entry, Event, Gap, Position};
 use armsnap_snapshot::program::symbols::Symbols;
@@ -38,7 +38,7 @@ use armsnap_trace::element::{Context, Exception};
 use armsnap_trace::flow::{
     BlockId, Blocks, CodeImage, ContextKey, InstructionKind, Range, Run, View,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// The number of the exception with which a core enters debug state.
 const DEBUG_HALT: u16 = 1;
@@ -120,7 +120,7 @@ pub struct Course<'a, L> {
     exception: Option<Exception>,
     gap: Option<OpenGap>,
     open: Vec<Frame>,
-    parked: VecDeque<Vec<Frame>>,
+    suspended: Suspended<Vec<Frame>>,
     /// Addresses that calls returned to, or were to return to, with the calling function.
     return_places: NumberMap<u64, FunctionId>,
     restorers: Restorers,
@@ -182,7 +182,7 @@ impl<'a, L: Listener> Course<'a, L> {
             exception: None,
             gap: None,
             open: Vec::new(),
-            parked: VecDeque::new(),
+            suspended: Suspended::default(),
             return_places: NumberMap::default(),
             restorers: Restorers::default(),
             relied: NumberSet::default(),

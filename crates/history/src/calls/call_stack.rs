@@ -1,9 +1,8 @@
 //! The open calls at a point of an execution, followed event by event.
 
 use super::code::Code;
-use super::rules::{
-    self, Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, Restorers, SEARCHED, Signal,
-};
+use super::rules::{self, Decision, Frame, MAX_OPEN, Place, Restorers, SEARCHED, Signal};
+use super::suspended::Suspended;
 use super::transitions::{How, Transition, Transitions};
 use crate::timeline::{Entry, Event, Position};
 use armsnap_arch::quantity::Address;
@@ -155,8 +154,7 @@ impl<T> Calls<T> {
 pub struct CallStack<T> {
     transitions: Transitions,
     calls: Calls<T>,
-    /// The open calls of contexts that were left.
-    suspended: VecDeque<Calls<T>>,
+    suspended: Suspended<Calls<T>>,
     /// First instructions of called functions without a symbol.
     targets: HashSet<Address>,
     /// Where calls return to, in code without a symbol, with the calling function.
@@ -176,7 +174,7 @@ impl<T> Default for CallStack<T> {
         Self {
             transitions: Transitions::default(),
             calls: Calls::default(),
-            suspended: VecDeque::new(),
+            suspended: Suspended::default(),
             targets: HashSet::new(),
             callers: HashMap::new(),
             restorers: Restorers::default(),
@@ -415,21 +413,13 @@ impl<T: Default> CallStack<T> {
     /// Resumes another context: one that was left and has a call that returns here, or a new one.
     fn switch(&mut self, place: &Place<Function>) {
         let mut left = std::mem::take(&mut self.calls);
-        let contexts = self.suspended.iter().enumerate().rev();
-        let mut found =
-            contexts.filter_map(|(index, calls)| Some((index, calls.returning(place)?)));
-        let found = found.next();
-        self.resumed = found.is_some();
-        if let Some((index, depth)) = found
-            && let Some(mut calls) = self.suspended.remove(index)
-        {
+        left.keep_innermost(SEARCHED);
+        let returning = |calls: &Calls<T>| calls.returning(place);
+        let resumed = self.suspended.exchange(left, returning);
+        self.resumed = resumed.is_some();
+        if let Some((mut calls, depth)) = resumed {
             calls.truncate(depth);
             self.calls = calls;
-        }
-        left.keep_innermost(SEARCHED);
-        self.suspended.push_back(left);
-        if self.suspended.len() > MAX_SUSPENDED {
-            self.suspended.pop_front();
         }
     }
 

@@ -9,14 +9,12 @@ mod call_stack;
 mod code;
 mod open_calls;
 mod rules;
-mod signal_returns;
+mod suspended;
 mod transitions;
 
 pub use call_stack::{CallStack, Function, Open};
 pub use code::Code;
 pub use open_calls::{LandingPads, OpenCall, OpenCalls, Outside};
-pub use rules::{
-    Decision, Frame, MAX_OPEN, MAX_SUSPENDED, Place, Restorers, SEARCHED, Signal, decide, returning,
-};
-pub use signal_returns::{Resumption, SignalReturns};
+pub use rules::{Decision, Frame, MAX_OPEN, Place, Restorers, SEARCHED, Signal, decide, returning};
+pub use suspended::Suspended;
 pub use transitions::{How, Taken, Transition, Transitions};

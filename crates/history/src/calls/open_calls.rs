@@ -5,13 +5,13 @@
 //! are kept; for the last stretches, also the changes within. A call is identified by its first
 //! place, independent of the position that the query starts from.
 
-use super::signal_returns::{Resumption, SignalReturns};
+use super::rules::{self, Restorers};
 use super::transitions::{How, Transition, Transitions};
 use crate::timeline::{Direction, Entry, History, Position};
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::program::landing_pads;
 use armsnap_snapshot::stop::Cancel;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -390,8 +390,9 @@ struct Builder<'p> {
     open: Vec<u32>,
     /// Their depths by where they lead to, outermost first.
     expected: HashMap<Option<Address>, Vec<usize>>,
-    /// The handlers of signals.
-    signals: SignalReturns,
+    /// First instructions of signal handlers.
+    handlers: HashSet<Address>,
+    restorers: Restorers,
     /// Whether the innermost one is the handler of a signal, and has returned to the code that asks
     /// the kernel to resume the program.
     signal_over: bool,
@@ -421,7 +422,7 @@ impl Builder<'_> {
             How::Returned => {
                 if !self.close(Some(to)) && !self.close(None) {
                     if self.handles_signal() {
-                        self.signals.returned(to);
+                        self.restorers.insert(to);
                         self.signal_over = true;
                         return;
                     }
@@ -444,11 +445,11 @@ impl Builder<'_> {
             How::Resumed { taken, .. } => {
                 if !self.close(Some(to)) {
                     match taken {
-                        Some((_, returns_to)) if signal_over || self.signals.asked(returns_to) => {
+                        Some(_) if signal_over || self.restorers.asked(&how) => {
                             self.resume_elsewhere(position, to, signal_over);
                         }
                         Some((_, returns_to)) => {
-                            self.signals.entered(to);
+                            self.handlers.insert(to);
                             self.enter(position, to, returns_to, Kind::Signal);
                         }
                         None => self.leave(to),
@@ -495,10 +496,13 @@ impl Builder<'_> {
         };
         let interrupted = self.nodes[self.open[handler] as usize].call.returns_to;
         self.close_down_to(handler);
-        match self.signals.resumption(interrupted, to) {
-            Resumption::SameCall => {}
-            Resumption::NextHandler => self.enter(position, to, interrupted, Kind::Signal),
-            Resumption::Elsewhere => self.leave(to),
+        if rules::skips(interrupted, to) {
+            return;
+        }
+        // A signal was pending: its handler interrupts the same code.
+        match self.handlers.contains(&to) {
+            true => self.enter(position, to, interrupted, Kind::Signal),
+            false => self.leave(to),
         }
     }
 

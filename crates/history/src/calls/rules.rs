@@ -9,8 +9,6 @@ use std::collections::HashSet;
 
 /// The maximum number of open calls. When it is exceeded, all are forgotten.
 pub const MAX_OPEN: usize = 1 << 18;
-/// The maximum number of contexts whose open calls are kept while others are executed.
-pub const MAX_SUSPENDED: usize = 64;
 /// The number of open calls searched for the one that an address belongs to.
 pub const SEARCHED: usize = 1024;
 
@@ -243,14 +241,15 @@ fn returned<F: Frame>(
 fn is_moved<F: Frame>(exception: &F, place: &Place<F::Function>) -> bool {
     match (exception.context_id(), place.context_id) {
         (Some(before), Some(now)) => before == now,
-        _ => skips(exception, place),
+        _ => skips(exception.returns_to(), place.to),
     }
 }
 
-/// Returns whether execution continues an instruction or two after the return address of a call.
-fn skips<F: Frame>(frame: &F, place: &Place<F::Function>) -> bool {
-    frame.returns_to().is_some_and(|returns_to| {
-        let skipped = place.to.0.wrapping_sub(returns_to.0);
+/// Returns whether execution continues an instruction or two after the return address of a call. Farther
+/// away may be another function.
+pub(super) fn skips(returns_to: Option<Address>, to: Address) -> bool {
+    returns_to.is_some_and(|returns_to| {
+        let skipped = to.0.wrapping_sub(returns_to.0);
         (1..=8).contains(&skipped)
     })
 }
@@ -318,7 +317,7 @@ fn resumed<F: Frame>(
                 unseen: false,
             },
             Some(_) => Decision::Return(around),
-            None if skips(&open[around], place) => Decision::Return(around),
+            None if skips(open[around].returns_to(), place.to) => Decision::Return(around),
             // Perhaps another handler, not seen before.
             None => Decision::Forget,
         };

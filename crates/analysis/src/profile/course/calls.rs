@@ -5,9 +5,7 @@ use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
 use super::super::tree::NodeId;
 use super::Course;
 use armsnap_arch::quantity::Address;
-use armsnap_history::calls::{
-    self, Decision, How, MAX_OPEN, MAX_SUSPENDED, Place, SEARCHED, Signal, Transition,
-};
+use armsnap_history::calls::{self, Decision, How, MAX_OPEN, Place, SEARCHED, Signal, Transition};
 
 impl<L: Listener> Course<'_, L> {
     /// Notes that execution reaches an instruction.
@@ -343,20 +341,11 @@ impl<L: Listener> Course<'_, L> {
         for frame in left.iter().rev() {
             self.end_call(frame, Ended::Switched);
         }
-        let found = self
-            .parked
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(index, frames)| Some((index, calls::returning(frames, place)?)));
-        let resumed = found.and_then(|(index, depth)| Some((self.parked.remove(index)?, depth)));
         // Only these are searched for the call to resume, and a hostile trace may switch often.
         left.drain(..left.len().saturating_sub(SEARCHED));
         left.shrink_to_fit();
-        self.parked.push_back(left);
-        if self.parked.len() > MAX_SUSPENDED {
-            self.parked.pop_front();
-        }
+        let returning = |frames: &Vec<Frame>| calls::returning(frames, place);
+        let resumed = self.suspended.exchange(left, returning);
         match resumed {
             Some((frames, depth)) => {
                 self.open = frames;
@@ -393,7 +382,7 @@ impl<L: Listener> Course<'_, L> {
     pub(super) fn forget_callers(&mut self) {
         self.spread();
         self.close_down_to(0, Ended::Unseen);
-        self.parked.clear();
+        self.suspended.clear();
         self.return_places.clear();
         if self.active {
             self.counted.tree.merge(&self.recent);

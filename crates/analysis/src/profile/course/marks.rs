@@ -66,7 +66,7 @@ impl<L: Listener> Course<'_, L> {
             self.open[depth].node = node;
             parent = Some(node);
         }
-        self.parked.clear();
+        self.suspended.clear();
         self.continue_open();
         self.back();
     }
@@ -81,7 +81,7 @@ impl<L: Listener> Course<'_, L> {
         self.counted.tree.merge(&self.recent);
         self.recent.clear();
         // Their nodes no longer exist.
-        self.parked.clear();
+        self.suspended.clear();
         self.counted.instructions = self.now.instructions - self.opened.0;
         let cycles = self.now.cycles;
         self.counted.cycles = cycles.map(|cycles| cycles.saturating_sub(self.opened.1));
