@@ -5,6 +5,7 @@ use super::output::{Output, not_named};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, number, say};
 use armsnap::convert::chosen::ChosenArchitecture;
+use armsnap::convert::definitions::Definitions;
 use armsnap::convert::executed::FrameSelection;
 use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
@@ -46,6 +47,11 @@ pub struct Arguments {
     /// [default: waypoints]
     #[arg(long, value_enum, value_name = "KIND")]
     frames: Option<Frames>,
+
+    /// Snapshot to trace file: for what a tracepoint is defined; GDB prints two lines for each
+    /// when it opens the file [default: addresses]
+    #[arg(long, value_enum, value_name = "KIND")]
+    tracepoints: Option<Tracepoints>,
 
     /// Snapshot to trace file: the last N trace frames
     #[arg(long, value_name = "N")]
@@ -131,6 +137,16 @@ enum Frames {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tracepoints {
+    /// Each function with trace frames; $address is the address of a frame
+    Functions,
+    /// Each address with trace frames, so that GDB knows $pc in all of them
+    Addresses,
+    /// Only the halted state; $address is the address of a frame
+    One,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Values {
     /// Values that follow from the trace, the code and the final state
     Proved,
@@ -207,7 +223,7 @@ impl Direction {
 impl Arguments {
     /// The options that only some directions have: whether each was given, its name, and the
     /// directions.
-    fn options(&self) -> [(bool, &'static str, &'static [Direction]); 16] {
+    fn options(&self) -> [(bool, &'static str, &'static [Direction]); 17] {
         // A new option has to be placed.
         let Self {
             input: _,
@@ -215,6 +231,7 @@ impl Arguments {
             force: _,
             core,
             frames,
+            tracepoints,
             last,
             from,
             to,
@@ -234,6 +251,7 @@ impl Arguments {
         [
             (core.is_some(), "--core", &[TraceFile]),
             (frames.is_some(), "--frames", &[TraceFile]),
+            (tracepoints.is_some(), "--tracepoints", &[TraceFile]),
             (last.is_some(), "--last", &[TraceFile]),
             (from.is_some(), "--from", &[TraceFile]),
             (to.is_some(), "--to", &[TraceFile]),
@@ -342,6 +360,11 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
             Some(Frames::Functions) => FrameSelection::Functions,
             Some(Frames::Instructions) => FrameSelection::Instructions,
             Some(Frames::Exceptions) => FrameSelection::Exceptions,
+        },
+        tracepoints: match arguments.tracepoints {
+            None | Some(Tracepoints::Addresses) => Definitions::Addresses,
+            Some(Tracepoints::Functions) => Definitions::Functions,
+            Some(Tracepoints::One) => Definitions::One,
         },
         from: arguments.from,
         to: arguments.to,

@@ -126,13 +126,13 @@ impl KeptInstructions {
         self.limits.to.filter(to)
     }
 
-    /// Keeps as many of the last instructions as possible with at most `addresses` distinct
-    /// addresses.
-    pub fn keep_addresses(&mut self, addresses: usize) {
+    /// Keeps as many of the last instructions as possible with at most `places` distinct places;
+    /// `place` tells that of an address, if it has one.
+    pub fn keep_places(&mut self, places: usize, place: impl Fn(Address) -> Option<Address>) {
         let mut seen = HashSet::new();
         let fits = |instruction: &&ExecutedInstruction| {
-            seen.insert(instruction.pc);
-            seen.len() <= addresses
+            seen.extend(place(instruction.pc));
+            seen.len() <= places
         };
         let kept = self.instructions.iter().rev().take_while(fits).count();
         self.instructions.drain(..self.instructions.len() - kept);
@@ -198,7 +198,7 @@ mod tests {
     fn the_window_is_limited_to_a_number_of_addresses() {
         for (addresses, wanted) in [(1, &[9][..]), (3, &[2, 1, 9]), (4, &[1, 2, 3, 2, 1, 9])] {
             let mut kept = kept(None, None, 99);
-            kept.keep_addresses(addresses);
+            kept.keep_places(addresses, Some);
             assert_eq!(places(&kept), wanted);
         }
     }

@@ -7,6 +7,7 @@ mod carrier;
 pub mod chosen;
 mod code_paths;
 pub mod core_file;
+pub mod definitions;
 mod exceptions;
 pub mod executed;
 mod frame_values;
@@ -32,7 +33,7 @@ use std::path::Path;
 
 pub use carrier::{Carried, CarriedFiles, CarrierError};
 pub use history::NoFlow;
-pub use note::{CoreNote, FileFault, NoValues, Note};
+pub use note::{CoreNote, FileFault, NoValues, Note, PcSource};
 
 /// Receives progress: bytes done and bytes in total. Each stage of a conversion starts again at 0.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

@@ -56,13 +56,17 @@ pub enum Note {
     /// A trace frame has no registers.
     #[error(
         "trace frame {frame} has no registers{}",
-        if *.has_address { ": pc is its tracepoint's address" } else { "" }
+        match .pc {
+            None => "",
+            Some(PcSource::Tracepoint) => ": pc is its tracepoint's address",
+            Some(PcSource::Variable) => ": pc is $address",
+        }
     )]
     NoRegisters {
         /// The number of the frame, from 0.
         frame: usize,
-        /// Whether the tracepoint's address is known, which is then the PC.
-        has_address: bool,
+        /// What tells the PC.
+        pc: Option<PcSource>,
     },
     /// The register block of a trace frame is too short.
     #[error(
@@ -157,6 +161,15 @@ impl Note {
     }
 }
 
+/// What tells the PC of a trace frame without registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PcSource {
+    /// The address of its tracepoint.
+    Tracepoint,
+    /// A variable.
+    Variable,
+}
+
 /// Why a file of a snapshot cannot be carried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileFault {
@@ -231,8 +244,9 @@ pub enum CoreNote {
     },
     /// Only the last trace frames are written.
     #[error(
-        "the last {kept} of {total} trace frames are written (up to {limit}, at up to {addresses} \
-         addresses): --last, --from, --to choose others, --frames functions makes fewer"
+        "the last {kept} of {total} trace frames are written (up to {limit}{}): \
+         --last, --from, --to choose others, --frames functions makes fewer",
+        .addresses.map_or_else(String::new, |most| format!(", at up to {most} addresses"))
     )]
     LastFrames {
         /// The number of frames written.
@@ -241,8 +255,8 @@ pub enum CoreNote {
         total: u64,
         /// The maximum number of frames.
         limit: usize,
-        /// The maximum number of distinct addresses in frames.
-        addresses: usize,
+        /// The maximum number of distinct addresses in frames, if limited.
+        addresses: Option<usize>,
     },
     /// GDB does not know the instruction set of trace frames.
     #[error(

@@ -5,7 +5,8 @@
 
 use super::carrier::{Carried, CarrierError, FIELD, Memory};
 use super::chosen::ChosenArchitecture;
-use super::note::Note;
+use super::note::{Note, PcSource};
+use super::steps::{address_variable, variable};
 use super::{Error, Progress};
 use crate::remote_protocol::hex;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
@@ -245,11 +246,16 @@ impl<'a> Making<'_, 'a> {
             _ => None,
         });
         let Some(block) = block else {
-            let pc = self.tracepoint_address();
+            let own = address_variable(self.file.description());
+            let own = own.and_then(|number| variable(&self.frame, number));
+            let own = own.map(|pc| (pc, PcSource::Variable));
+            let by_tracepoint = || Some((self.tracepoint_address()?, PcSource::Tracepoint));
+            let pc = own.or_else(by_tracepoint);
             self.notes.push(Note::NoRegisters {
                 frame: self.frame.number,
-                has_address: pc.is_some(),
+                pc: pc.map(|(_, source)| source),
             });
+            let pc = pc.map(|(pc, _)| pc);
             let bits = target.architecture.general_bits();
             return pc
                 .map(|pc| register("PC", bits as usize / 8, &pc.to_le_bytes()))

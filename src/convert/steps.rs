@@ -3,9 +3,9 @@
 //! Independent of trace protocols and code.
 
 use super::frame_values::{FrameValues, VARIABLES, Variable, Variables};
-use super::trace_run::PROTOCOL;
+use super::trace_run::{ADDRESS, PROTOCOL};
 use crate::remote_protocol::hex;
-use crate::tfile::{Block, ByteOrder, File, TraceFrame};
+use crate::tfile::{Block, ByteOrder, Description, File, TraceFrame};
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::arch::target::Target;
 use armsnap_arch::quantity::{Address, ExceptionLevel, Isa};
@@ -39,6 +39,8 @@ pub struct Steps<'f, 'a> {
     status: Option<Field>,
     /// By variable number: the index in [`VARIABLES`].
     variables: HashMap<i32, usize>,
+    /// The number of the variable with the address of a frame.
+    address: Option<i32>,
     /// The address of each tracepoint that is also the program counter of its frames.
     addresses: HashMap<u32, Option<u64>>,
     watched: HashSet<u64>,
@@ -47,6 +49,35 @@ pub struct Steps<'f, 'a> {
     /// Whether the file was written by this program: then frames without an offset in the trace are
     /// the halted state.
     own: bool,
+}
+
+/// The number of the variable with the address of a frame, in files of this program that have it.
+pub(super) fn address_variable(description: &Description) -> Option<i32> {
+    let number = |name: &str| {
+        let mut variables = description.variables.iter();
+        let found = variables.find(|variable| variable.name == name)?;
+        Some(found.number.cast_signed())
+    };
+    for own in [Variable::Core, Variable::Offset] {
+        number(VARIABLES[own as usize])?;
+    }
+    number(ADDRESS)
+}
+
+/// The value of a variable in a frame, as an address.
+pub(super) fn variable(frame: &TraceFrame<'_>, wanted: i32) -> Option<u64> {
+    frame.blocks().find_map(|block| match block {
+        Block::Variable { number, value } if number == wanted => Some(value.cast_unsigned()),
+        _ => None,
+    })
+}
+
+/// The addresses of all frames; the number of their variable is `address`.
+fn frames_at(file: &File<'_>, address: i32) -> HashSet<u64> {
+    let frames = file.frames().map_while(Result::ok);
+    frames
+        .filter_map(|frame| variable(&frame, address))
+        .collect()
 }
 
 impl<'f, 'a> Steps<'f, 'a> {
@@ -70,6 +101,7 @@ impl<'f, 'a> Steps<'f, 'a> {
             Some((variable.number.cast_signed(), index))
         });
         let variables: HashMap<i32, usize> = known.collect();
+        let address = address_variable(description);
         let certain = description.tracepoints.iter().filter(|point| {
             let condition = point.options.iter().any(|option| option.starts_with('X'));
             point.enabled && !condition
@@ -87,8 +119,12 @@ impl<'f, 'a> Steps<'f, 'a> {
                 Architecture::AArch32 => elfs.iter().map(InstructionSets::of).collect(),
                 _ => Vec::new(),
             },
+            address,
             addresses: description.addresses(),
-            watched: certain.map(|point| point.address).collect(),
+            watched: match address {
+                Some(address) => frames_at(file, address),
+                None => certain.map(|point| point.address).collect(),
+            },
         }
     }
 
@@ -165,6 +201,7 @@ impl<'f, 'a> Steps<'f, 'a> {
     fn place(&self, frame: &TraceFrame<'_>, values: &Variables) -> Option<CodeAddress> {
         let collected = self.register(frame, self.pc);
         let number = u32::from(frame.tracepoint);
+        let collected = collected.or_else(|| variable(frame, self.address?));
         let address = collected.or_else(|| *self.addresses.get(&number)?)?;
         let isa = match self.architecture {
             Architecture::AArch64 => Isa::A64,

@@ -3,6 +3,7 @@
 //! Trace frame 0 is the halted state, the others are the decoded trace in chronological order. Both
 //! trace files and the server take their frames from this module.
 
+use super::definitions::{self, Defined, Definitions};
 use super::executed::{ExecutedInstruction, FrameSelection};
 use super::frame_values::{VARIABLES, Variable, Variables};
 use super::kept::{Bound, KeptInstructions, Limits};
@@ -24,7 +25,7 @@ use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::program::add_segments;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 
 /// The default maximum number of trace frames.
@@ -51,6 +52,10 @@ pub const NOWHERE: u16 = TRACEPOINT_LIMIT;
 /// numbering of exceptions.
 pub const PROTOCOL: &str = "x-protocol";
 
+/// The variable with the address of a frame's instruction, in files in which tracepoints do not
+/// tell it.
+pub const ADDRESS: &str = "address";
+
 /// Selects the frames and the core.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -58,6 +63,8 @@ pub struct Options {
     pub core: Option<String>,
     /// Which executed instructions become trace frames.
     pub frames: FrameSelection,
+    /// Which tracepoints are defined for them.
+    pub tracepoints: Definitions,
     /// Where the window starts.
     pub from: Option<Bound>,
     /// Where the window ends.
@@ -109,7 +116,7 @@ fn values(instruction: &ExecutedInstruction, core: usize) -> Variables {
 /// The status of a run that ended when the snapshot was taken.
 pub fn status(frames: u64, created: u64, notes: String) -> Status {
     Status {
-        stop: Some(StopReason::Command("snapshot".to_owned())),
+        stop: Some(StopReason::Command(Some("snapshot".to_owned()))),
         frames: Some(frames),
         created: Some(created),
         notes: Some(notes),
@@ -141,8 +148,9 @@ pub struct TraceRun {
     kind: FrameSelection,
     /// The protocol of its trace.
     protocol: Option<Protocol>,
-    /// Distinct addresses, with their tracepoints' numbers.
-    numbers: HashMap<Address, u16>,
+    definitions: Definitions,
+    /// The tracepoints of the frames of the trace.
+    defined: Defined,
     /// The known values in the last frames.
     past: Vec<PastFrame>,
 }
@@ -188,10 +196,18 @@ impl TraceRun {
             kept,
             kind: options.frames,
             protocol,
-            numbers: HashMap::new(),
+            definitions: options.tracepoints,
+            defined: Defined::default(),
             past: Vec::new(),
         };
-        run.choose(options, notes)?;
+        let symbols = match options.tracepoints {
+            Definitions::Functions => {
+                let memory = code(loaded, core, &[]);
+                definitions::functions(loaded, (core, &memory), &options.elfs)
+            }
+            Definitions::Addresses | Definitions::One => Symbols::default(),
+        };
+        run.choose(options, &symbols, notes)?;
         if let Some(level) = options.values.filter(|_| !run.instructions().is_empty()) {
             run.find_values(loaded, level, options, notes, progress);
         }
@@ -237,7 +253,12 @@ impl TraceRun {
     }
 
     /// Enforces the limit of addresses and reports what is left out.
-    fn choose(&mut self, options: &Options, notes: &mut Vec<Note>) -> Result<(), Error> {
+    fn choose(
+        &mut self,
+        options: &Options,
+        symbols: &Symbols,
+        notes: &mut Vec<Note>,
+    ) -> Result<(), Error> {
         let name = self.name.clone();
         if let Some(missed) = self.kept.missed().filter(|_| self.kept.total() > 0) {
             let place = match missed {
@@ -254,8 +275,8 @@ impl TraceRun {
                 },
             )));
         }
-        self.numbers = self.addresses();
-        let addresses = self.numbers.len();
+        self.define(symbols);
+        let addresses = self.defined.count();
         if options.window_chosen() {
             if addresses > MAX_ADDRESSES {
                 return Err(Error::Usage(format!(
@@ -270,8 +291,9 @@ impl TraceRun {
                 notes.push(Note::of_core(&name, note));
             }
         } else if addresses > ADDRESSES {
-            self.kept.keep_addresses(ADDRESSES);
-            self.numbers = self.addresses();
+            self.kept
+                .keep_places(ADDRESSES, |pc| self.defined.place(pc));
+            self.define(symbols);
         }
         let (kept, total) = (self.kept.instructions().len() as u64, self.kept.total());
         if kept < total && !options.window_chosen() {
@@ -279,7 +301,7 @@ impl TraceRun {
                 kept,
                 total,
                 limit: FRAMES,
-                addresses: ADDRESSES,
+                addresses: (self.definitions == Definitions::Addresses).then_some(ADDRESSES),
             };
             notes.push(Note::of_core(&name, note));
         }
@@ -289,14 +311,16 @@ impl TraceRun {
         Ok(())
     }
 
-    /// Distinct addresses in order of first execution, with their tracepoint numbers.
-    fn addresses(&self) -> HashMap<Address, u16> {
-        let mut numbers = HashMap::new();
-        for instruction in self.kept.instructions() {
-            let next = (numbers.len() + 1 + usize::from(HALTED)).min(usize::from(NOWHERE));
-            numbers.entry(instruction.pc).or_insert(next as u16);
-        }
-        numbers
+    /// Numbers the tracepoints in order of first execution.
+    fn define(&mut self, symbols: &Symbols) {
+        let instructions = self.kept.instructions().iter();
+        self.defined = Defined::of(
+            self.definitions,
+            instructions.map(|instruction| instruction.pc),
+            symbols,
+            self.kind == FrameSelection::Functions,
+            (HALTED + 1, NOWHERE),
+        );
     }
 
     /// In the A- and R-profiles GDB takes the instruction set from symbols, or else from CPSR,
@@ -358,7 +382,7 @@ impl TraceRun {
     pub fn tracepoint(&self, frame: usize) -> u16 {
         let known = match self.instruction(frame) {
             None => self.state.pc.map(|_| HALTED),
-            Some(instruction) => self.numbers.get(&instruction.pc).copied(),
+            Some(instruction) => self.defined.number(instruction.pc),
         };
         known.unwrap_or(NOWHERE)
     }
@@ -451,6 +475,11 @@ impl TraceRun {
         for (number, value) in self.known(frame) {
             writer.variable(number, value);
         }
+        if let (Some(number), Some(instruction)) =
+            (self.address_variable(), self.instruction(frame))
+        {
+            writer.variable(number as i32, instruction.pc.0.cast_signed());
+        }
         writer.end_frame_with(self.tracepoint(frame), halted)
     }
 
@@ -468,14 +497,19 @@ impl TraceRun {
 
     /// The description for a trace file.
     pub fn description(&self) -> Description {
-        let numbers = &self.numbers;
-        let mut tracepoints: Vec<Tracepoint> = Vec::with_capacity(numbers.len() + 1);
+        let mut tracepoints: Vec<Tracepoint> = Vec::with_capacity(self.defined.count() + 1);
         if let Some(pc) = self.state.pc {
             tracepoints.push(tracepoint(HALTED, pc, "collect $regs"));
         }
         let collected = self.collected();
-        let visited = numbers.iter();
-        tracepoints.extend(visited.map(|(&pc, &number)| tracepoint(number, pc, &collected)));
+        let visited = self.defined.tracepoints();
+        tracepoints.extend(visited.map(|(number, place, steps)| {
+            let mut tracepoint = tracepoint(number, place, &collected);
+            if steps {
+                definitions::stepping(&mut tracepoint);
+            }
+            tracepoint
+        }));
         // GDB numbers them from the last to the first: this order makes its numbers match.
         tracepoints.sort_by_key(|tracepoint| std::cmp::Reverse(tracepoint.number));
         Description {
@@ -522,7 +556,22 @@ impl TraceRun {
             known.append(&mut all);
             all = known;
         }
+        if let Some(number) = self.address_variable() {
+            let variable = tfile::Variable {
+                number,
+                name: ADDRESS.to_owned(),
+                ..tfile::Variable::default()
+            };
+            all.insert(0, variable);
+        }
         all
+    }
+
+    /// The number of the variable [`ADDRESS`], if the frames of the trace have it.
+    fn address_variable(&self) -> Option<u32> {
+        let others = VARIABLES.len() + self.known_names().count();
+        let needed = self.definitions.need_variable();
+        needed.then_some(others as u32 + 1)
     }
 
     /// The variables that `tdump` shows for a trace frame: all that any frame contains.
@@ -534,7 +583,10 @@ impl TraceRun {
             }
         }
         let there = VARIABLES.iter().zip(any).filter(|(_, any)| *any);
-        let names: String = there.map(|(name, _)| format!(", ${name}")).collect();
+        let mut names: String = there.map(|(name, _)| format!(", ${name}")).collect();
+        if self.definitions.need_variable() {
+            names += &format!(", ${ADDRESS}");
+        }
         if self.past.is_empty() {
             return format!("collect $pc{names}");
         }

@@ -11,7 +11,8 @@ pub(super) fn status(mut status: Status) -> Status {
     for text in texts.into_iter().flatten() {
         *text = one_line(text).into_owned();
     }
-    if let Some(StopReason::Command(text) | StopReason::Error(text)) = &mut status.stop {
+    if let Some(StopReason::Command(Some(text)) | StopReason::Error(Some(text))) = &mut status.stop
+    {
         *text = one_line(text).into_owned();
     }
     status

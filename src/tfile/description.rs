@@ -63,16 +63,16 @@ pub enum StopReason {
     NotRun,
     /// `tunknown`.
     Unknown,
-    /// `tstop`, with the text given to GDB's command.
-    Command(String),
+    /// `tstop`, with the text given to GDB's command, if there is one (`tstop:0` has none).
+    Command(Option<String>),
     /// `tfull`: the buffer was full.
     Full,
     /// `tdisconnected`: GDB disconnected.
     Disconnected,
     /// `tpasscount`.
     PassCount,
-    /// `terror`, with its text.
-    Error(String),
+    /// `terror`, with its text, if there is one.
+    Error(Option<String>),
 }
 
 /// `tsv`: a trace state variable.
@@ -101,7 +101,7 @@ impl StopReason {
         }
     }
 
-    fn read(name: &str, text: String) -> Option<Self> {
+    fn read(name: &str, text: Option<String>) -> Option<Self> {
         Some(match name {
             "tnotrun" => Self::NotRun,
             "tunknown" => Self::Unknown,
@@ -158,9 +158,16 @@ impl Status {
 
     /// `tstop:<hex text>:<tracepoint>`, `tfull:<tracepoint>`…; otherwise an unknown field.
     fn stop_field(&mut self, name: &str, value: &str) -> bool {
-        let (text, number) = value.rsplit_once(':').unwrap_or(("", value));
-        let Some(reason) = hex::decode_text(text).and_then(|text| StopReason::read(name, text))
-        else {
+        let (text, number) = match value.rsplit_once(':') {
+            Some((text, number)) => (Some(text), number),
+            None => (None, value),
+        };
+        // Text that is not in hex makes the field unknown.
+        let text = match text {
+            Some(text) => hex::decode_text(text).map(Some),
+            None => Some(None),
+        };
+        let Some(reason) = text.and_then(|text| StopReason::read(name, text)) else {
             self.other.push((name.to_owned(), value.to_owned()));
             return !matches!(name, "tstop" | "terror");
         };
@@ -177,7 +184,7 @@ impl Status {
         let mut out = String::from(if self.running { "1" } else { "0" });
         if let Some(stop) = &self.stop {
             let text = match stop {
-                StopReason::Command(text) | StopReason::Error(text) => {
+                StopReason::Command(Some(text)) | StopReason::Error(Some(text)) => {
                     format!("{}:", hex::encode(text.as_bytes()))
                 }
                 _ => String::new(),

@@ -5,7 +5,7 @@ fn description() -> Description {
     Description {
         register_bytes: 0x10,
         status: Some(Status {
-            stop: Some(StopReason::Command("done".to_owned())),
+            stop: Some(StopReason::Command(Some("done".to_owned()))),
             frames: Some(3),
             notes: Some("a; b: \u{fc}".to_owned()),
             other: vec![("x-armsnap".to_owned(), "00ff".to_owned())],

@@ -10,4 +10,6 @@ mod frames;
 mod in_gdb;
 mod snapshots;
 mod trace;
+mod tracepoints;
 mod undescribed;
+mod written_back;

@@ -280,7 +280,7 @@ fn foreign(points: &[u64], hits: &[usize], code: bool) -> Vec<u8> {
     let description = Description {
         register_bytes: 8,
         status: Some(Status {
-            stop: Some(StopReason::Command(String::new())),
+            stop: Some(StopReason::Command(Some(String::new()))),
             frames: Some(hits.len() as u64),
             created: Some(hits.len() as u64),
             ..Status::default()

@@ -4,6 +4,7 @@ use super::*;
 use crate::tfile::{Block, ByteOrder, File};
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_snapshot::snapshot::files::InMemory;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 fn loaded() -> OpenSnapshot {
@@ -41,7 +42,8 @@ fn run(loaded: &OpenSnapshot, addresses: u64, options: &Options) -> TraceRun {
         kept,
         kind: options.frames,
         protocol: None,
-        numbers: HashMap::new(),
+        definitions: options.tracepoints,
+        defined: Defined::default(),
         past: Vec::new(),
     }
 }
@@ -82,12 +84,14 @@ fn without_a_window_the_last_frames_are_kept() {
     let few = ADDRESSES as u64;
     let mut notes = Vec::new();
     let mut all = run(&loaded, few, &options);
-    all.choose(&options, &mut notes).unwrap();
+    all.choose(&options, &Symbols::default(), &mut notes)
+        .unwrap();
     assert!(notes.is_empty(), "{notes:?}");
     assert_eq!(frames(&mut all).len(), 1 + 2 * ADDRESSES);
 
     let mut some = run(&loaded, few + 1, &options);
-    some.choose(&options, &mut notes).unwrap();
+    some.choose(&options, &Symbols::default(), &mut notes)
+        .unwrap();
     assert_eq!(notes.len(), 1);
     assert!(
         notes[0]
@@ -109,14 +113,17 @@ fn a_chosen_window_may_use_all_tracepoint_numbers() {
     };
     let mut notes = Vec::new();
     let mut most = run(&loaded, MAX_ADDRESSES as u64, &options);
-    most.choose(&options, &mut notes).unwrap();
+    most.choose(&options, &Symbols::default(), &mut notes)
+        .unwrap();
     let addresses = 32765;
     let note = CoreNote::ManyAddresses { addresses };
     assert_eq!(notes, [Note::of_core("c", note)]);
     assert_eq!(frames(&mut most).len(), 1 + 2 * MAX_ADDRESSES);
 
     let mut beyond = run(&loaded, MAX_ADDRESSES as u64 + 1, &options);
-    let error = beyond.choose(&options, &mut notes).unwrap_err();
+    let error = beyond
+        .choose(&options, &Symbols::default(), &mut notes)
+        .unwrap_err();
     assert!(matches!(error, Error::Usage(_)));
     assert!(error.to_string().contains("32766 addresses"), "{error}");
 }
