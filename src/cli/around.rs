@@ -61,6 +61,7 @@ impl Input {
             Self::Imported(InputKind::CrashCatcher) => "a dump of CrashCatcher",
             Self::Imported(InputKind::KernelLog) => "the log of a Linux kernel that failed",
             Self::Imported(InputKind::Minidump) => "a minidump",
+            Self::Imported(InputKind::Tombstone) => "a tombstone of Android",
             Self::Imported(InputKind::Archive) => "a snapshot in an archive",
             Self::Imported(InputKind::CtraceRun) => "a run that CMSIS-Debugger traced",
             Self::TraceFile => "a trace file",

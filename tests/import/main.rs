@@ -30,6 +30,7 @@ mod raw;
 mod signals;
 mod strangers;
 mod swo;
+mod tombstone;
 mod with_state;
 mod written_by_others;
 mod zephyr;

@@ -37,6 +37,11 @@ fn logs_of_kernels() {
 }
 
 #[test]
+fn tombstones() {
+    damaged(INPUTS, damaged::tombstone::all);
+}
+
+#[test]
 fn minidumps() {
     damaged(INPUTS, damaged::minidump::all);
 }

@@ -1,6 +1,8 @@
-//! Thirty thousand inputs with damage, like the few in `tests/import`.
+//! Thirty-five thousand inputs with damage, like the few in `tests/import`.
 
-use crate::support::damaged::{cores, damaged, kernel_log, minidump, modules, perf, zephyr};
+use crate::support::damaged::{
+    cores, damaged, kernel_log, minidump, modules, perf, tombstone, zephyr,
+};
 
 /// How many inputs of each kind are used.
 const INPUTS: usize = 5000;
@@ -39,4 +41,10 @@ fn minidumps() {
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn logs_of_kernels() {
     damaged(INPUTS, kernel_log::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn tombstones() {
+    damaged(INPUTS, tombstone::all);
 }

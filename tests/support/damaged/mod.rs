@@ -8,6 +8,7 @@ pub mod measured;
 pub mod minidump;
 pub mod modules;
 pub mod perf;
+pub mod tombstone;
 pub mod zephyr;
 
 use measured::{Taken, is_alone, measured, processor_time};

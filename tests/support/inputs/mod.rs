@@ -8,5 +8,6 @@ pub mod minidump;
 pub mod module;
 pub mod perf;
 pub mod perf_builder;
+pub mod tombstone;
 pub mod vmcore;
 pub mod zephyr;

@@ -19,6 +19,7 @@ pub mod kernel_log;
 mod lime;
 mod memory;
 pub mod minidump;
+mod modules;
 mod note;
 mod options;
 mod packed;
@@ -27,6 +28,7 @@ pub mod perf;
 mod programs;
 mod raw;
 mod records;
+pub mod tombstone;
 mod unpacked;
 mod wanted;
 pub mod zephyr;
@@ -36,7 +38,7 @@ pub use foreign::Foreign;
 pub use imported::{ImportError, Imported};
 pub use note::{
     CoreFileNote, CrashCatcherNote, CrashNote, FoundSource, ImageNote, KernelLogNote, MemoryForm,
-    MinidumpNote, MtbNote, Note, PerfNote, RawNote, TraceOf, ZephyrNote,
+    MinidumpNote, MtbNote, Note, PerfNote, RawNote, TombstoneNote, TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
 pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked};
@@ -68,6 +70,8 @@ pub enum InputKind {
     CrashCatcher,
     /// The log of a Linux kernel that failed.
     KernelLog,
+    /// A tombstone of Android.
+    Tombstone,
     /// The description of a run that CMSIS-Debugger traced.
     CtraceRun,
 }
@@ -102,6 +106,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     if kernel_log::is_log(&head, whole) {
         return Some(InputKind::KernelLog);
     }
+    if tombstone::is_tombstone(&head, whole) {
+        return Some(InputKind::Tombstone);
+    }
     if archive::is_tar(&head) {
         return archived::has_snapshot(first).then_some(InputKind::Archive);
     }
@@ -132,7 +139,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                 Err(error) => error.to_string(),
                 Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
-                           core dump of Zephyr, minidump, dump of CrashCatcher, log of a Linux kernel, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           core dump of Zephyr, minidump, dump of CrashCatcher, log of a Linux kernel, tombstone of Android, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },
@@ -155,6 +162,7 @@ pub fn import_as(kind: InputKind, path: &Path, options: &Options) -> Result<Impo
         InputKind::CrashCatcher => crash_catcher::import(path, options),
         InputKind::KernelLog => kernel_log::import(path, options),
         InputKind::Minidump => minidump::import(path, options),
+        InputKind::Tombstone => tombstone::import(path, options),
         InputKind::CtraceRun => raw::ctrace::import(path, options),
     }
 }

@@ -110,6 +110,30 @@ impl Signal {
         })
     }
 
+    /// A signal of a program by its number, `si_code` and the address that the kernel reported.
+    /// `is_64bit` tells the layout of its information. `None` if it is not the number of a signal.
+    pub fn raised(number: u32, code: i32, address: Option<u64>, is_64bit: bool) -> Option<Self> {
+        if !(1..=64).contains(&number) {
+            return None;
+        }
+        // Signal, error number (which is 0 for signals of the kernel), code, and, for signals that
+        // have one, the address.
+        let mut information = Vec::new();
+        for word in [number, 0, code as u32] {
+            information.extend(word.to_le_bytes());
+        }
+        let has_address = matches!(number, 4 | 5 | 7 | 8 | 11) && code > 0;
+        if let Some(address) = address.filter(|_| has_address) {
+            information.resize(fields(is_64bit), 0);
+            let size = if is_64bit { 8 } else { 4 };
+            information.extend(&address.to_le_bytes()[..size]);
+        }
+        Some(Self {
+            number,
+            information,
+        })
+    }
+
     /// Returns the entries of the device.
     pub fn entries(&self) -> Vec<(String, String)> {
         let mut out = vec![(SIGNAL.to_owned(), self.number.to_string())];

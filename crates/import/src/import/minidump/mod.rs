@@ -225,21 +225,9 @@ fn devices(bytes: &[u8], dump: &Minidump, dumps: &[Dump], out: &mut Imported) ->
 fn signal(exception: &Exception, dump: &Minidump) -> Option<Signal> {
     let (number, information) = match dump.system {
         System::Linux => {
-            let number = Some(exception.code).filter(|code| (1..=64).contains(code))?;
-            // Signal, error number (which is 0 for signals of the kernel), code, and, for signals
-            // that have one, the address.
-            let mut information = Vec::new();
-            for word in [number, 0, exception.flags] {
-                information.extend(word.to_le_bytes());
-            }
-            let has_address = matches!(number, 4 | 5 | 7 | 8 | 11) && exception.flags as i32 > 0;
-            if has_address && dump.architecture.is_64bit() {
-                information.extend([0; 4]);
-                information.extend(exception.address.to_le_bytes());
-            } else if has_address {
-                information.extend((exception.address as u32).to_le_bytes());
-            }
-            (number, information)
+            let (code, address) = (exception.flags as i32, Some(exception.address));
+            let is_64bit = dump.architecture.is_64bit();
+            return Signal::raised(exception.code, code, address, is_64bit);
         }
         System::Windows => (from_windows(exception.code)?, Vec::new()),
         System::Apple => (from_mach(exception.code)?, Vec::new()),

@@ -4,11 +4,11 @@ use super::streams::{Minidump, Module, System};
 use crate::import::claims::Claims;
 use crate::import::fields::Fields;
 use crate::import::images::Images;
+use crate::import::modules::{self, Place};
 use crate::import::note::MinidumpNote;
 use crate::import::wanted::Wanted;
 use crate::import::{BuildId, Imported, programs};
 use armsnap_snapshot::program::elf::Elf;
-use armsnap_snapshot::snapshot::libraries::LIBRARIES;
 use armsnap_snapshot::snapshot::model::Dump;
 use object::{Object, ObjectSection};
 
@@ -44,25 +44,14 @@ pub fn dumps(
         let Some(lowest) = lowest.filter(|_| dumps.len() < most) else {
             continue;
         };
-        let bias = module.base.wrapping_sub(programs::page(lowest));
-        let folder = if index == 0 { "images" } else { LIBRARIES };
-        let name = module.path.rsplit('/').next().unwrap_or_default();
-        let path = out.add(folder, name, elf.whole().clone(), elf.path.clone());
-        programs::record(placed, path.clone(), bias, out);
+        let place = Place {
+            index: placed,
+            is_program: index == 0,
+            path: &module.path,
+            bias: module.base.wrapping_sub(programs::page(lowest)),
+        };
+        modules::add(&elf, &place, claims, dumps, out);
         placed += 1;
-        for segment in elf.segments.iter().filter(|segment| !segment.writable) {
-            let first = segment.address.wrapping_add(bias);
-            let last = first.saturating_add(segment.file.len() as u64);
-            for range in claims.take(first..last) {
-                dumps.push(Dump {
-                    file: path.clone(),
-                    address: range.start,
-                    offset: Some(segment.file.start as u64 + (range.start - first)),
-                    length: Some(range.end - range.start),
-                    ..Dump::default()
-                });
-            }
-        }
     }
 }
 

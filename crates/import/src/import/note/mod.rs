@@ -6,6 +6,7 @@ mod kernel_log;
 mod minidump;
 mod perf;
 mod raw;
+mod tombstone;
 mod zephyr;
 
 pub use core_file::CoreFileNote;
@@ -14,6 +15,7 @@ pub use kernel_log::KernelLogNote;
 pub use minidump::MinidumpNote;
 pub use perf::{PerfNote, TraceOf};
 pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
+pub use tombstone::TombstoneNote;
 pub use zephyr::ZephyrNote;
 
 use super::wanted::Wanted;
@@ -86,6 +88,9 @@ pub enum Note {
         /// The line of the end record.
         line: usize,
     },
+    /// A note on a tombstone of Android.
+    #[error(transparent)]
+    Tombstone(#[from] TombstoneNote),
     /// A note on a core dump of Zephyr.
     #[error(transparent)]
     Zephyr(#[from] ZephyrNote),
