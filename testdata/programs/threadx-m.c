@@ -1,10 +1,7 @@
 // Bare metal M-profile: a kernel in small, whose control blocks have the names and the order of those of
 // ThreadX, and which saves registers as its ports for Cortex-M do. One thread runs at `halt_here`. Linked
 // by the test that runs it.
-#include <stdint.h>
-
-#define REGISTER(address) (*(volatile uint32_t *)(address))
-#define WORDS 96
+#include "kernel-m.h"
 
 enum { READY, COMPLETED, TERMINATED, SUSPENDED, SLEEP, QUEUE };
 
@@ -18,18 +15,14 @@ typedef struct TX_THREAD_STRUCT {
     struct TX_THREAD_STRUCT *tx_thread_created_next, *tx_thread_created_previous;
 } TX_THREAD;
 
-extern uint32_t stack_top;
 TX_THREAD *_tx_thread_created_ptr;
 TX_THREAD *volatile _tx_thread_current_ptr;
 uint32_t _tx_thread_created_count;
 static TX_THREAD blocks[4];
-static uint32_t stacks[4][WORDS];
 #ifdef __ARM_FP
-static volatile float sum = 1.5f;
 #define SAVE_FLOAT "tst lr, #16\n\tit eq\n\tvstmdbeq r0!, {s16-s31}\n\t"
 #define LOAD_FLOAT "tst lr, #16\n\tit eq\n\tvldmiaeq r0!, {s16-s31}\n\t"
 #else
-static volatile uint32_t sum;
 #define SAVE_FLOAT ""
 #define LOAD_FLOAT ""
 #endif
@@ -56,61 +49,20 @@ __attribute__((naked)) static void on_svc(void)
     __asm__("mov r0, #0\n\tbl next\n\tldr lr, [r0], #4\n\tldmia r0!, {r4-r11}\n\tmsr psp, r0\n\tbx lr");
 }
 
-__attribute__((noinline)) static void enter(uint32_t state)
+static void set_sleeping(void)
 {
-    _tx_thread_current_ptr->tx_thread_state = state;
-    REGISTER(0xe000ed04) = 1 << 28; // ICSR.PENDSVSET
-    __asm__ volatile("dsb\n\tisb");
+    _tx_thread_current_ptr->tx_thread_state = SLEEP;
 }
 
-__attribute__((noinline)) static void sleep_deep(int depth)
+static void set_waiting(void)
 {
-    if (depth)
-        sleep_deep(depth - 1);
-    else
-        enter(SLEEP);
-    sum += 1;
-}
-
-static void sleeper(void)
-{
-    sum += 1;
-    sleep_deep(2);
-}
-
-static void receiver(void)
-{
-    enter(QUEUE);
-    sum += 1;
-}
-
-__attribute__((noinline)) void halt_here(void)
-{
-    for (;;)
-        __asm__ volatile("nop");
-}
-
-static void worker(void)
-{
-    halt_here();
-    sum += 1;
-}
-
-static void idle(void)
-{
-    for (;;)
-        ;
+    _tx_thread_current_ptr->tx_thread_state = QUEUE;
 }
 
 static void make(int number, void (*code)(void), uint32_t priority, char *name)
 {
     TX_THREAD *block = blocks + number;
-    uint32_t *top = stacks[number] + WORDS;
-    for (int word = 0; word < WORDS; word++)
-        stacks[number][word] = 0xefefefef;
-    *--top = 1 << 24; // xPSR
-    *--top = (uint32_t)code;
-    top -= 6 + 8;
+    uint32_t *top = frame(number, code, 0xefefefef) - 8;
     *--top = 0xfffffffd;
     block->tx_thread_stack_ptr = top;
     block->tx_thread_stack_start = stacks[number];
@@ -122,29 +74,11 @@ static void make(int number, void (*code)(void), uint32_t priority, char *name)
     _tx_thread_created_count++;
 }
 
-static void reset(void)
+static void start(void)
 {
-#ifdef __ARM_FP
-    REGISTER(0xe000ed88) |= 0xf << 20; // CPACR
-#endif
     make(0, sleeper, 2, "sleeper");
-    make(1, receiver, 3, "receiver");
+    make(1, waiter, 3, "waiter");
     make(2, worker, 8, "worker");
     make(3, idle, 31, "idle");
     _tx_thread_created_ptr = blocks;
-    REGISTER(0xe000ed20) = 0x00f00000; // SHPR3: PendSV
-    __asm__ volatile("svc 0");
-    for (;;)
-        ;
 }
-
-static void on_fault(void)
-{
-    for (;;)
-        ;
-}
-
-__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    &stack_top, reset, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault,
-    0,          0,     0,        on_svc,   0,        0,        on_pend,  on_fault,
-};

@@ -1,10 +1,6 @@
 // Bare metal M-profile: a kernel in small, which describes its threads to debuggers as Zephyr does, and
 // saves registers in the thread. One thread runs at `halt_here`. Linked by the test that runs it.
-#include <stddef.h>
-#include <stdint.h>
-
-#define REGISTER(address) (*(volatile uint32_t *)(address))
-#define WORDS 96
+#include "kernel-m.h"
 
 enum { PENDING = 2, SLEEPING = 4, QUEUED = 128 };
 
@@ -38,14 +34,10 @@ struct z_kernel {
     struct k_thread *threads;
 } _kernel;
 
-extern uint32_t stack_top;
 static struct k_thread threads[4];
-static uint32_t stacks[4][WORDS];
 #ifdef __ARM_FP
-static volatile float sum = 1.5f;
 #define FLOAT offsetof(struct k_thread, arch.preempt_float) - offsetof(struct k_thread, arch)
 #else
-static volatile uint32_t sum;
 #define FLOAT 0xffffffff
 #endif
 
@@ -100,61 +92,20 @@ __attribute__((naked)) static void on_svc(void)
             "mvn lr, #2\n\tbx lr");
 }
 
-__attribute__((noinline)) static void enter(uint8_t state)
+static void set_sleeping(void)
 {
-    _kernel.cpus[0].current->base.thread_state = state;
-    REGISTER(0xe000ed04) = 1 << 28; // ICSR.PENDSVSET
-    __asm__ volatile("dsb\n\tisb");
+    _kernel.cpus[0].current->base.thread_state = SLEEPING;
 }
 
-__attribute__((noinline)) static void sleep_deep(int depth)
+static void set_waiting(void)
 {
-    if (depth)
-        sleep_deep(depth - 1);
-    else
-        enter(SLEEPING);
-    sum += 1;
-}
-
-static void sleeper(void)
-{
-    sum += 1;
-    sleep_deep(2);
-}
-
-static void pender(void)
-{
-    enter(PENDING);
-    sum += 1;
-}
-
-__attribute__((noinline)) void halt_here(void)
-{
-    for (;;)
-        __asm__ volatile("nop");
-}
-
-static void worker(void)
-{
-    halt_here();
-    sum += 1;
-}
-
-static void idle(void)
-{
-    for (;;)
-        ;
+    _kernel.cpus[0].current->base.thread_state = PENDING;
 }
 
 static void make(int number, void (*code)(void), int8_t priority, const char *name)
 {
     struct k_thread *thread = threads + number;
-    uint32_t *top = stacks[number] + WORDS;
-    for (int word = 0; word < WORDS; word++)
-        stacks[number][word] = 0xaaaaaaaa;
-    *--top = 1 << 24; // xPSR
-    *--top = (uint32_t)code & ~1u;
-    thread->callee_saved.psp = (uint32_t)(top - 6);
+    thread->callee_saved.psp = (uint32_t)frame(number, code, 0xaaaaaaaa);
     thread->arch.mode_exc_return = 0xfd;
     thread->base.thread_state = QUEUED;
     thread->base.prio = priority;
@@ -166,28 +117,10 @@ static void make(int number, void (*code)(void), int8_t priority, const char *na
     _kernel.threads = thread;
 }
 
-static void reset(void)
+static void start(void)
 {
-#ifdef __ARM_FP
-    REGISTER(0xe000ed88) |= 0xf << 20; // CPACR
-#endif
     make(0, sleeper, -2, "sleeper");
-    make(1, pender, 1, "pender");
+    make(1, waiter, 1, "waiter");
     make(2, worker, 7, "worker");
     make(3, idle, 15, "idle");
-    REGISTER(0xe000ed20) = 0x00f00000; // SHPR3: PendSV
-    __asm__ volatile("svc 0");
-    for (;;)
-        ;
 }
-
-static void on_fault(void)
-{
-    for (;;)
-        ;
-}
-
-__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    &stack_top, reset, on_fault, on_fault, on_fault, on_fault, on_fault, on_fault,
-    0,          0,     0,        on_svc,   0,        0,        on_pend,  on_fault,
-};

@@ -166,6 +166,11 @@ impl<'v> Type<'v> {
         self.all.info.size(self.id)
     }
 
+    /// Returns the name of the constant of an enumeration with a value.
+    pub fn constant(self, value: u64) -> Option<String> {
+        self.all.info.constant(self.id, value)
+    }
+
     /// Returns a member of a structure or union by its path (`pool.first`): its offset in bytes and
     /// its type. Members of unnamed structures and unions belong to the one around them.
     pub fn member(self, path: &str) -> Option<(u64, Type<'v>)> {

@@ -100,6 +100,17 @@ pub enum What {
         /// The task that it names.
         owner: u64,
     },
+    /// An entry of a list of threads that is an object of another class.
+    #[error("the entry {0:#x} is not part of a thread: its object has another type")]
+    OtherClass(u64),
+    /// A task in a slot of a table to which its PID does not belong.
+    #[error("the task in the slot {slot:#x} has the PID {pid}, which belongs in another slot")]
+    OtherSlot {
+        /// The slot.
+        slot: u64,
+        /// The PID.
+        pid: u64,
+    },
     /// A task without saved registers that can be those of a task.
     #[error("no registers of a task are saved at {0:#x}")]
     Context(u64),

@@ -24,9 +24,17 @@ enum Saved {
     Secure,
     /// S16 to S31, if the frame has floating-point registers.
     Float,
+    /// Space for S16 to S31, which have been saved if the frame has floating-point registers.
+    FloatSpace,
+    /// EXC_RETURN of a task that may use the main stack.
+    AnyReturn,
+    /// A word that is no register, or that is known better from the frame.
+    Skipped,
 }
 
-use Saved::{Control, ExcReturn, Float, HasFloat, Secure, StackLimit};
+use Saved::{
+    AnyReturn, Control, ExcReturn, Float, FloatSpace, HasFloat, Secure, Skipped, StackLimit,
+};
 
 /// What is below R4 and above R11, from the lowest address on.
 type Order = (&'static [Saved], &'static [Saved]);
@@ -45,12 +53,27 @@ const ORDERS: &[Order] = &[
     (&[Control], &[ExcReturn, Float]),
     (&[StackLimit, Control, ExcReturn], &[Float]),
     (&[Secure, StackLimit, Control, ExcReturn], &[Float]),
+    // RT-Thread for a Cortex-M33.
+    (&[Secure, ExcReturn, StackLimit, Control], &[Float]),
     // RT-Thread with floating point.
     (&[HasFloat], &[Float]),
     // FreeRTOS for ARM_CM0 and ARM_CM3; RT-Thread.
     (&[], &[]),
     (&[Control], &[]),
 ];
+
+/// Those of NuttX, by configuration and version. First, the stack pointer, and BASEPRI or PRIMASK.
+const NUTTX: &[Order] = &[
+    (MASKED, &[Control, AnyReturn, FloatSpace, StackLimit]),
+    (MASKED, &[Control, AnyReturn, StackLimit]),
+    (MASKED, &[Control, AnyReturn, FloatSpace]),
+    (MASKED, &[Control, AnyReturn]),
+    // Up to version 12.
+    (MASKED, &[AnyReturn, FloatSpace]),
+    (MASKED, &[AnyReturn]),
+    (MASKED, &[]),
+];
+const MASKED: &[Saved] = &[Skipped, Skipped];
 
 /// The words of an exception's frame (DDI 0403, B1.5.6).
 const FRAME: [&str; 8] = ["r0", "r1", "r2", "r3", "r12", "lr", "pc", "xpsr"];
@@ -60,6 +83,11 @@ pub(super) fn saved(memory: &Memory<'_>, top: u64) -> Option<Context> {
     ORDERS.iter().find_map(|order| ordered(memory, top, *order))
 }
 
+/// Reads what NuttX saved at an address.
+pub(super) fn saved_by_nuttx(memory: &Memory<'_>, top: u64) -> Option<Context> {
+    NUTTX.iter().find_map(|order| ordered(memory, top, *order))
+}
+
 /// Reads what was saved in an order, if it fits.
 fn ordered(memory: &Memory<'_>, top: u64, (below, above): Order) -> Option<Context> {
     let mut reader = Reader {
@@ -67,6 +95,7 @@ fn ordered(memory: &Memory<'_>, top: u64, (below, above): Order) -> Option<Conte
         at: top,
         has_float: false,
         has_secure: false,
+        stack: Stack::Process,
         context: Context::default(),
     };
     for saved in below {
@@ -81,10 +110,30 @@ fn ordered(memory: &Memory<'_>, top: u64, (below, above): Order) -> Option<Conte
     let Reader {
         at,
         has_float,
+        stack,
         mut context,
         ..
     } = reader;
-    frame(memory, at, has_float, &mut context).then_some(context)
+    frame(memory, at, has_float, stack, &mut context).then_some(context)
+}
+
+/// The stack that a task uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stack {
+    /// The main stack.
+    Main,
+    /// The process stack.
+    Process,
+}
+
+impl Stack {
+    /// The names of its pointer and its limit.
+    fn registers(self) -> [&'static str; 2] {
+        match self {
+            Self::Main => ["msp", "msplim"],
+            Self::Process => ["psp", "psplim"],
+        }
+    }
 }
 
 /// Reads saved words one after another.
@@ -95,6 +144,7 @@ struct Reader<'m> {
     has_float: bool,
     /// Whether the task has a context in the secure state.
     has_secure: bool,
+    stack: Stack,
     context: Context,
 }
 
@@ -113,9 +163,14 @@ impl Reader<'_> {
 
     /// Reads what was saved; `None` if it cannot be this.
     fn read(&mut self, saved: Saved) -> Option<()> {
-        if saved == Float {
-            let mut numbers = if self.has_float { 16..32 } else { 0..0 };
-            return numbers.try_for_each(|number| self.register(format!("s{number}")));
+        if matches!(saved, Float | FloatSpace) {
+            let end = self.at.wrapping_add(64);
+            if self.has_float {
+                (16..32).try_for_each(|number| self.register(format!("s{number}")))?;
+            } else if saved == FloatSpace {
+                self.at = end;
+            }
+            return Some(());
         }
         let top = self.at;
         let value = self.word()?;
@@ -124,6 +179,16 @@ impl Reader<'_> {
                 self.has_float = value >> 4 & 1 == 0;
                 // In the secure state, the frame is on a stack of that state.
                 is_exc_return(value) && !(self.has_secure && value >> 6 & 1 == 1)
+            }
+            AnyReturn => {
+                self.has_float = value >> 4 & 1 == 0;
+                let is_process = value >> 2 & 1 == 1;
+                self.stack = if is_process {
+                    Stack::Process
+                } else {
+                    Stack::Main
+                };
+                is_exc_return(value | 1 << 2)
             }
             HasFloat => {
                 self.has_float = value == 1;
@@ -134,14 +199,15 @@ impl Reader<'_> {
                 true
             }
             StackLimit => {
-                self.context.add("psplim", value);
+                let [_, limit] = self.stack.registers();
+                self.context.add(limit, value);
                 value.is_multiple_of(4) && u64::from(value) <= top
             }
             Control => {
                 self.context.add("control", value);
                 value < 16
             }
-            Float => true,
+            Skipped | Float | FloatSpace => true,
         };
         fits.then_some(())
     }
@@ -149,7 +215,13 @@ impl Reader<'_> {
 
 /// Adds the registers of an exception's frame, and the stack pointer above it. Returns whether it can
 /// be one.
-pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut Context) -> bool {
+pub(super) fn frame(
+    memory: &Memory<'_>,
+    at: u64,
+    has_float: bool,
+    stack: Stack,
+    context: &mut Context,
+) -> bool {
     let word = |index: u64| memory.word(at.wrapping_add(4 * index));
     let (Some(pc), Some(status)) = (word(6), word(7)) else {
         return false;
@@ -183,7 +255,8 @@ pub(super) fn frame(memory: &Memory<'_>, at: u64, has_float: bool, context: &mut
     above += u64::from(status >> 9 & 1) * 4;
     let above = at.wrapping_add(above);
     context.add("sp", above as u32);
-    context.add("psp", above as u32);
+    let [pointer, _] = stack.registers();
+    context.add(pointer, above as u32);
     true
 }
 
@@ -207,6 +280,13 @@ mod tests {
 
     /// What is found on a stack with these words.
     fn found(words: &[u32]) -> Option<Context> {
+        found_by(saved, words)
+    }
+
+    fn found_by(
+        saved: impl Fn(&Memory<'_>, u64) -> Option<Context>,
+        words: &[u32],
+    ) -> Option<Context> {
         let device = format!(
             "[device]\nname=a\nclass=core\ntype=Cortex-M33\n\
              [dump0]\nfile=ram\naddress={STACK:#x}\n[dump1]\nfile=code\naddress={CODE:#x}\n"
@@ -246,8 +326,10 @@ mod tests {
             Control => vec![2],
             HasFloat => vec![u32::from(has_float)],
             Secure => vec![STACK as u32 + 0x40],
-            Float if has_float => (16..32).map(|number| 0x500 + number).collect(),
-            Float => Vec::new(),
+            AnyReturn => vec![0xffff_fff9 & !(u32::from(has_float) << 4)],
+            Float if !has_float => Vec::new(),
+            Float | FloatSpace => (16..32).map(|number| 0x500 + number).collect(),
+            Skipped => vec![0x4567_8901],
         };
         let mut words: Vec<u32> = below.iter().flat_map(special).collect();
         words.extend((4..12).map(|number| 0x400 + number));
@@ -289,6 +371,35 @@ mod tests {
                 // The last word of a frame with floating point is reserved.
                 words.truncate(words.len() - 2);
                 assert_eq!(found(&words), None, "{order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_order_of_nuttx_is_told_from_the_others() {
+        for order in NUTTX {
+            let has = |saved| order.1.contains(&saved);
+            for has_float in [false, true] {
+                if has_float && !has(FloatSpace) {
+                    continue;
+                }
+                let words = words(*order, has_float);
+                let context = found_by(saved_by_nuttx, &words);
+                let context = context.unwrap_or_else(|| panic!("{order:?}"));
+                let above = STACK + 4 * words.len() as u64 + 4;
+                let main = has(AnyReturn).then_some(above);
+                for (name, value) in [
+                    ("r4", Some(0x404)),
+                    ("pc", Some(CODE.into())),
+                    ("sp", Some(above)),
+                    ("msp", main),
+                    ("psp", main.is_none().then_some(above)),
+                    ("s16", has_float.then_some(0x510)),
+                    ("s0", has_float.then_some(0x500)),
+                    ("msplim", has(StackLimit).then_some(STACK & !0xff)),
+                ] {
+                    assert_eq!(context.value(name), value, "{name}: {order:?}, {has_float}");
+                }
             }
         }
     }

@@ -280,7 +280,7 @@ impl<'v> Layout<'v> {
         let name = name.unwrap_or_default();
         let stack = pointer("pxStack").map(|lowest| {
             let end = pointer("pxEndOfStack").filter(|end| *end > lowest);
-            Stack::of(memory, lowest, end, FILL)
+            Stack::of(memory, lowest, end, [FILL; 4])
         });
         let mut task = Task {
             address,

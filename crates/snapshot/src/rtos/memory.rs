@@ -99,8 +99,8 @@ impl Memory<'_> {
         one_line(&text).into_owned()
     }
 
-    /// Returns the number of bytes from an address on that have a value, up to `end`.
-    pub(super) fn filled(&self, lowest: u64, end: Option<u64>, pattern: u8) -> u64 {
+    /// Returns the number of bytes from an address on that repeat a pattern, up to `end`.
+    pub(super) fn filled(&self, lowest: u64, end: Option<u64>, pattern: [u8; 4]) -> u64 {
         let mut count = 0;
         let most = end.map_or(LARGEST_STACK, |end| {
             end.saturating_sub(lowest).min(LARGEST_STACK)
@@ -111,7 +111,9 @@ impl Memory<'_> {
                 .slice(Address(lowest.wrapping_add(count)), self.space);
             let left = usize::try_from(most - count).unwrap_or(usize::MAX);
             let bytes = &bytes[..bytes.len().min(left)];
-            let same = bytes.iter().take_while(|byte| **byte == pattern).count();
+            let repeated = pattern.iter().cycle().skip(count as usize % pattern.len());
+            let both = bytes.iter().zip(repeated);
+            let same = both.take_while(|(byte, wanted)| byte == wanted).count();
             count += same as u64;
             if same < bytes.len() || bytes.is_empty() {
                 break;

@@ -10,6 +10,8 @@ mod context;
 mod freertos;
 mod list;
 mod memory;
+mod nuttx;
+mod rtthread;
 mod threadx;
 pub mod zephyr;
 
@@ -61,8 +63,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// A stack that the kernel fills with a byte before it is used.
-    fn of(memory: &Memory<'_>, lowest: u64, end: Option<u64>, fill: u8) -> Self {
+    /// A stack that the kernel fills with a word before it is used.
+    fn of(memory: &Memory<'_>, lowest: u64, end: Option<u64>, fill: [u8; 4]) -> Self {
         let unused = memory.filled(lowest, end, fill);
         Self {
             lowest,
@@ -168,7 +170,13 @@ impl SavedCore for Context {
 /// of a kernel with known structures.
 #[must_use]
 pub fn kernel(memory: &Memory<'_>) -> Option<Kernel> {
-    let kernels = [freertos::kernel, threadx::kernel, zephyr::kernel];
+    let kernels = [
+        freertos::kernel,
+        threadx::kernel,
+        zephyr::kernel,
+        rtthread::kernel,
+        nuttx::kernel,
+    ];
     let mut programs = memory.programs.iter();
     let mut found =
         programs.find_map(|elf| kernels.iter().find_map(|kernel| kernel(elf, memory)))?;

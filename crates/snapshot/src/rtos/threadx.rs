@@ -117,7 +117,7 @@ fn task(
         // The end is the last byte.
         let end = field("tx_thread_stack_end").map(|end| end.wrapping_add(1));
         let end = end.filter(|end| *end > lowest);
-        Stack::of(memory, lowest, end, FILL)
+        Stack::of(memory, lowest, end, [FILL; 4])
     });
     let mut task = Task {
         address,

@@ -173,7 +173,7 @@ impl Layout<'_> {
         };
         let lowest = field("stack_info.start").filter(|lowest| *lowest != 0)?;
         let end = field("stack_info.size").and_then(|size| lowest.checked_add(size));
-        Some(Stack::of(memory, lowest, end, FILL))
+        Some(Stack::of(memory, lowest, end, [FILL; 4]))
     }
 
     /// Reads the frame of the exception in which the kernel switched threads, and R4 to R11 in the
@@ -195,7 +195,8 @@ impl Layout<'_> {
                 context.add(format!("s{number}"), value);
             }
         }
-        context::frame(memory, top, has_float, &mut context).then_some(context)
+        let stack = context::Stack::Process;
+        context::frame(memory, top, has_float, stack, &mut context).then_some(context)
     }
 
     /// Reads `struct _callee_saved`: X19 to X29, SP_EL0, SP, X30, at which the thread continues.

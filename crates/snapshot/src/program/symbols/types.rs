@@ -167,6 +167,23 @@ impl DebugInfo {
         None
     }
 
+    /// Returns the name of the constant of an enumeration with a value.
+    pub fn constant(&self, kind: TypeId, value: u64) -> Option<String> {
+        let mut die = self.die(kind.entry)?;
+        for _ in 0..CHAIN {
+            if die.entry.tag() == gimli::DW_TAG_enumeration_type {
+                let constants = self.children(&die, gimli::DW_TAG_enumerator);
+                let has_value = |constant: &&Die<'_>| {
+                    self.number(constant, gimli::DW_AT_const_value) == Some(value)
+                };
+                return self.name(constants.iter().find(has_value)?);
+            }
+            let (unit, value) = self.attribute(&die, gimli::DW_AT_type)?;
+            die = self.referred(unit, &value)?;
+        }
+        None
+    }
+
     fn fields(&self, die: &Die<'_>) -> Vec<Field> {
         let children = self.all_children(die);
         let field = |die: &Die<'_>| {
