@@ -147,16 +147,20 @@ fn records_contain_what_lines_contain() {
 #[test]
 fn running_counts_do_not_depend_on_the_number_of_threads() {
     let snapshot = repeated("etmv4", 1200 << 10);
-    let records = |jobs| {
-        let output = decode(snapshot.path(), &["--format", "binary", "--jobs", jobs]);
+    let written = |format, jobs| {
+        let output = decode(snapshot.path(), &["--format", format, "--jobs", jobs]);
         assert!(output.status.success());
         output.stdout
     };
-    let one = records("1");
+    let one = written("binary", "1");
     let (_, all) = parsed(&one);
     let cycles = all.iter().map(|record| number(&record[8..16]));
     assert!(cycles.max() > Some(1_000_000));
-    assert!(records("2") == one && records("3") == one);
+    for format in ["binary", "text", "jsonl"] {
+        let one = written(format, "1");
+        assert!(written(format, "2") == one, "{format}");
+        assert!(written(format, "3") == one, "{format}");
+    }
 }
 
 /// The programs of the documentation; they print what is counted from JSON Lines.

@@ -8,7 +8,7 @@ use super::job::{Decoded, Job, PAGE, Stopped};
 use armsnap::capture::CaptureBuffer;
 use armsnap::decode::parts::{Output, PartError, Role, Sizes, decode_in_parts};
 use armsnap::mapped;
-use armsnap::report::listing::{Counts, Listed, Unfollowed, records};
+use armsnap::report::listing::{Counts, Listed, RunningCounts, Unfollowed};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
@@ -37,14 +37,13 @@ struct Taken {
     text: Vec<u8>,
     packets: u64,
     counts: Counts,
-    /// Cycles, to which the running counts of the next text are relative.
-    cycles: u64,
+    running: RunningCounts,
     unfollowed: Option<Unfollowed>,
 }
 
 impl Output for Taken {
     fn bytes(&self) -> usize {
-        self.text.len()
+        self.text.len() + self.running.bytes()
     }
 }
 
@@ -95,7 +94,8 @@ impl Job<'_> {
         let make = |_: Role| {
             let sources = buffer.sources.iter();
             let decoders = sources.map(|source| {
-                let decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
+                let mut decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
+                decoder.output().count_later();
                 Ok((source.trace_id, decoder))
             });
             decoders.collect()
@@ -105,7 +105,7 @@ impl Job<'_> {
             let taken = Taken {
                 packets,
                 counts: listed.counts(),
-                cycles: listed.cycles(),
+                running: listed.running_counts(),
                 unfollowed: listed.unfollowed(),
                 text: match listed.text() {
                     text if text.is_empty() => Vec::new(),
@@ -118,6 +118,7 @@ impl Job<'_> {
         let mut decoded = Decoded::default();
         let mut unfollowed = vec![None; buffer.sources.len()];
         let mut cycles = vec![0_u64; buffer.sources.len()];
+        let mut spare = Vec::new();
         let mut waiting: Vec<Waiting> = Vec::new();
         waiting.resize_with(buffer.sources.len(), Waiting::default);
         let mut give = |outputs: Vec<Taken>, done| {
@@ -125,10 +126,9 @@ impl Job<'_> {
                 mapped::whole()?;
             }
             for (index, mut taken) in outputs.into_iter().enumerate() {
-                if self.format == Format::Binary {
-                    records::add_cycles(&mut taken.text, cycles[index]);
-                }
-                cycles[index] += taken.cycles;
+                let running = &taken.running;
+                running.complete(cycles[index], &mut taken.text, &mut spare);
+                cycles[index] += running.cycles();
                 decoded.packets += taken.packets;
                 decoded.counts += taken.counts;
                 Unfollowed::add(&mut unfollowed[index], taken.unfollowed);

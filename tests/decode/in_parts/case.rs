@@ -9,7 +9,7 @@ use armsnap::decode::parts::{
 };
 use armsnap::decode::{Decoding, ProgramOptions, Programs, Totals, Unsaved, decode_buffer};
 use armsnap::quantity::TraceId;
-use armsnap::report::listing::{Listed, decoder};
+use armsnap::report::listing::{Listed, RunningCounts, decoder};
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,8 @@ pub const LEVELS: [Level; 4] = [
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Taken {
     pub(super) text: Vec<u8>,
-    pub(super) cycles: u64,
+    #[serde(skip)]
+    pub(super) running: RunningCounts,
     pub(super) counts: [u64; 3],
     pub(super) unfollowed: Option<(u64, u64, Option<u64>)>,
     pub(super) packets: u64,
@@ -45,11 +46,11 @@ fn take(listed: &mut (dyn Listed + '_), packets: u64) -> Taken {
         let branch = unfollowed.branch.map(|address| address.0);
         (unfollowed.times, unfollowed.first.0, branch)
     });
-    let cycles = listed.cycles();
+    let running = listed.running_counts();
     listed.reset();
     Taken {
         text: listed.text().take(),
-        cycles,
+        running,
         counts: [counts.ranges, counts.instructions, counts.elements],
         unfollowed,
         packets,
@@ -70,13 +71,18 @@ pub struct Case<'a> {
 pub(super) type Decoded = (Vec<Vec<Taken>>, Totals);
 
 impl Case<'_> {
-    fn decoders(&self) -> Decoders<'_, dyn Listed + '_> {
+    /// The decoders of all sources; `apart` if they decode parts.
+    fn decoders(&self, apart: bool) -> Decoders<'_, dyn Listed + '_> {
         let sources = self.buffer.sources.iter();
         let wanted = (self.level, self.form);
         sources
             .map(|source| {
                 let source_of = (&self.buffer, source);
-                let decoder = decoder(self.loaded, self.programs, source_of, wanted).unwrap();
+                let decoder = decoder(self.loaded, self.programs, source_of, wanted);
+                let mut decoder = decoder.unwrap();
+                if apart {
+                    decoder.output().count_later();
+                }
                 (source.trace_id, decoder)
             })
             .collect()
@@ -85,7 +91,7 @@ impl Case<'_> {
     /// The decoders of all sources, which only decode.
     pub fn boxed_decoders(&self) -> Vec<(TraceId, Box<dyn Decoding<dyn Listed + '_> + '_>)> {
         let mut decoders = Vec::new();
-        for (id, decoder) in self.decoders() {
+        for (id, decoder) in self.decoders(false) {
             let decoder: Box<dyn Decoding<_>> = decoder;
             decoders.push((id, decoder));
         }
@@ -115,10 +121,10 @@ impl Case<'_> {
 
     /// Decodes each part on its own, and joins them. `remote` sends everything through text.
     /// Returns also the number of pages that were taken from parts.
-    pub(super) fn joined(&self, parts: &[Part], remote: bool) -> Option<(Decoded, u64)> {
-        let new = PartDecoder::new(&self.buffer, self.decoders(), self.piece, &take);
-        let mut decoder = new.ok()?;
-        let mut joiner = Joiner::new(&self.buffer, self.decoders(), self.piece, &take).unwrap();
+    pub(super) fn joined(&self, parts: &[Part], remote: bool) -> (Decoded, u64) {
+        let new = PartDecoder::new(&self.buffer, self.decoders(true), self.piece, &take);
+        let mut decoder = new.unwrap();
+        let mut joiner = Joiner::new(&self.buffer, self.decoders(true), self.piece, &take).unwrap();
         let mut pieces = Vec::new();
         let mut give = |outputs, _| {
             pieces.push(outputs);
@@ -142,19 +148,19 @@ impl Case<'_> {
         joiner.decode(self.buffer.bytes(), &mut give).unwrap();
         let taken = joiner.taken();
         let totals = joiner.totals();
-        Some(((counted_at_end(pieces), totals), taken))
+        ((completed(pieces), totals), taken)
     }
 
     /// Decodes on several threads; `None` if that is not worthwhile.
     pub(super) fn on_threads(&self, sizes: Sizes, jobs: usize) -> Option<Decoded> {
         let mut pieces = Vec::new();
-        let make = |_| Ok::<_, PartError>(self.decoders());
+        let make = |_| Ok::<_, PartError>(self.decoders(true));
         let mut give = |outputs, _| {
             pieces.push(outputs);
             Ok::<(), PartError>(())
         };
         let totals = decode_in_parts(&self.buffer, sizes, jobs, &make, &take, &mut give).unwrap();
-        Some((counted_at_end(pieces), totals?))
+        Some((completed(pieces), totals?))
     }
 
     pub fn name(&self) -> String {
@@ -172,10 +178,16 @@ pub(super) fn sent<T: Serialize + for<'a> Deserialize<'a> + Clone>(value: &T, re
     }
 }
 
-/// Moves the packets to the last piece.
-fn counted_at_end(mut pieces: Vec<Vec<Taken>>) -> Vec<Vec<Taken>> {
+/// Moves the packets to the last piece, and completes running counts.
+fn completed(mut pieces: Vec<Vec<Taken>>) -> Vec<Vec<Taken>> {
     let count = pieces.first().map_or(0, Vec::len);
     for index in 0..count {
+        let (mut cycles, mut spare) = (0, Vec::new());
+        for taken in pieces.iter_mut().map(|piece| &mut piece[index]) {
+            let running = std::mem::take(&mut taken.running);
+            running.complete(cycles, &mut taken.text, &mut spare);
+            cycles += running.cycles();
+        }
         let packets = pieces.iter_mut();
         let packets = packets.map(|piece| std::mem::take(&mut piece[index].packets));
         let sum = packets.sum();

@@ -6,7 +6,7 @@
 //! it shows the branches whose targets are in the trace.
 
 use super::text_buffer::TextBuffer;
-use super::{BranchLines, Counts, Listed};
+use super::{BranchLines, Counts, Listed, RunningCounts};
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_history::decode::{SinkState, SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_trace::element::{AtomPacket, AtomSink, Atoms, Element, ElementSink, Exception, Mark};
@@ -76,8 +76,10 @@ fn cycles_of(atoms: Atoms, first: u8, each: u8) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Branches<L> {
     lines: L,
-    /// The running count: if counts can be increased later, since the last reset.
+    /// The running count.
     cycle: u64,
+    /// Whether the running count starts from the last reset, and is completed later.
+    later: bool,
     /// Whether the trace counts cycles, so that lines wait for their count.
     counting: bool,
     held: VecDeque<(BufferOffset, Element)>,
@@ -90,6 +92,7 @@ impl<L: BranchLines> Branches<L> {
         Self {
             lines,
             cycle: 0,
+            later: false,
             counting,
             held: VecDeque::with_capacity(HELD),
             counts: Counts::default(),
@@ -144,26 +147,36 @@ impl<L: BranchLines> Listed for Branches<L> {
         self.counts
     }
 
-    fn cycles(&self) -> u64 {
-        if L::COUNTS_LATER { self.cycle } else { 0 }
+    fn count_later(&mut self) {
+        self.later = true;
+        self.lines.count_later();
+    }
+
+    fn running_counts(&mut self) -> RunningCounts {
+        if !self.later {
+            return RunningCounts::default();
+        }
+        let mut counts = self.lines.take_counts();
+        counts.cycles = self.cycle;
+        counts
     }
 
     fn reset(&mut self) {
         self.counts = Counts::default();
-        if L::COUNTS_LATER {
+        if self.later {
             self.cycle = 0;
         }
     }
 }
 
 impl<L: BranchLines> Stage for Branches<L> {
-    /// A running count depends on everything before it, so if it is written and cannot be
-    /// increased later, there is no state in which a part could start.
+    /// A running count depends on everything before it, so if it is written at once, there is no
+    /// state in which a part could start.
     fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
         if L::SILENT {
             return Ok(());
         }
-        if self.counting && !L::COUNTS_LATER {
+        if self.counting && !self.later {
             return Err(Unsaved);
         }
         to.sink = SinkState::Cycles {

@@ -5,8 +5,9 @@
 
 use super::branches::Line;
 use super::instructions::Instruction;
+use super::running_counts::{CountForm, LineCounts};
 use super::text_buffer::TextBuffer;
-use super::{BranchLines, Lines};
+use super::{BranchLines, Lines, RunningCounts};
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_snapshot::capture::PerfClock;
 use armsnap_trace::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm};
@@ -19,6 +20,7 @@ pub struct JsonLines {
     /// `{"source":…,"buffer":…,"trace_id":N,"offset":`
     head: String,
     clock: Option<PerfClock>,
+    counts: LineCounts,
     /// The lines.
     out: TextBuffer,
 }
@@ -37,6 +39,7 @@ impl JsonLines {
                 id.0
             ),
             clock: None,
+            counts: LineCounts::new(CountForm::Decimal),
             out: TextBuffer::default(),
         }
     }
@@ -262,9 +265,18 @@ impl BranchLines for JsonLines {
             Line::Mark(mark) => self.begin_mark(at, mark),
         }
         if let Some(cycle) = cycle {
-            self.count("cycle", cycle);
+            self.key("cycle");
+            self.counts.write(&mut self.out, cycle);
         }
         self.end();
+    }
+
+    fn count_later(&mut self) {
+        self.counts.leave_out();
+    }
+
+    fn take_counts(&mut self) -> RunningCounts {
+        self.counts.take()
     }
 
     fn out(&mut self) -> &mut TextBuffer {

@@ -12,10 +12,12 @@ pub mod nothing;
 pub mod packets;
 pub mod records;
 mod rendered;
+mod running_counts;
 pub mod text;
 pub mod text_buffer;
 
 pub use decoder::{Level, LineForm, ListingDecoder, decoder};
+pub use running_counts::RunningCounts;
 
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_trace::element::{Atoms, Exception, Mark};
@@ -37,10 +39,13 @@ pub trait Listed {
         None
     }
 
-    /// The cycles since the last [`reset`](Self::reset), where the running counts in the text start
-    /// from there; else 0.
-    fn cycles(&self) -> u64 {
-        0
+    /// From here on, running counts of cycles start from the last [`reset`](Self::reset), and the
+    /// cycles before it are added to the text later: so parts of a trace can be listed separately.
+    fn count_later(&mut self) {}
+
+    /// Takes the running counts that the text so far waits for.
+    fn running_counts(&mut self) -> RunningCounts {
+        RunningCounts::default()
     }
 
     /// Resets the counts and the branches that could not be followed.
@@ -133,12 +138,14 @@ pub trait BranchLines {
     /// Whether nothing is written.
     const SILENT: bool = false;
 
-    /// Whether the running counts of cycles can be increased later: then they start from the last
-    /// [`reset`](Listed::reset), so that parts of a trace can be listed apart.
-    const COUNTS_LATER: bool = false;
-
     /// Writes a line, with the running count of cycles if the trace counts them.
     fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);
+
+    /// From here on, the running counts of lines are completed later.
+    fn count_later(&mut self);
+
+    /// Takes the counts in the text so far that are completed later; their cycles are 0.
+    fn take_counts(&mut self) -> RunningCounts;
 
     /// The text so far.
     fn out(&mut self) -> &mut TextBuffer;

@@ -3,7 +3,7 @@
 use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
-use super::{BranchLines, Lines};
+use super::{BranchLines, Lines, RunningCounts};
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_trace::element::{Exception, Mark};
 use armsnap_trace::flow::{Gap, QRange, Range};
@@ -17,6 +17,11 @@ impl BranchLines for NoLines {
     const SILENT: bool = true;
 
     fn branch_line(&mut self, _: BufferOffset, _: &Line, _: Option<u64>) {}
+    fn count_later(&mut self) {}
+
+    fn take_counts(&mut self) -> RunningCounts {
+        RunningCounts::default()
+    }
 
     fn out(&mut self) -> &mut TextBuffer {
         &mut self.0

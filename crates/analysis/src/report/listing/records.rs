@@ -2,9 +2,9 @@
 //!
 //! `docs/decoding.md` describes the records and the header before them.
 
-use super::BranchLines;
 use super::branches::Line;
 use super::text_buffer::TextBuffer;
+use super::{BranchLines, RunningCounts};
 use armsnap_arch::quantity::{BufferOffset, Isa, Security};
 use armsnap_snapshot::capture::{Capture, CaptureBuffer, CaptureSource};
 use armsnap_trace::element::{Context, Mark};
@@ -75,7 +75,7 @@ fn sources(capture: &Capture) -> impl Iterator<Item = (&CaptureBuffer, &CaptureS
 }
 
 /// Adds `cycles` to the running counts of records.
-pub fn add_cycles(records: &mut [u8], cycles: u64) {
+pub(super) fn add_cycles(records: &mut [u8], cycles: u64) {
     if cycles == 0 {
         return;
     }
@@ -184,8 +184,6 @@ impl Content {
 }
 
 impl BranchLines for BranchRecords {
-    const COUNTS_LATER: bool = true;
-
     #[inline]
     fn branch_line(&mut self, at: BufferOffset, line: &Line, cycle: Option<u64>) {
         let content = Content::of(line);
@@ -199,6 +197,12 @@ impl BranchLines for BranchRecords {
         record[27] = flags;
         record[28..].copy_from_slice(&content.extra);
         self.out.copy(&record);
+    }
+
+    fn count_later(&mut self) {}
+
+    fn take_counts(&mut self) -> RunningCounts {
+        RunningCounts::in_records()
     }
 
     fn out(&mut self) -> &mut TextBuffer {

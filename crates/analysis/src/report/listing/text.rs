@@ -5,8 +5,9 @@
 
 use super::branches::Line;
 use super::instructions::Instruction;
+use super::running_counts::{CountForm, LineCounts};
 use super::text_buffer::TextBuffer;
-use super::{BranchLines, Lines};
+use super::{BranchLines, Lines, RunningCounts};
 use armsnap_arch::quantity::{BufferOffset, Isa, TraceId};
 use armsnap_snapshot::capture::PerfClock;
 use armsnap_snapshot::program::symbols::Symbols;
@@ -40,6 +41,7 @@ pub struct TextLines<'a> {
     virtual_id: &'static str,
     id: [u8; 2],
     start: usize,
+    counts: LineCounts,
     out: TextBuffer,
 }
 
@@ -55,6 +57,10 @@ impl<'a> TextLines<'a> {
             virtual_id: ", VMID ",
             id: [digits[0], digits[1]],
             start: 0,
+            counts: LineCounts::new(CountForm::Column {
+                start: CYCLE,
+                next: VALUE,
+            }),
             out: TextBuffer::default(),
         }
     }
@@ -292,19 +298,34 @@ impl BranchLines for TextLines<'_> {
         self.out.text(line.short_name());
         self.out.pad(self.start, CYCLE);
         match cycle {
-            Some(cycle) => self.out.hex(cycle),
-            None => self.out.byte(b'-'),
+            Some(cycle) => self.counts.write(&mut self.out, cycle),
+            None => {
+                self.out.byte(b'-');
+                self.out.pad(self.start, VALUE);
+            }
         }
-        self.out.pad(self.start, VALUE);
+        if let Line::Branch(address) = line {
+            self.out.hex(address.0);
+            self.end();
+            return;
+        }
         let value = self.out.len();
         match line {
-            Line::Branch(address) => self.out.hex(address.0),
+            Line::Branch(_) => {}
             Line::Exception(exception) => self.exception_text(exception),
             Line::Mark(Mark::Marker(marker)) => self.hex("marker ", u64::from(*marker)),
             Line::Mark(mark) => self.mark_text(mark),
         }
         self.out.join_words(value);
         self.end();
+    }
+
+    fn count_later(&mut self) {
+        self.counts.leave_out();
+    }
+
+    fn take_counts(&mut self) -> RunningCounts {
+        self.counts.take()
     }
 
     fn out(&mut self) -> &mut TextBuffer {
