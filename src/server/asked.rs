@@ -13,7 +13,7 @@ use armsnap_analysis::questions::{AskError, Core, Outcome, Question, Scope, Sink
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::Symbols;
-use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::stop::{Cancel, Unwind};
 
 /// What is said where no core has a history.
 pub const NO_HISTORY: &str =
@@ -45,7 +45,7 @@ impl Histories {
     pub fn new(endpoint: Endpoint) -> Self {
         let endpoint = Arc::new(endpoint);
         Self {
-            positions: Positions::new(Arc::clone(&endpoint)),
+            positions: Positions::new(Arc::clone(&endpoint), Unwind::default()),
             past_values: PastValues::default(),
             symbols: Arc::new(endpoint.symbols()),
             frames: OnceCell::new(),

@@ -478,7 +478,8 @@ mod tests {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/recorded/etmv4");
         let loaded = Snapshot::open(&directory, &OpenOptions::default()).unwrap();
         let endpoint = endpoints(&loaded, &Options::default()).unwrap().remove(0);
-        let mut target = SnapshotTarget::new(Arc::new(endpoint));
+        let unwind = armsnap_snapshot::stop::Unwind::default();
+        let mut target = SnapshotTarget::new(Arc::new(endpoint), unwind);
         let thread = Tid::new(1).unwrap();
         let history = target.positions.history(thread).unwrap();
         let end = history.end();

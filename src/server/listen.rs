@@ -20,7 +20,7 @@ use super::inbox::Inbox;
 use super::keepalive::PACKET;
 use super::peer::{self, Peer};
 use super::session::{End, Session};
-use armsnap_snapshot::stop;
+use armsnap_snapshot::stop::Unwind;
 
 /// Maximum number of simultaneous clients of one endpoint.
 const MAX_CLIENTS: usize = 32;
@@ -65,7 +65,8 @@ fn answer(
         output.flush()
     };
     let kept_alive = Arc::clone(&output);
-    let mut session = Session::new(endpoint).with_keepalive(Arc::new(move || {
+    let unwind = Unwind::on(inbox.cancelled());
+    let mut session = Session::unwinding(endpoint, unwind).with_keepalive(Arc::new(move || {
         let mut output = kept_alive.lock().unwrap_or_else(PoisonError::into_inner);
         // The reader detects disconnects.
         let _ = output.write_all(PACKET).and_then(|()| output.flush());
@@ -74,10 +75,8 @@ fn answer(
     while let Some(bytes) = inbox.next()? {
         // Only the last byte of a packet causes work.
         inbox.begin();
-        let end = stop::with_cancel(Some(inbox.cancelled()), || {
-            let mut bytes = bytes.iter();
-            bytes.find_map(|byte| session.push_while(*byte, &mut replies, inbox))
-        });
+        let mut bytes = bytes.iter();
+        let end = bytes.find_map(|byte| session.push_while(*byte, &mut replies, inbox));
         inbox.end();
         // Send at once: the next request may take long.
         if !replies.is_empty() {

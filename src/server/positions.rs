@@ -18,7 +18,7 @@ use armsnap_history::timeline::{
 };
 use armsnap_snapshot::snapshot::memory::Moment;
 use armsnap_snapshot::snapshot::model::Note;
-use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::stop::{Cancel, Unwind};
 
 /// Time limit for work that the client did not request: GDB waits two seconds for most replies.
 const RESTING_LIMIT: Duration = Duration::from_millis(800);
@@ -47,16 +47,19 @@ pub(super) struct Positions {
     ends: Vec<Option<(Address, Option<Isa>)>>,
     /// Whether all of `ends` are known.
     rested: bool,
+    /// What ends work on the histories.
+    unwind: Unwind,
 }
 
 impl Positions {
     /// Creates the positions with all cores at the halted state.
-    pub fn new(endpoint: Arc<Endpoint>) -> Self {
+    pub fn new(endpoint: Arc<Endpoint>, unwind: Unwind) -> Self {
         Self {
             past: vec![None; endpoint.cores.len()],
             ends: vec![None; endpoint.cores.len()],
             rested: !endpoint.cores.iter().any(|core| core.rests),
             timeline: None,
+            unwind,
             endpoint,
         }
     }
@@ -71,10 +74,8 @@ impl Positions {
                 }
             };
             let (loaded, options) = (&endpoint.loaded, &endpoint.timeline);
-            match &endpoint.cache {
-                Some(cache) => Timeline::cached(loaded, &cores, options, cache),
-                None => Timeline::with(loaded, &cores, options),
-            }
+            let cache = endpoint.cache.as_ref();
+            Timeline::unwinding(loaded, &cores, options, cache, &self.unwind)
         })
     }
 

@@ -23,7 +23,7 @@ use super::stub::RegisterNumber;
 use super::target::SnapshotTarget;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, write_packet};
 use crate::remote_protocol::hex;
-use armsnap_snapshot::stop::{self, Cancel, Stopped};
+use armsnap_snapshot::stop::{self, Cancel, Stopped, Unwind};
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///
@@ -156,11 +156,16 @@ pub struct Session {
 impl Session {
     /// Creates a session for an endpoint.
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self::unwinding(endpoint, Unwind::default())
+    }
+
+    /// Same as [`Self::new`]; `unwind` ends work for a packet that cannot stop by itself.
+    pub(super) fn unwinding(endpoint: Arc<Endpoint>, unwind: Unwind) -> Self {
         Self {
             framer: Framer::default(),
             stub: None,
             is_filled: false,
-            target: SnapshotTarget::new(endpoint),
+            target: SnapshotTarget::new(endpoint, unwind),
             acknowledges: true,
             last_reply: Vec::new(),
             greeting: Greeting::Awaited,

@@ -32,7 +32,7 @@ use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::program::symbols::Symbols;
 use armsnap_snapshot::snapshot::chosen::Chosen;
 use armsnap_snapshot::snapshot::memory::Moment;
-use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::stop::{Cancel, Unwind};
 use armsnap_snapshot::text::one_line;
 
 /// How often the snapshot's files are checked for truncation.
@@ -53,6 +53,8 @@ pub struct SnapshotTarget {
     pub(super) resume: Option<Resume>,
     /// The request to cancel the work for the client's packet.
     pub(super) cancel: Cancel,
+    /// What ends work that cannot stop with a partial result.
+    pub(super) unwind: Unwind,
     /// When the snapshot's files were last checked for truncation.
     checked: Instant,
     pub(super) breakpoints: Breakpoints,
@@ -88,11 +90,11 @@ pub struct SnapshotTarget {
 }
 
 impl SnapshotTarget {
-    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
+    pub(super) fn new(endpoint: Arc<Endpoint>, unwind: Unwind) -> Self {
         let stopped = endpoint.stopped_thread();
         Self {
             files: Files::new(&endpoint),
-            positions: Positions::new(Arc::clone(&endpoint)),
+            positions: Positions::new(Arc::clone(&endpoint), unwind.clone()),
             endpoint,
             memory_view: MemoryView::Current,
             past_memory: PastMemory::default(),
@@ -109,6 +111,7 @@ impl SnapshotTarget {
             actions: Actions::default(),
             resume: None,
             cancel: Cancel::default(),
+            unwind,
             checked: Instant::now(),
             breakpoints: Breakpoints::default(),
             watchpoints: Watchpoints::default(),

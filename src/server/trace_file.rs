@@ -8,7 +8,7 @@ use crate::tfile::{
 };
 use armsnap_arch::arch::registers::Bytes;
 use armsnap_arch::arch::target::Target;
-use armsnap_snapshot::stop;
+use armsnap_snapshot::stop::Unwind;
 
 /// Maximum number of tracepoints reported to a client: the time that GDB takes to load them is
 /// quadratic.
@@ -230,9 +230,33 @@ fn registers<'a>(frame: &TraceFrame<'a>) -> Option<&'a [u8]> {
     })
 }
 
-impl TraceFrames for &FileRun {
+/// The trace frames of a trace file, for one client.
+pub(super) struct FileFrames<'a> {
+    run: &'a FileRun,
+    unwind: &'a Unwind,
+}
+
+impl<'a> FileFrames<'a> {
+    /// `unwind` ends walks through the file.
+    pub(super) fn of(run: &'a FileRun, unwind: &'a Unwind) -> Self {
+        Self { run, unwind }
+    }
+
+    /// Walks to a frame.
+    fn reach(&self, frame: usize) {
+        self.run.file.reach(frame, || self.unwind.check());
+    }
+
+    fn frame(&self, frame: usize) -> Option<TraceFrame<'static>> {
+        self.reach(frame);
+        self.run.frame(frame)
+    }
+}
+
+impl TraceFrames for FileFrames<'_> {
     fn count(&self) -> usize {
-        self.file.count()
+        self.reach(usize::MAX);
+        self.run.file.count()
     }
 
     fn has(&self, frame: usize) -> bool {
@@ -240,19 +264,21 @@ impl TraceFrames for &FileRun {
     }
 
     fn buffer(&self) -> Option<&[u8]> {
-        Some(self.file.buffer())
+        self.reach(usize::MAX);
+        Some(self.run.file.buffer())
     }
 
     fn tracepoint(&self, frame: usize) -> u16 {
         let number = self.frame(frame).map_or(0, |frame| frame.tracepoint);
-        self.reported(number)
+        self.run.reported(number)
     }
 
     fn find(&self, from: usize, wanted: Wanted) -> Option<usize> {
-        let frames = self.file.frames_from(from).map_while(Result::ok);
+        self.reach(from);
+        let frames = self.run.file.frames_from(from).map_while(Result::ok);
         let mut frames = frames.map(|frame| {
-            stop::check();
-            let is = wanted.is(self.reported(frame.tracepoint), self.pc(&frame));
+            self.unwind.check();
+            let is = wanted.is(self.run.reported(frame.tracepoint), self.run.pc(&frame));
             (frame.number, is)
         });
         frames.find(|(_, is)| *is).map(|(number, _)| number)
@@ -278,30 +304,34 @@ impl TraceFrames for &FileRun {
 
     fn registers(&self, frame: usize) -> Bytes {
         let Some(frame) = self.frame(frame) else {
-            return vec![None; self.block];
+            return vec![None; self.run.block];
         };
-        let each = self.registers.iter().flat_map(|r| self.value(&frame, r));
-        each.take(self.block).collect()
+        let each = self
+            .run
+            .registers
+            .iter()
+            .flat_map(|r| self.run.value(&frame, r));
+        each.take(self.run.block).collect()
     }
 
     fn register(&self, frame: usize, number: u32) -> Option<Bytes> {
-        let register = self.register_numbered(number)?;
+        let register = self.run.register_numbered(number)?;
         Some(match self.frame(frame) {
-            Some(frame) => self.value(&frame, register),
+            Some(frame) => self.run.value(&frame, register),
             None => vec![None; register.bytes],
         })
     }
 
     fn status(&self) -> Status {
-        FileRun::status(self)
+        self.run.status()
     }
 
     fn tracepoints(&self) -> Vec<Tracepoint> {
-        self.file.description().tracepoints.clone()
+        self.run.file.description().tracepoints.clone()
     }
 
     fn hits(&self, tracepoint: u64, address: u64) -> u64 {
-        let mut all = self.file.description().tracepoints.iter();
+        let mut all = self.run.file.description().tracepoints.iter();
         let same = all.find(|t| u64::from(t.number) == tracepoint && t.address == address);
         same.and_then(|tracepoint| tracepoint.hits)
             .map_or(0, |(hits, _)| hits)

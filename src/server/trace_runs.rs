@@ -8,7 +8,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use super::cores::{Core, Cores};
-use super::trace_file::FileRun;
+use super::trace_file::{FileFrames, FileRun};
 use super::trace_frames::{FramePlace, PieceWriter, TraceFrames, Wanted};
 use crate::convert;
 use crate::convert::state::{fitting, seen};
@@ -20,6 +20,7 @@ use armsnap_arch::quantity::{Address, Isa};
 use armsnap_snapshot::capture::{Capture, CaptureBuffer};
 use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::stop::Unwind;
 
 /// Trace up to this size in bytes is decoded within the two seconds that GDB waits for a reply.
 const SMALL: u64 = 4 << 20;
@@ -84,10 +85,11 @@ impl Traces {
         &'a self,
         cores: Cores<'a>,
         chosen: usize,
+        unwind: &'a Unwind,
     ) -> Result<Box<dyn TraceFrames + 'a>, String> {
         match self {
-            Self::Cores(runs) => Ok(Box::new(runs.frames(cores, chosen)?)),
-            Self::File(run) => Ok(Box::new(&**run)),
+            Self::Cores(runs) => Ok(Box::new(runs.frames(cores, chosen, unwind)?)),
+            Self::File(run) => Ok(Box::new(FileFrames::of(run, unwind))),
         }
     }
 
@@ -100,9 +102,13 @@ impl Traces {
     }
 
     /// Returns the notes on a run as texts; decodes it the first time.
-    pub(super) fn notes(&self, chosen: usize) -> Vec<String> {
+    pub(super) fn notes(&self, chosen: usize, unwind: &Unwind) -> Vec<String> {
         match self {
-            Self::Cores(runs) => runs.notes(chosen).iter().map(ToString::to_string).collect(),
+            Self::Cores(runs) => runs
+                .notes(chosen, unwind)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             Self::File(run) => run.notes().iter().map(ToString::to_string).collect(),
         }
     }
@@ -179,7 +185,7 @@ impl CoreRuns {
         })
     }
 
-    fn decoded(&self, chosen: usize) -> Option<&Decoded> {
+    fn decoded(&self, chosen: usize, unwind: &Unwind) -> Option<&Decoded> {
         let core = self.cores.get(chosen)?;
         Some(core.run.get_or_init(|| {
             let options = trace_run::Options {
@@ -188,8 +194,8 @@ impl CoreRuns {
             };
             let mut notes = Vec::new();
             let place = core.device;
-            let quiet = &mut |_, _| {};
-            let run = TraceRun::of(&self.loaded, place, false, &options, &mut notes, quiet);
+            let progress = &mut |_, _| unwind.check();
+            let run = TraceRun::of(&self.loaded, place, false, &options, &mut notes, progress);
             let mut hits = HashMap::new();
             for instruction in run.iter().flat_map(TraceRun::instructions) {
                 *hits.entry(instruction.pc.0).or_default() += 1;
@@ -207,11 +213,16 @@ impl CoreRuns {
     /// # Errors
     ///
     /// Returns a message if the trace cannot be decoded.
-    fn frames<'a>(&'a self, cores: Cores<'a>, chosen: usize) -> Result<CoreFrames<'a>, String> {
+    fn frames<'a>(
+        &'a self,
+        cores: Cores<'a>,
+        chosen: usize,
+        unwind: &Unwind,
+    ) -> Result<CoreFrames<'a>, String> {
         let gone = || "no core with trace".to_owned();
         let index = self.cores.get(chosen).map(|core| core.core);
         let core = index.and_then(|core| cores.all.get(core));
-        let decoded = self.decoded(chosen).ok_or_else(gone)?;
+        let decoded = self.decoded(chosen, unwind).ok_or_else(gone)?;
         Ok(CoreFrames {
             cores,
             index: index.ok_or_else(gone)?,
@@ -228,8 +239,9 @@ impl CoreRuns {
     }
 
     /// Returns the notes from decoding a core's trace; decodes it the first time.
-    fn notes(&self, chosen: usize) -> &[convert::Note] {
-        self.decoded(chosen).map_or(&[], |decoded| &decoded.notes)
+    fn notes(&self, chosen: usize, unwind: &Unwind) -> &[convert::Note] {
+        self.decoded(chosen, unwind)
+            .map_or(&[], |decoded| &decoded.notes)
     }
 
     /// Returns the status before decoding.

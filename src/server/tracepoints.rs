@@ -49,7 +49,11 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
     let Some(traces) = &endpoint.traces else {
         return Err("no core has trace that can be followed: monitor info says why".to_owned());
     };
-    traces.frames(endpoint.described_cores(), target.trace.chosen)
+    traces.frames(
+        endpoint.described_cores(),
+        target.trace.chosen,
+        &target.unwind,
+    )
 }
 
 /// Returns the frame whose registers and memory are read, after computing its known values; `None` if
@@ -425,7 +429,7 @@ pub(super) fn monitor(target: &mut SnapshotTarget, name: &str) -> String {
     if names.len() > 1 {
         let _ = writeln!(text, "cores with trace: {}", names.join(", "));
     }
-    for note in traces.notes(chosen) {
+    for note in traces.notes(chosen, &target.unwind) {
         let _ = writeln!(text, "note: {note}");
     }
     text

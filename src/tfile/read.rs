@@ -6,7 +6,6 @@
 use super::description::{Description, RegisterSizes};
 use super::note::{LineFault, Note};
 use super::{HEADER, MAGIC};
-use armsnap_snapshot::stop;
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -280,24 +279,42 @@ impl<'a> File<'a> {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Walks to frame `number`, or to the end, so that it is found at once later. Calls `between` after
+    /// each few hundred frames.
+    pub fn reach(&self, number: usize, mut between: impl FnMut()) {
+        while self.walk_on(number) {
+            between();
+        }
+    }
+
+    /// Adds an entry to the index, or the number of frames, unless it has the one for frame `number`.
+    fn walk_on(&self, number: usize) -> bool {
+        let mut index = self.lock();
+        if index.count.is_some() || index.places.len() > number / STRIDE {
+            return false;
+        }
+        let known = (index.places.len() - 1) * STRIDE;
+        let Some(last) = index.places.last() else {
+            return false;
+        };
+        let mut frames = self.walk(*last);
+        let walked = frames
+            .by_ref()
+            .take_while(Result::is_ok)
+            .take(STRIDE)
+            .count();
+        if walked < STRIDE {
+            index.count = Some(known + walked);
+        } else {
+            index.places.push(frames.at);
+        }
+        true
+    }
+
     /// The last index entry at or before frame `number`, within the file.
     fn locate(&self, number: usize) -> Option<usize> {
-        let mut index = self.lock();
-        while index.count.is_none() && index.places.len() <= number / STRIDE {
-            stop::check();
-            let known = (index.places.len() - 1) * STRIDE;
-            let mut frames = self.walk(*index.places.last()?);
-            let walked = frames
-                .by_ref()
-                .take_while(Result::is_ok)
-                .take(STRIDE)
-                .count();
-            if walked < STRIDE {
-                index.count = Some(known + walked);
-            } else {
-                index.places.push(frames.at);
-            }
-        }
+        self.reach(number, || ());
+        let index = self.lock();
         if index.count.is_some_and(|count| number > count) {
             return None;
         }

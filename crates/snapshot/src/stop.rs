@@ -2,10 +2,10 @@
 //!
 //! A [`Cancel`] is a request to end work whose result is no longer wanted. Loops that can stop with
 //! a partial result poll it between two pieces of work. Deeper loops, whose partial results would
-//! be wrong, call [`check`]: if work on this thread continues for more than a second after its
-//! cancellation, it is unwound from there up to [`catch`]. Neither is called in an inner loop.
+//! be wrong, are given an [`Unwind`], and call [`Unwind::check`]: if they continue for more than a
+//! second after the request, they are unwound from there up to [`catch`]. Neither is called in an
+//! inner loop.
 
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -31,10 +31,6 @@ pub struct Cancel {
 pub struct Stopped;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-thread_local! {
-    static CURRENT: RefCell<Option<Cancel>> = const { RefCell::new(None) };
-}
 
 /// Returns a time in nanoseconds since [`START`], never 0.
 fn nanoseconds(time: Instant) -> u64 {
@@ -108,39 +104,33 @@ impl Cancel {
         };
         nanoseconds(Instant::now()) >= due.saturating_add(grace.as_nanos() as u64)
     }
-
-    /// Returns the request that applies to the work on this thread, if any.
-    #[must_use]
-    pub fn current() -> Option<Self> {
-        CURRENT.with_borrow(Clone::clone)
-    }
 }
 
-/// Runs work on this thread; [`check`] and [`Cancel::current`] use `cancel` during this work.
-pub fn with_cancel<R>(cancel: Option<&Cancel>, work: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Cancel>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.set(self.0.take());
+/// Unwinds deep work for someone who may stop waiting for it. By default, nobody does, and all work
+/// completes.
+#[derive(Clone, Debug, Default)]
+pub struct Unwind(Option<Cancel>);
+
+impl Unwind {
+    /// Unwinds work on a request. The caller of the work has to [`catch`] that.
+    #[must_use]
+    pub fn on(cancel: &Cancel) -> Self {
+        Self(Some(cancel.clone()))
+    }
+
+    /// Unwinds up to [`catch`] if the work was cancelled more than a second ago. Prints no panic
+    /// message.
+    pub fn check(&self) {
+        if self.0.as_ref().is_some_and(|cancel| cancel.is_due(GRACE)) {
+            resume_unwind(Box::new(Stopped));
         }
     }
-    let _restore = Restore(CURRENT.replace(cancel.cloned()));
-    work()
-}
 
-/// Unwinds up to [`catch`] if the work on this thread was cancelled more than a second ago. Prints no
-/// panic message.
-pub fn check() {
-    let is_overdue = |cancel: &Cancel| cancel.is_due(GRACE);
-    if CURRENT.with_borrow(|cancel| cancel.as_ref().is_some_and(is_overdue)) {
-        resume_unwind(Box::new(Stopped));
-    }
-}
-
-/// Unwinds up to [`catch`] because the work cannot continue, if a request applies to this thread.
-pub fn end() {
-    if CURRENT.with_borrow(Option::is_some) {
-        resume_unwind(Box::new(Stopped));
+    /// Unwinds up to [`catch`] because the work cannot continue, if someone may stop it.
+    pub fn end(&self) {
+        if self.0.is_some() {
+            resume_unwind(Box::new(Stopped));
+        }
     }
 }
 
@@ -163,29 +153,30 @@ mod tests {
     #[test]
     fn work_that_does_not_end_in_time_is_unwound_at_a_check() {
         let cancel = Cancel::default();
+        let unwind = Unwind::on(&cancel);
         let mut rounds = 0;
-        let done = with_cancel(Some(&cancel), || {
-            catch(|| {
-                loop {
-                    check();
-                    rounds += 1;
-                    if rounds == 3 {
-                        cancel.request();
-                        // The work still has time to stop by itself.
-                        check();
-                        assert!(cancel.is_requested());
-                        std::thread::sleep(GRACE);
-                    }
+        let done = catch(|| {
+            loop {
+                unwind.check();
+                rounds += 1;
+                if rounds == 3 {
+                    cancel.request();
+                    // The work still has time to stop by itself.
+                    unwind.check();
+                    assert!(cancel.is_requested());
+                    std::thread::sleep(GRACE);
                 }
-            })
+            }
         });
         assert_eq!((done, rounds), (Err::<(), _>(Stopped), 3));
-        // Other work on the thread is not affected.
-        check();
+        // Other work is not affected.
+        Unwind::default().check();
+        Unwind::default().end();
         assert_eq!(catch(|| 7), Ok(7));
         cancel.clear();
         assert!(!cancel.is_requested());
-        with_cancel(Some(&cancel), check);
+        unwind.check();
+        assert_eq!(catch(|| unwind.end()), Err(Stopped));
     }
 
     #[test]

@@ -48,6 +48,7 @@ pub(super) fn run(target: &SnapshotTarget, count: &str) -> String {
         };
         let mut decoders: Vec<_> = buffer.sources.iter().map(made).collect();
         let decoded = decode_buffer(buffer, &mut decoders, PIECE, |index, console| {
+            target.unwind.check();
             for said in console.take() {
                 all += 1;
                 last.push_back((buffer.sources[index].name.clone(), said));

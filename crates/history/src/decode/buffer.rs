@@ -7,7 +7,6 @@ use super::silence::Totals;
 use super::source::Decoding;
 use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_snapshot::capture::CaptureBuffer;
-use armsnap_snapshot::stop;
 use armsnap_trace::formatter::{Deformatter, Demux, FrameKind};
 
 /// The memory mapping of a buffer is released each time this many bytes are decoded; whole pages.
@@ -104,7 +103,6 @@ impl<'a, 'd, O: ?Sized> BufferDecoder<'a, 'd, O> {
         last: bool,
         mut after_piece: impl FnMut(usize, &mut O) -> Result<(), X>,
     ) -> Result<(), X> {
-        stop::check();
         let only = self.ids.first().copied();
         let piece = (BufferOffset(self.offset), bytes, last);
         deformat(&mut self.deformatter, &mut self.demux, only, piece);

@@ -9,7 +9,7 @@ use super::part::TraceState;
 use super::saved::Saved;
 use super::segments::Cut;
 use super::stretch::TraceEnd;
-use super::trace::Chunks;
+use super::trace::{Chunks, Trace};
 use crate::decode::bounded_json;
 use armsnap_arch::quantity::Address;
 use armsnap_snapshot::cache::{Cache, Fields, Name};
@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// Returns the name of the index of a trace. Reads all of it.
-    pub fn name(&self, trace: &Chunks, jobs: usize) -> Name {
+    pub fn name(&self, trace: &Trace, jobs: usize) -> Name {
         let mut fields = self.settings.clone();
         fields.add(&trace.total().to_le_bytes());
         fields.add(&trace.start(1).to_le_bytes());

@@ -65,6 +65,7 @@ use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::model::Note;
 use armsnap_snapshot::snapshot::recording::Recording;
+use armsnap_snapshot::stop::Unwind;
 use code::Code;
 use history::{FinalState, Session};
 use index::Store;
@@ -131,7 +132,7 @@ impl Timeline {
 
     /// Same as [`Self::open`] with explicit sizes.
     pub fn with(loaded: &OpenSnapshot, cores: &[TracedCore], options: &Options) -> Self {
-        Self::opened(loaded, cores, options, None)
+        Self::unwinding(loaded, cores, options, None, &Unwind::default())
     }
 
     /// Same as [`Self::with`], but caches, for the next time, what can only be found by decoding a
@@ -142,18 +143,25 @@ impl Timeline {
         options: &Options,
         cache: &Arc<Cache>,
     ) -> Self {
-        let mut store = Store::new(Arc::clone(cache), LEAST_PARTS);
-        // Views of memory depend on the registers and tables of all cores.
-        store.add(&loaded.snapshot.devices);
-        Self::opened(loaded, cores, options, Some(&store))
+        Self::unwinding(loaded, cores, options, Some(cache), &Unwind::default())
     }
 
-    fn opened(
+    /// Same as [`Self::cached`] or, without a cache, as [`Self::with`]; `unwind` ends long work. A
+    /// timeline whose work was unwound must not be used again.
+    pub fn unwinding(
         loaded: &OpenSnapshot,
         cores: &[TracedCore],
         options: &Options,
-        store: Option<&Store>,
+        cache: Option<&Arc<Cache>>,
+        unwind: &Unwind,
     ) -> Self {
+        let store = cache.map(|cache| {
+            let mut store = Store::new(Arc::clone(cache), LEAST_PARTS);
+            // Views of memory depend on the registers and tables of all cores.
+            store.add(&loaded.snapshot.devices);
+            store
+        });
+        let store = store.as_ref();
         let mut out = Self {
             histories: Vec::new(),
             notes: Vec::new(),
@@ -181,7 +189,8 @@ impl Timeline {
                 let chunks = chunks.get(&buffer.index)?;
                 Some((Arc::clone(chunks), buffer.index, source))
             });
-            let history = open_core(loaded, core, sources.collect(), (options, store), tracks);
+            let sources = sources.collect();
+            let history = open_core(loaded, core, sources, (options, store, unwind), tracks);
             out.histories.extend(history);
         }
         out
@@ -233,7 +242,7 @@ fn open_core(
     loaded: &OpenSnapshot,
     core: &TracedCore,
     sources: Vec<(Arc<Chunks>, usize, &CaptureSource)>,
-    (options, store): (&Options, Option<&Store>),
+    (options, store, unwind): (&Options, Option<&Store>, &Unwind),
     tracks: usize,
 ) -> Option<History> {
     let device = loaded.snapshot.devices.get(core.device)?;
@@ -256,7 +265,7 @@ fn open_core(
         let pieces_before = pieces;
         pieces += (chunks.len() >> 16) + 1;
         let track = source.visit(OpenTrack {
-            trace: Trace::new(chunks, source.trace_id, synchronisation),
+            trace: Trace::new(chunks, source.trace_id, synchronisation, unwind.clone()),
             code: code.clone(),
             is_first: sessions.is_empty(),
             counts_cycles: source.config.counts_cycles(),

@@ -1,6 +1,5 @@
 //! Numbered pieces of work on several threads, with results in order.
 
-use armsnap_snapshot::stop::{self, Cancel};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
@@ -37,15 +36,13 @@ pub(super) fn each<W: Send, T: Send>(
             results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
         }
     };
-    let cancel = Cancel::current();
     if let Some((first, others)) = workers.split_first_mut() {
         std::thread::scope(|scope| {
             let others = others.iter_mut().take(count.saturating_sub(1));
             // Threads that cannot be started leave their work to the others.
             let others = others.map_while(|worker| {
-                let (run, cancel) = (&run, cancel.as_ref());
-                let work = move || stop::with_cancel(cancel, || run(worker));
-                Builder::new().spawn_scoped(scope, work).ok()
+                let run = &run;
+                Builder::new().spawn_scoped(scope, move || run(worker)).ok()
             });
             let others: Vec<_> = others.collect();
             run(first);

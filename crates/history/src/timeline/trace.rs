@@ -10,7 +10,7 @@ use armsnap_arch::quantity::{BufferOffset, TraceId};
 use armsnap_snapshot::cache::{Fields, Name};
 use armsnap_snapshot::capture::CaptureBuffer;
 use armsnap_snapshot::mapped::{self, Mapped};
-use armsnap_snapshot::stop;
+use armsnap_snapshot::stop::Unwind;
 use armsnap_trace::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -50,6 +50,7 @@ pub(super) struct Trace {
     id: TraceId,
     /// The byte string at the start of a synchronisation point.
     sync: memchr::memmem::Finder<'static>,
+    unwind: Unwind,
 }
 
 /// A read position in the trace.
@@ -95,7 +96,7 @@ impl Chunks {
     }
 
     /// Returns a hash of the bytes of the buffer, all of which are read the first time.
-    pub fn hash(&self, jobs: usize) -> Name {
+    fn hash(&self, jobs: usize, unwind: &Unwind) -> Name {
         /// Bytes that one thread reads at once.
         const STRIPE: u64 = 4 << 20;
         let stripe = |number: usize| {
@@ -103,7 +104,7 @@ impl Chunks {
             let end = (begin + STRIPE).min(self.total);
             let (mut at, mut fields) = (begin, Fields::default());
             while at < end {
-                stop::check();
+                unwind.check();
                 let bytes = self.bytes(at, end - at);
                 if bytes.is_empty() {
                     break;
@@ -185,25 +186,26 @@ impl Chunks {
     }
 
     /// Returns the state needed to deformat from the start of any chunk.
-    fn frames(&self) -> &Frames {
+    fn frames(&self, unwind: &Unwind) -> &Frames {
         self.frames.get_or_init(|| match self.kind {
             None => Frames::None,
             Some(kind) => match kind {
-                FrameKind::Memory => self.plain(),
+                FrameKind::Memory => self.plain(unwind),
                 FrameKind::Tpiu | FrameKind::Dstream => None,
             }
-            .unwrap_or_else(|| self.passed(kind)),
+            .unwrap_or_else(|| self.passed(kind, unwind)),
         })
     }
 
     /// Finds the last ID before each chunk, if there is no FSYNC among frames in memory, which
     /// are then aligned to their size. Reads all bytes once.
-    fn plain(&self) -> Option<Frames> {
+    fn plain(&self, unwind: &Unwind) -> Option<Frames> {
         let fsync = AtomicBool::new(false);
         let middle = self.count() / 2;
         let halves = [0..middle, middle..self.count()];
         let ids = each(&mut [(), ()], halves.len(), |(), half| {
-            (self.last_ids(halves[half].clone(), &fsync), Then::Continue)
+            let ids = self.last_ids(halves[half].clone(), &fsync, unwind);
+            (ids, Then::Continue)
         });
         let mut ids: Vec<_> = ids.into_iter().flatten().flatten().collect();
         let mut last = None;
@@ -214,13 +216,18 @@ impl Chunks {
     }
 
     /// Returns the last ID in each of some chunks of plain frames; stops at an FSYNC.
-    fn last_ids(&self, chunks: Range<u64>, fsync: &AtomicBool) -> Vec<Option<TraceId>> {
+    fn last_ids(
+        &self,
+        chunks: Range<u64>,
+        fsync: &AtomicBool,
+        unwind: &Unwind,
+    ) -> Vec<Option<TraceId>> {
         /// Bytes that are read before their memory is released.
         const STRIDE: u64 = 4 << 20;
         let finder = memchr::memmem::Finder::new(&FSYNC);
         let mut held = self.start(chunks.start);
         let mut look = |chunk| {
-            stop::check();
+            unwind.check();
             let (begin, end) = (self.start(chunk), self.start(chunk + 1).min(self.total));
             // An FSYNC may extend beyond the chunk.
             let bytes = self.joined(begin, end + FSYNC.len() as u64 - 1);
@@ -269,13 +276,13 @@ impl Chunks {
     }
 
     /// Deformats the whole buffer and returns the state before each chunk.
-    fn passed(&self, kind: FrameKind) -> Frames {
+    fn passed(&self, kind: FrameKind, unwind: &Unwind) -> Frames {
         let mut deformatter = Deformatter::new(kind);
         let mut none = Demux::only(&[]);
         let mut passed = Vec::new();
         let mut raw = 0;
         while raw < self.total {
-            stop::check();
+            unwind.check();
             passed.push(deformatter.clone());
             let end = (raw + self.chunk).min(self.total);
             let begin = raw;
@@ -294,8 +301,8 @@ impl Chunks {
     }
 
     /// Returns a read position at the start of a chunk.
-    pub fn feed(&self, chunk: u64) -> Feed {
-        let deformatter = match (self.frames(), self.kind) {
+    fn feed(&self, chunk: u64, unwind: &Unwind) -> Feed {
+        let deformatter = match (self.frames(unwind), self.kind) {
             (Frames::None, _) | (_, None) => None,
             (Frames::Plain(ids), Some(kind)) => {
                 let id = usize::try_from(chunk).ok().and_then(|at| *ids.get(at)?);
@@ -323,12 +330,23 @@ impl Deref for Trace {
 
 impl Trace {
     /// Selects the bytes of `id`. `sync` is the start of a synchronisation point.
-    pub fn new(chunks: Arc<Chunks>, id: TraceId, sync: &[u8]) -> Self {
+    pub fn new(chunks: Arc<Chunks>, id: TraceId, sync: &[u8], unwind: Unwind) -> Self {
         Self {
             chunks,
             id,
             sync: memchr::memmem::Finder::new(sync).into_owned(),
+            unwind,
         }
+    }
+
+    /// Returns a hash of the bytes of the buffer, all of which are read the first time.
+    pub fn hash(&self, jobs: usize) -> Name {
+        self.chunks.hash(jobs, &self.unwind)
+    }
+
+    /// Returns a read position at the start of a chunk.
+    pub fn feed(&self, chunk: u64) -> Feed {
+        self.chunks.feed(chunk, &self.unwind)
     }
 
     pub fn id(&self) -> TraceId {
@@ -337,9 +355,9 @@ impl Trace {
 
     /// Feeds the next piece to `demux`. Returns whether it was the last one.
     pub fn take(&self, feed: &mut Feed, demux: &mut Demux) -> bool {
-        stop::check();
+        self.unwind.check();
         if mapped::is_cut() {
-            stop::end();
+            self.unwind.end();
         }
         let piece = PIECE.min(self.chunk);
         let most = piece - feed.raw % piece;
@@ -398,7 +416,7 @@ mod tests {
     }
 
     fn has_fsync(chunks: &Chunks) -> bool {
-        matches!(chunks.frames(), Frames::Passed(_))
+        matches!(chunks.frames(&Unwind::default()), Frames::Passed(_))
     }
 
     #[test]
@@ -436,7 +454,7 @@ mod tests {
         bytes[1024 + 32] = 0x23;
         bytes[1024 + 46] = 0x25;
         let chunks = chunks(&[&bytes[..1500], &bytes[1500..]], Some(FrameKind::Memory));
-        let Frames::Plain(ids) = chunks.frames() else {
+        let Frames::Plain(ids) = chunks.frames(&Unwind::default()) else {
             panic!("plain frames: {chunks:?}");
         };
         let id = |id| Some(TraceId(id));

@@ -8,7 +8,6 @@ use super::state::{Page, PartError, PartState, SourceState, grown};
 use crate::decode::silence::Totals;
 use crate::decode::state::Unsaved;
 use armsnap_snapshot::capture::CaptureBuffer;
-use armsnap_snapshot::stop;
 use armsnap_trace::flow::Below;
 use armsnap_trace::formatter::Deformatter;
 
@@ -213,7 +212,6 @@ impl<'a, 'f, O: ?Sized, T: Default> Joiner<'a, 'f, O, T> {
         let end = end.min(self.runner.buffer.bytes());
         let all = vec![true; self.truths.len()];
         while self.at < end {
-            stop::check();
             let piece = piece_end(self.runner.buffer, self.at, self.piece);
             let outputs = all.iter().map(|_| T::default()).collect();
             self.again(piece, &all, outputs, receiver)?;
