@@ -51,24 +51,27 @@ impl<'c> Visitor for Make<'c> {
 /// A block, as [`FlowSink::block`] receives it.
 type Block<'b> = (&'b Blocks, BlockId, bool, Option<u32>);
 
+/// What a source executes, other than blocks and runs of blocks.
+enum Rare<'e> {
+    Range(&'e Range, Option<u32>),
+    UnknownPath(&'e QRange),
+    Exception(&'e Exception),
+    Gap(Gap),
+    Mark(&'e Mark),
+    /// Of a source that traces no core.
+    Element(Element),
+    /// The blocks so far are forgotten.
+    Forget(&'e Blocks),
+}
+
 /// A course with a listener of any type.
 trait Follower {
-    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>);
     fn block(&mut self, at: BufferOffset, block: Block<'_>);
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>);
-    fn q_range(&mut self, at: BufferOffset, range: &QRange);
-    fn exception(&mut self, at: BufferOffset, exception: &Exception);
-    fn gap(&mut self, at: BufferOffset, gap: Gap);
-    fn mark(&mut self, at: BufferOffset, mark: &Mark);
-    fn forget(&mut self, blocks: &Blocks);
-    fn element(&mut self, at: BufferOffset, element: Element);
+    fn rare(&mut self, at: BufferOffset, rare: Rare<'_>);
 }
 
 impl<L: Listener> Follower for Course<'_, L> {
-    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
-        FlowSink::range(self, at, range, cycles);
-    }
-
     fn block(&mut self, at: BufferOffset, (blocks, id, taken, cycles): Block<'_>) {
         FlowSink::block(self, at, blocks, id, taken, cycles);
     }
@@ -77,28 +80,16 @@ impl<L: Listener> Follower for Course<'_, L> {
         FlowSink::run(self, at, blocks, run);
     }
 
-    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        FlowSink::q_range(self, at, range);
-    }
-
-    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
-        FlowSink::exception(self, at, exception);
-    }
-
-    fn gap(&mut self, at: BufferOffset, gap: Gap) {
-        FlowSink::gap(self, at, gap);
-    }
-
-    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
-        FlowSink::mark(self, at, mark);
-    }
-
-    fn forget(&mut self, blocks: &Blocks) {
-        FlowSink::forget(self, blocks);
-    }
-
-    fn element(&mut self, at: BufferOffset, element: Element) {
-        ElementSink::element(self, at, element);
+    fn rare(&mut self, at: BufferOffset, rare: Rare<'_>) {
+        match rare {
+            Rare::Range(range, cycles) => self.range(at, range, cycles),
+            Rare::UnknownPath(range) => self.q_range(at, range),
+            Rare::Exception(exception) => self.exception(at, exception),
+            Rare::Gap(gap) => self.gap(at, gap),
+            Rare::Mark(mark) => FlowSink::mark(self, at, mark),
+            Rare::Element(element) => self.element(at, element),
+            Rare::Forget(blocks) => self.forget(blocks),
+        }
     }
 }
 
@@ -107,7 +98,7 @@ struct Sink<'c>(&'c mut dyn Follower, ());
 
 impl FlowSink for Sink<'_> {
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
-        self.0.range(at, range, cycles);
+        self.0.rare(at, Rare::Range(range, cycles));
     }
 
     #[inline]
@@ -128,29 +119,29 @@ impl FlowSink for Sink<'_> {
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.0.q_range(at, range);
+        self.0.rare(at, Rare::UnknownPath(range));
     }
 
     fn exception(&mut self, at: BufferOffset, exception: &Exception) {
-        self.0.exception(at, exception);
+        self.0.rare(at, Rare::Exception(exception));
     }
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
-        self.0.gap(at, gap);
+        self.0.rare(at, Rare::Gap(gap));
     }
 
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
-        self.0.mark(at, mark);
+        self.0.rare(at, Rare::Mark(mark));
     }
 
     fn forget(&mut self, blocks: &Blocks) {
-        self.0.forget(blocks);
+        self.0.rare(BufferOffset::default(), Rare::Forget(blocks));
     }
 }
 
 impl ElementSink for Sink<'_> {
     fn element(&mut self, at: BufferOffset, element: Element) {
-        self.0.element(at, element);
+        self.0.rare(at, Rare::Element(element));
     }
 }
 
