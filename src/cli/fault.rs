@@ -1,7 +1,7 @@
 //! `armsnap fault`: why the cores of a snapshot faulted.
 
 use super::listing::Lines;
-use super::serve::Selection;
+use super::serve::{CoresAndPrograms, Selection};
 use super::{Failure, OutputArguments, SnapshotArguments};
 use armsnap::fault::{Fault, Text};
 use clap::Args;
@@ -16,13 +16,9 @@ pub struct Arguments {
     /// The snapshot.
     #[command(flatten)]
     snapshot: SnapshotArguments,
-    /// Only this core (repeatable). Default: all cores
-    #[arg(long, value_name = "NAME")]
-    core: Vec<String>,
-    /// A program that the cores run. Default: an ELF file in the snapshot's directory that
-    /// matches the dumps.
-    #[arg(long, value_name = "FILE")]
-    elf: Vec<PathBuf>,
+    /// The cores and their programs.
+    #[command(flatten)]
+    selection: CoresAndPrograms,
     /// A description of the peripherals in CMSIS-SVD: addresses in them get names
     #[arg(long, value_name = "FILE")]
     svd: Option<PathBuf>,
@@ -41,7 +37,7 @@ struct CoreFault {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let selection = Selection {
         svd: arguments.svd.clone(),
-        ..Selection::of(&arguments.core, &arguments.elf)
+        ..arguments.selection.selection()
     };
     let endpoints = selection.endpoints(&arguments.snapshot)?;
     let mut all = Vec::new();

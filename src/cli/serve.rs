@@ -91,6 +91,25 @@ pub struct Selection {
     pub no_cache: bool,
 }
 
+/// The selection of a command that reads a snapshot once.
+#[derive(Clone, Debug, Args)]
+pub struct CoresAndPrograms {
+    /// Only this core (repeatable). Default: all cores
+    #[arg(long, value_name = "NAME")]
+    core: Vec<String>,
+    /// A program that the cores run. Default: an ELF file in the snapshot's directory that
+    /// matches the dumps.
+    #[arg(long, value_name = "FILE")]
+    elf: Vec<PathBuf>,
+}
+
+impl CoresAndPrograms {
+    /// Returns the selection of these cores and programs.
+    pub fn selection(&self) -> Selection {
+        Selection::of(&self.core, &self.elf)
+    }
+}
+
 /// The environment variable that, if it is not empty, does the same as `--no-cache`.
 const NO_CACHE: &str = "ARMSNAP_NO_CACHE";
 
