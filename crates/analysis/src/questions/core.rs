@@ -9,6 +9,7 @@ use armsnap_history::timeline::{History, PointKind, Position};
 use armsnap_snapshot::program::call_frames::CallFrames;
 use armsnap_snapshot::program::symbols::{SourceLine, Symbols};
 use armsnap_snapshot::stop::Cancel;
+use gimli::{AArch64, Arm, Register};
 use std::sync::Arc;
 
 /// A core with a history, and what answers rest on.
@@ -143,15 +144,20 @@ impl Core<'_> {
     /// The register with a DWARF number (DWARF for the Arm Architecture, 4.1), except vector
     /// registers.
     pub(super) fn location(&self, number: u16) -> Option<Location> {
-        let number = u8::try_from(number).ok()?;
-        match (self.architecture, number) {
-            (Architecture::AArch64, 0..=30) => Some(Location::general(number)),
-            (Architecture::AArch64, 31) => Some(Location::SP),
-            (Architecture::AArch64, 64..=95) => Some(Location::vector(number - 64, 0)),
-            (Architecture::AArch32 | Architecture::MProfile, 0..=14) => {
-                Some(Location::general(number))
+        let within = |first: Register, last: Register| {
+            let is_within = (first.0..=last.0).contains(&number);
+            is_within.then(|| (number - first.0) as u8)
+        };
+        match self.architecture {
+            Architecture::AArch64 if number == AArch64::SP.0 => Some(Location::SP),
+            Architecture::AArch64 => {
+                let general = within(AArch64::X0, AArch64::X30).map(Location::general);
+                let vector = || within(AArch64::V0, AArch64::V31).map(|at| Location::vector(at, 0));
+                general.or_else(vector)
             }
-            _ => None,
+            Architecture::AArch32 | Architecture::MProfile => {
+                within(Arm::R0, Arm::R14).map(Location::general)
+            }
         }
     }
 }
