@@ -12,6 +12,9 @@
 //! | [`semantics`] | what instructions compute, as relations between values |
 //! | [`translation`] | translation tables of cores: virtual → physical addresses |
 
+// Tests share helpers, which are public.
+#![cfg_attr(not(test), deny(unreachable_pub))]
+
 pub mod arch;
 pub mod encoding;
 pub mod hash;

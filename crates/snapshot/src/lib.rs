@@ -19,6 +19,9 @@
 //! | [`svd`] | registers of peripherals by name, from a CMSIS-SVD description |
 //! | [`fault`] | why a core faulted, from its fault registers |
 
+// Tests share helpers, which are public.
+#![cfg_attr(not(test), deny(unreachable_pub))]
+
 pub mod budget;
 pub mod cache;
 pub mod capture;

@@ -130,7 +130,7 @@ mod names {
     const MOST: (usize, usize) = (1024, 64);
 
     /// Reads a name. Names are few, and stay in memory.
-    pub fn read<'d, D: Deserializer<'d>>(from: D) -> Result<&'static str, D::Error> {
+    pub(super) fn read<'d, D: Deserializer<'d>>(from: D) -> Result<&'static str, D::Error> {
         static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
         let name = String::deserialize(from)?;
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

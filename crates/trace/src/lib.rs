@@ -16,6 +16,9 @@
 //! | [`stm`] | STM: MIPI STPv2 |
 //! | [`data_addresses`] | the format of data addresses that a recording stores beside its trace |
 
+// Tests share helpers, which are public.
+#![cfg_attr(not(test), deny(unreachable_pub))]
+
 // Unit tests share helpers with the tests of the library.
 #[cfg(test)]
 extern crate self as armsnap_trace;

@@ -11,7 +11,7 @@ const SP: u8 = 13;
 
 /// Decodes the instruction `word` at `address`.
 #[must_use]
-pub fn decode(address: Address, word: u32) -> Instruction {
+pub(super) fn decode(address: Address, word: u32) -> Instruction {
     if word >> 28 == 0xf {
         unconditional(address, word)
     } else {

@@ -2,7 +2,7 @@
 
 /// A register group, which is also a group in GDB (`info registers timers`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RegisterGroup {
+pub(super) enum RegisterGroup {
     /// Copies of general and status registers by mode or exception level.
     Banked,
     /// Debug and trace control.
@@ -19,7 +19,7 @@ pub enum RegisterGroup {
 
 impl RegisterGroup {
     /// All groups, in the order in which they are shown.
-    pub const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Banked,
         Self::System,
         Self::Timers,
@@ -29,7 +29,7 @@ impl RegisterGroup {
     ];
 
     /// Returns the name of the group in GDB.
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Banked => "banked",
             Self::Debug => "debug",
@@ -41,7 +41,7 @@ impl RegisterGroup {
     }
 
     /// Returns the group of a register, determined by the prefix of its architectural name.
-    pub fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         let name = name.to_ascii_uppercase();
         // Secure and non-secure copies as Arm DS names them: S_TTBR0, N_TTBR0.
         let name = ["S_", "N_"]

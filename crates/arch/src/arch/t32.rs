@@ -11,7 +11,7 @@ const PC: u8 = 15;
 
 /// Decodes the instruction at `address`; the low half of `word` is its first halfword.
 #[must_use]
-pub fn decode(address: Address, word: u32) -> Instruction {
+pub(super) fn decode(address: Address, word: u32) -> Instruction {
     if is_wide(word as u16) {
         wide(address, word.rotate_left(16))
     } else {

@@ -54,7 +54,7 @@ impl<'a> Banked<'a> {
 }
 
 /// The regime of PL1 and PL0.
-pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
+pub(super) fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let banked = Banked::new(registers, world);
     let mut out = Regime {
         name: "PL1&0",
@@ -205,7 +205,7 @@ fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, NoR
 }
 
 /// The regime of Hyp mode.
-pub fn hyp(registers: &RegisterFile) -> Result<Regime, NoRegime> {
+pub(super) fn hyp(registers: &RegisterFile) -> Result<Regime, NoRegime> {
     let value = |name: &str| {
         let aarch64 = name.strip_prefix('H').unwrap_or(name);
         let aarch64 = match aarch64 {

@@ -84,14 +84,14 @@ impl Hypervisor {
 }
 
 /// The regime of EL1 and EL0 of Armv8-R, with tables at stage 1 and the MPU of EL2 at stage 2.
-pub fn el1_before_mpu(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
+pub(super) fn el1_before_mpu(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let mut out = regime(registers, &EL1, world, None)?;
     out.notes.push(RegimeNote::Stage2Mpu);
     Ok(out)
 }
 
 /// The regime of EL1 and EL0.
-pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
+pub(super) fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     // Without secure EL2 (SCR_EL3.EEL2, bit 18), HCR_EL2 has no effect on the secure world.
     let secure_el2 = registers.value("SCR_EL3").is_some_and(|scr| bit(scr, 18));
@@ -125,7 +125,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
 }
 
 /// The regime of EL2, or of EL2 and EL0 of a host (FEAT_VHE).
-pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
+pub(super) fn el2(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     let names = match hypervisor {
         Some(hcr) if hcr.e2h() => &HOST,
@@ -135,7 +135,7 @@ pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, NoRegime> {
 }
 
 /// The regime of EL3.
-pub fn el3(registers: &RegisterFile) -> Result<Regime, NoRegime> {
+pub(super) fn el3(registers: &RegisterFile) -> Result<Regime, NoRegime> {
     regime(registers, &EL3, World::Secure, None)
 }
 

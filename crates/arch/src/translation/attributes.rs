@@ -7,7 +7,7 @@ use std::fmt;
 
 /// The restrictions that the tables above an entry impose (D8.4.1: APTable, XNTable, PXNTable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableAttributes {
+pub(super) struct TableAttributes {
     read_only: bool,
     privileged: bool,
     never_executed: bool,

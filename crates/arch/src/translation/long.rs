@@ -10,23 +10,23 @@ const LAST: i8 = 3;
 
 /// The size of a page, as the number of address bits within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granule(u32);
+pub(super) struct Granule(u32);
 
 impl Granule {
     /// 4 KiB.
-    pub const K4: Self = Self(12);
+    pub(super) const K4: Self = Self(12);
     /// 16 KiB.
-    pub const K16: Self = Self(14);
+    pub(super) const K16: Self = Self(14);
     /// 64 KiB.
-    pub const K64: Self = Self(16);
+    pub(super) const K64: Self = Self(16);
 
     /// The number of address bits within a page.
-    pub const fn bits(self) -> u32 {
+    pub(super) const fn bits(self) -> u32 {
         self.0
     }
 
     /// The number of address bits that one table resolves.
-    pub const fn stride(self) -> u32 {
+    pub(super) const fn stride(self) -> u32 {
         self.0 - 3
     }
 
@@ -36,7 +36,7 @@ impl Granule {
     }
 
     /// From TCR_ELx.TG0 or VTCR_EL2.TG0.
-    pub const fn of_tg0(value: u64) -> Option<Self> {
+    pub(super) const fn of_tg0(value: u64) -> Option<Self> {
         match value & 3 {
             0 => Some(Self::K4),
             1 => Some(Self::K64),
@@ -46,7 +46,7 @@ impl Granule {
     }
 
     /// From TCR_ELx.TG1.
-    pub const fn of_tg1(value: u64) -> Option<Self> {
+    pub(super) const fn of_tg1(value: u64) -> Option<Self> {
         match value & 3 {
             1 => Some(Self::K16),
             2 => Some(Self::K4),
@@ -56,7 +56,7 @@ impl Granule {
     }
 
     /// The granule of pages of `bytes` bytes.
-    pub const fn of_bytes(bytes: u64) -> Option<Self> {
+    pub(super) const fn of_bytes(bytes: u64) -> Option<Self> {
         match bytes {
             0x1000 => Some(Self::K4),
             0x4000 => Some(Self::K16),
@@ -68,7 +68,7 @@ impl Granule {
 
 /// The properties of the tables of a range, from registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub(super) struct Layout {
     /// The register with its address.
     pub name: &'static str,
     /// The value of that register.
@@ -91,7 +91,7 @@ pub struct Layout {
 
 /// The tables that translate a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tables {
+pub(super) struct Tables {
     pub name: &'static str,
     pub base: u64,
     pub granule: Granule,
@@ -106,7 +106,7 @@ pub struct Tables {
 
 /// A block or a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaf {
+pub(super) struct Leaf {
     /// The output address.
     pub address: u64,
     pub world: World,
@@ -120,7 +120,7 @@ pub struct Leaf {
 
 impl Tables {
     /// Creates the tables of a layout; `None` if the architecture does not permit it.
-    pub fn new(layout: Layout) -> Option<Self> {
+    pub(super) fn new(layout: Layout) -> Option<Self> {
         let Layout {
             granule,
             input_bits,
@@ -174,7 +174,7 @@ impl Tables {
     }
 
     /// The same layout with the table of another address space; `base` is the value of the register.
-    pub fn with_base(&self, base: u64) -> Option<Self> {
+    pub(super) fn with_base(&self, base: u64) -> Option<Self> {
         Self::new(Layout {
             name: self.name,
             base,
@@ -189,12 +189,12 @@ impl Tables {
     }
 
     /// The translation stage, 1 or 2.
-    pub const fn stage(&self) -> u8 {
+    pub(super) const fn stage(&self) -> u8 {
         if self.stage2 { 2 } else { 1 }
     }
 
     /// Walks the tables with the low bits of an address.
-    pub fn walk(
+    pub(super) fn walk(
         &self,
         input: u64,
         mut world: World,
@@ -309,7 +309,7 @@ impl Tables {
 
 /// The location of a descriptor.
 #[derive(Clone, Copy, Debug)]
-pub struct Descriptor {
+pub(super) struct Descriptor {
     pub address: u64,
     pub world: World,
     /// 4 or 8.
@@ -320,7 +320,7 @@ pub struct Descriptor {
 }
 
 /// Reads the descriptors of a walk, and receives its steps.
-pub trait Reader {
+pub(super) trait Reader {
     /// The descriptor at an address.
     fn read(&mut self, place: Descriptor) -> Result<u64, Fault>;
 

@@ -15,7 +15,7 @@ const SMALL: u32 = 12;
 
 /// Tables of the short-descriptor format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShortTables {
+pub(super) struct ShortTables {
     /// The register with the address.
     pub name: &'static str,
     /// The address of the table of the first level.
@@ -30,7 +30,7 @@ pub struct ShortTables {
 
 /// A section or a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShortLeaf {
+pub(super) struct ShortLeaf {
     pub address: u64,
     pub world: World,
     pub shift: u32,
@@ -39,7 +39,7 @@ pub struct ShortLeaf {
 
 impl ShortTables {
     /// The same layout with another table; `base` is the value of the register.
-    pub fn with_base(&self, base: u64) -> Self {
+    pub(super) fn with_base(&self, base: u64) -> Self {
         // 4096 entries of 4 bytes for 32 bits (B3.5.4).
         let size = self.input_bits - SECTION + 2;
         Self {
@@ -49,7 +49,7 @@ impl ShortTables {
     }
 
     /// Walks the tables with the low bits of an address.
-    pub fn walk(
+    pub(super) fn walk(
         &self,
         input: u64,
         world: World,

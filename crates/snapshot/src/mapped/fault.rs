@@ -56,7 +56,7 @@ impl Watch {
     ///
     /// The whole range must be one read-only mapping of a file, owned by the caller: it is replaced
     /// with zeros from the first unreadable page.
-    pub unsafe fn new(range: Range<usize>) -> Self {
+    pub(super) unsafe fn new(range: Range<usize>) -> Self {
         install();
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let entry = free.unwrap_or_else(publish);
@@ -67,14 +67,14 @@ impl Watch {
     }
 
     /// Returns the mark of this mapping.
-    pub const fn mark(&self) -> Mark {
+    pub(super) const fn mark(&self) -> Mark {
         Mark(self.0)
     }
 }
 
 impl Mark {
     /// Returns whether bytes were read that are no longer in the file.
-    pub fn is_cut(self) -> bool {
+    pub(super) fn is_cut(self) -> bool {
         self.0.cut.load(Ordering::Acquire)
     }
 }

@@ -15,7 +15,7 @@ const COMPATIBILITY: u64 = 32;
 const M_PROFILE: [u64; 6] = [11, 12, 13, 16, 17, 21];
 
 /// Returns whether the attributes name an M-profile architecture; `None` if they name no profile.
-pub fn is_m_profile(file: &object::File<'_>) -> Option<bool> {
+pub(super) fn is_m_profile(file: &object::File<'_>) -> Option<bool> {
     match file {
         object::File::Elf32(file) => of_file(file).unwrap_or_default(),
         _ => None,

@@ -32,7 +32,7 @@ enum NameForm {
 }
 
 /// Returns a symbol's name without the version suffix (`memcpy@@GLIBC_2.17`).
-pub fn unversioned(name: &str) -> &str {
+pub(super) fn unversioned(name: &str) -> &str {
     match name.find('@') {
         Some(at) if at > 0 => &name[..at],
         _ => name,
@@ -40,7 +40,7 @@ pub fn unversioned(name: &str) -> &str {
 }
 
 /// Demangles a name; `None` if it is not mangled.
-pub fn demangled(name: &str) -> Option<String> {
+pub(super) fn demangled(name: &str) -> Option<String> {
     demangle(name, NameForm::Whole)
 }
 
@@ -68,7 +68,7 @@ fn demangle(name: &str, form: NameForm) -> Option<String> {
 
 /// The ways in which the user's text can match the name of a function, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Match {
+pub(super) enum Match {
     /// It is the name in the file.
     Symbol,
     /// It is the name in the source, with parameters if any.
@@ -80,7 +80,7 @@ pub enum Match {
 }
 
 /// Returns how `wanted` matches the function with the symbol `name`, ignoring white space.
-pub fn matches(wanted: &str, name: &str) -> Option<Match> {
+pub(super) fn matches(wanted: &str, name: &str) -> Option<Match> {
     if wanted == name {
         return Some(Match::Symbol);
     }

@@ -33,14 +33,14 @@ struct Section {
 }
 
 /// A section of code: its name and its address range.
-pub type Text = (String, Range<u64>);
+pub(crate) type Text = (String, Range<u64>);
 
 /// Maximum number of sections of code.
-pub const MAX_TEXTS: usize = 1 << 14;
+pub(crate) const MAX_TEXTS: usize = 1 << 14;
 
 /// Writes an ELF file for AArch64 with these functions, which are in the sections `texts`, and with
 /// their `.debug_frame`. It contains no code.
-pub fn write(functions: &[Function], texts: &[Text], frames: &[u8]) -> Vec<u8> {
+pub(crate) fn write(functions: &[Function], texts: &[Text], frames: &[u8]) -> Vec<u8> {
     let texts = &texts[..texts.len().min(MAX_TEXTS)];
     // Section 0 is the undefined section.
     let within = |address: u64| {

@@ -17,14 +17,14 @@ const BATCH: usize = 512;
 
 /// The text of an .ini file, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Document {
+pub(crate) struct Document {
     /// Sections; a name may occur more than once.
     pub sections: Vec<Section>,
 }
 
 /// A section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Section {
+pub(crate) struct Section {
     /// Its name without the brackets.
     pub name: String,
     /// Line of its header, from 1; 0 if it was not read from a file.
@@ -35,7 +35,7 @@ pub struct Section {
 
 /// `key=value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyValue {
+pub(crate) struct KeyValue {
     /// The key, without spaces around it.
     pub key: String,
     /// The value, without spaces around it and without a comment after it.
@@ -46,7 +46,7 @@ pub struct KeyValue {
 
 /// A line that is ignored or malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Odd {
+pub(crate) struct Odd {
     /// Line, from 1.
     pub line: u32,
     /// What is wrong.
@@ -200,7 +200,7 @@ fn trim(text: &str) -> &str {
 
 /// Reads the bytes of an .ini file. Every text is accepted; unrecognised lines are returned as
 /// [`Odd`].
-pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
+pub(crate) fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
     let (text, latin1) = text_of(bytes);
     let mut odd = Vec::new();
     if latin1 {
@@ -249,7 +249,7 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
 }
 
 /// Quotes text from a file for a message: shortened, without control characters.
-pub fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     const MOST: usize = 60;
     let mut out = String::from("\"");
     for (count, c) in text.chars().enumerate() {
@@ -272,7 +272,7 @@ pub fn quote(text: &str) -> String {
 /// # Errors
 ///
 /// Returns a name or value that an .ini file cannot represent.
-pub fn write(document: &Document) -> Result<Vec<u8>, String> {
+pub(crate) fn write(document: &Document) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for section in &document.sections {
         if !fits(&section.name, &[']']) {

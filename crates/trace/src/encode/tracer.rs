@@ -8,7 +8,7 @@ mod outcome;
 use super::{CodeAddress, Options, TAIL_CHAIN, TraceUnit, Waypoint};
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::flow::{CodeImage, ContextKey, View, instruction};
-pub use armsnap_arch::arch::branch::{Instruction, Kind};
+pub(super) use armsnap_arch::arch::branch::{Instruction, Kind};
 use armsnap_arch::quantity::Address;
 use it_blocks::ItBlocks;
 pub use line::{Edge, Line};

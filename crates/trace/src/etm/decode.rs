@@ -40,12 +40,12 @@ impl SyncInformation {
     }
 
     /// ETMv3: a load or store is in progress.
-    pub const fn lsip(self) -> bool {
+    pub(crate) const fn lsip(self) -> bool {
         self.bit(7)
     }
 
     /// Why tracing starts; `None`: periodic synchronisation.
-    pub const fn reason(self) -> Option<TraceOnReason> {
+    pub(crate) const fn reason(self) -> Option<TraceOnReason> {
         match self.0 >> 5 & 3 {
             0 => None,
             1 => Some(TraceOnReason::BeginOrFilter),
@@ -55,22 +55,22 @@ impl SyncInformation {
     }
 
     /// ETMv3: Jazelle state.
-    pub const fn jazelle(self) -> bool {
+    pub(crate) const fn jazelle(self) -> bool {
         self.bit(4)
     }
 
     /// Non-secure state.
-    pub const fn non_secure(self) -> bool {
+    pub(crate) const fn non_secure(self) -> bool {
         self.bit(3)
     }
 
     /// AltISA: Thumb means ThumbEE.
-    pub const fn alternative(self) -> bool {
+    pub(crate) const fn alternative(self) -> bool {
         self.bit(2)
     }
 
     /// Hyp mode.
-    pub const fn hyp(self) -> bool {
+    pub(crate) const fn hyp(self) -> bool {
         self.bit(1)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) enum State {
 
 impl State {
     /// Reports missing synchronisation before the first packet.
-    pub fn begin(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
+    pub(crate) fn begin(&mut self, at: BufferOffset, out: &mut dyn ElementSink) {
         if *self == Self::Start {
             out.mark(at, Mark::NoSync(NoSyncReason::Start));
             *self = Self::ASync;
@@ -26,7 +26,7 @@ impl State {
     }
 
     /// Handles a loss of bytes; returns whether it ends synchronisation.
-    pub fn lose(&mut self) -> bool {
+    pub(crate) fn lose(&mut self) -> bool {
         let before = *self;
         if before != Self::Start {
             *self = Self::ASync;

@@ -125,13 +125,13 @@ pub(crate) struct DecoderState {
 
 impl DecoderState {
     /// Writes an A-sync, at which a decoder can start.
-    pub fn a_sync(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn a_sync(&mut self, out: &mut Vec<u8>) {
         out.extend([0, 0, 0, 0, 0, 0x80]);
         *self = Self::default();
     }
 
     /// Returns whether AltISA changes, so that only exception information can carry this instruction set.
-    pub fn needs_information(&self, isa: Isa) -> bool {
+    pub(crate) fn needs_information(&self, isa: Isa) -> bool {
         match isa {
             Isa::ThumbEe => !self.alternative,
             Isa::T32 => self.alternative,
@@ -140,7 +140,7 @@ impl DecoderState {
     }
 
     /// Records an address that was written, with or without exception information.
-    pub fn set(&mut self, address: u32, isa: Isa, information: bool) {
+    pub(crate) fn set(&mut self, address: u32, isa: Isa, information: bool) {
         self.place = Some((address, isa));
         if information {
             self.alternative = isa == Isa::ThumbEe;
@@ -169,7 +169,7 @@ impl DecoderState {
     }
 
     /// Writes a timestamp: the bits up to the highest one that changed.
-    pub fn timestamp(
+    pub(crate) fn timestamp(
         &mut self,
         value: u64,
         encoding: TimestampEncoding,

@@ -17,7 +17,7 @@ impl AddressHistory {
     /// The address that `bits` stands for, which becomes the newest. 32 bits are the whole address
     /// in AArch32 and the low half in AArch64.
     #[inline]
-    pub fn resolve(&mut self, bits: AddressBits, is_64bit: bool) -> Traced {
+    pub(super) fn resolve(&mut self, bits: AddressBits, is_64bit: bool) -> Traced {
         let traced = match bits {
             AddressBits::Match(index) => self.last[usize::from(index).min(2)],
             AddressBits::Low { value, bits, is } => {
@@ -35,7 +35,7 @@ impl AddressHistory {
 
     /// Makes an address the newest.
     #[inline]
-    pub fn push(&mut self, traced: Traced) {
+    pub(super) fn push(&mut self, traced: Traced) {
         self.last = [traced, self.last[0], self.last[1]];
     }
 }

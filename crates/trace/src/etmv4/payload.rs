@@ -41,17 +41,17 @@ pub(super) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, used: 0 }
     }
 
     /// The number of bytes read.
-    pub fn used(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.used
     }
 
     #[inline]
-    pub fn byte(&mut self) -> Result<u8, Stop> {
+    pub(super) fn byte(&mut self) -> Result<u8, Stop> {
         let byte = *self.bytes.get(self.used).ok_or(Stop::More)?;
         self.used += 1;
         Ok(byte)
@@ -70,7 +70,7 @@ impl<'a> Payload<'a> {
     }
 
     /// A number of `count` bytes, 0 to 8, least significant first.
-    pub fn little_endian(&mut self, count: u8) -> Result<u64, Stop> {
+    pub(super) fn little_endian(&mut self, count: u8) -> Result<u64, Stop> {
         let mut value = 0;
         for index in 0..count.min(8) {
             value |= u64::from(self.byte()?) << (8 * index);
@@ -80,7 +80,7 @@ impl<'a> Payload<'a> {
 
     /// A number of at most 5 bytes, 7 bits in each; bit 7 is set if another byte follows.
     #[inline]
-    pub fn field(&mut self) -> Result<u32, Stop> {
+    pub(super) fn field(&mut self) -> Result<u32, Stop> {
         let mut value = 0;
         for index in 0..5 {
             let byte = self.byte()?;
@@ -94,14 +94,14 @@ impl<'a> Payload<'a> {
 
     /// A cycle count: at most 20 bits, so only the first three bytes count.
     #[inline]
-    pub fn count(&mut self) -> Result<u32, Stop> {
+    pub(super) fn count(&mut self) -> Result<u32, Stop> {
         Ok(self.field()? & 0x1f_ffff)
     }
 
     /// A timestamp and its number of bits: 7 bits per byte, 8 in the ninth byte (IHI 0064,
     /// Timestamp packet).
     #[inline]
-    pub fn timestamp(&mut self) -> Result<(u64, u8), Stop> {
+    pub(super) fn timestamp(&mut self) -> Result<(u64, u8), Stop> {
         let mut value = 0;
         for index in 0..8 {
             let byte = self.byte()?;
@@ -115,7 +115,7 @@ impl<'a> Payload<'a> {
 
     /// A short address (IHI 0064, Short Address packets).
     #[inline]
-    pub fn short(&mut self, is: InstructionSet) -> Result<AddressBits, Stop> {
+    pub(super) fn short(&mut self, is: InstructionSet) -> Result<AddressBits, Stop> {
         let shift = match is {
             InstructionSet::Is0 => 2,
             InstructionSet::Is1 => 1,
@@ -136,7 +136,7 @@ impl<'a> Payload<'a> {
 
     /// The 4 or 8 bytes of a long address.
     #[inline]
-    pub fn long_address(&mut self, long: bool, is: InstructionSet) -> Result<u64, Stop> {
+    pub(super) fn long_address(&mut self, long: bool, is: InstructionSet) -> Result<u64, Stop> {
         let raw = if long {
             u64::from_le_bytes(self.array()?)
         } else {
@@ -147,7 +147,7 @@ impl<'a> Payload<'a> {
 
     /// A long address.
     #[inline]
-    pub fn long(&mut self, long: bool, is: InstructionSet) -> Result<AddressBits, Stop> {
+    pub(super) fn long(&mut self, long: bool, is: InstructionSet) -> Result<AddressBits, Stop> {
         Ok(AddressBits::Low {
             value: self.long_address(long, is)?,
             bits: if long { 64 } else { 32 },
@@ -156,7 +156,7 @@ impl<'a> Payload<'a> {
     }
 
     /// Context information (IHI 0064, Context packet).
-    pub fn context(&mut self, config: &Config) -> Result<ContextInfo, Stop> {
+    pub(super) fn context(&mut self, config: &Config) -> Result<ContextInfo, Stop> {
         let info = self.byte()?;
         let mut id = |flag: u8, bytes: u8| -> Result<Option<u32>, Stop> {
             if info & flag == 0 || bytes == 0 {
@@ -171,7 +171,7 @@ impl<'a> Payload<'a> {
 
     /// A result with its key (IHI 0064, Conditional Result packet, format 1): 4 bits of result and
     /// 3 of the key, then 7 bits of the key per byte, at most 6 bytes.
-    pub fn keyed_result(&mut self, cancelled: bool) -> Result<KeyedResult, Stop> {
+    pub(super) fn keyed_result(&mut self, cancelled: bool) -> Result<KeyedResult, Stop> {
         let first = self.byte()?;
         let mut key = u32::from(first >> 4 & 7);
         let mut more = first & 0x80 != 0;

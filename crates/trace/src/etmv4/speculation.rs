@@ -81,7 +81,7 @@ pub(super) enum Held {
 
 impl Held {
     /// The number of P0 elements in it.
-    pub fn p0(&self) -> u32 {
+    pub(super) fn p0(&self) -> u32 {
         match *self {
             Self::Unseen(count) => count,
             Self::Atoms(atoms) => atoms.count.into(),
@@ -107,7 +107,7 @@ impl Held {
     }
 
     /// Returns whether it stays when the P0 elements before it are cancelled or discarded.
-    pub fn outlives_cancel(&self) -> bool {
+    pub(super) fn outlives_cancel(&self) -> bool {
         matches!(
             self,
             Self::Event(_)
@@ -185,12 +185,12 @@ impl PartialEq for Queue {
 
 impl Queue {
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Returns whether it contains P0 elements from before the start of the trace, which are the oldest.
-    pub fn has_unseen(&self) -> bool {
+    pub(super) fn has_unseen(&self) -> bool {
         if self.p0 == 0 {
             return false;
         }
@@ -198,42 +198,42 @@ impl Queue {
         oldest.is_some_and(|entry| matches!(entry.held, Held::Unseen(_)))
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The number of P0 elements in the oldest entry that has any; 0 if none has.
-    pub fn oldest_p0(&self) -> u32 {
+    pub(super) fn oldest_p0(&self) -> u32 {
         let mut counts = self.entries.iter().map(|entry| entry.held.p0());
         counts.find(|count| *count > 0).unwrap_or(0)
     }
 
     /// The number of P0 elements held.
-    pub fn p0(&self) -> u64 {
+    pub(super) fn p0(&self) -> u64 {
         self.p0
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.kept.clear();
         self.p0 = 0;
     }
 
     #[inline]
-    pub fn push(&mut self, at: BufferOffset, held: Held) {
+    pub(super) fn push(&mut self, at: BufferOffset, held: Held) {
         self.p0 += u64::from(held.p0());
         self.steps = self.steps.saturating_add(STEPS_PER_ENTRY);
         self.entries.push_back(Entry { at, held });
     }
 
     /// The entry at `index`, counted from the oldest.
-    pub fn peek(&self, index: usize) -> Option<&Entry> {
+    pub(super) fn peek(&self, index: usize) -> Option<&Entry> {
         self.entries.get(index)
     }
 
     /// Takes the oldest entry.
     #[inline]
-    pub fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.p0 -= u64::from(entry.held.p0());
         Some(entry)
@@ -241,7 +241,7 @@ impl Queue {
 
     /// Takes up to `most` atoms or unseen elements from the oldest entry, which must be one of
     /// these. The rest stays.
-    pub fn split(&mut self, most: u32) -> Option<Entry> {
+    pub(super) fn split(&mut self, most: u32) -> Option<Entry> {
         let entry = self.entries.front_mut()?;
         let at = entry.at;
         let taken = match &mut entry.held {
@@ -279,7 +279,7 @@ impl Queue {
     /// Removes the newest `count` P0 elements and the entries that depend on them; `false` if there
     /// are fewer, or if they are too many steps away.
     #[must_use]
-    pub fn cancel(&mut self, count: u32) -> bool {
+    pub(super) fn cancel(&mut self, count: u32) -> bool {
         let cancelled = self.cancel_newest(count);
         self.entries.extend(self.kept.drain(..).rev());
         cancelled
@@ -323,7 +323,7 @@ impl Queue {
     /// Inverts the newest atom and removes the addresses after it; `false` if there is no atom, or
     /// if it is too many steps away.
     #[must_use]
-    pub fn mispredict(&mut self) -> bool {
+    pub(super) fn mispredict(&mut self) -> bool {
         let mut index = self.entries.len();
         while let Some(before) = index.checked_sub(1) {
             if !self.step(1) {

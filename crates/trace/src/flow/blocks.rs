@@ -7,7 +7,7 @@
 use super::code::{CodeImage, View};
 use super::range::{InstructionKind, LastInstruction, Range};
 use super::walk::{Stop, Walk, Waypoints};
-pub use armsnap_arch::arch::branch::Kind;
+pub(super) use armsnap_arch::arch::branch::Kind;
 use armsnap_arch::quantity::{Address, Isa};
 
 /// A block in [`Blocks`].
@@ -72,7 +72,7 @@ pub(super) struct Space {
 
 impl Space {
     /// The space of a view before the first atom.
-    pub fn of(view: View) -> Self {
+    pub(super) fn of(view: View) -> Self {
         Self {
             view,
             unit: AtomUnit::Waypoint,

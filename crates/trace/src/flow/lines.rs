@@ -8,7 +8,7 @@ use super::range::{LastInstruction, Range};
 use super::sink::{FlowSink, Gap, QRange};
 use super::walk::{LONGEST, Walk, Waypoints};
 use crate::element::Exception;
-pub use armsnap_arch::arch::branch::{Instruction, Kind};
+pub(super) use armsnap_arch::arch::branch::{Instruction, Kind};
 use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 
 /// A Q element whose end is not known yet.

@@ -94,7 +94,7 @@ pub(super) struct Entry {
 impl Entry {
     /// The number of the run, as in [`Run::number`].
     #[inline(always)]
-    pub fn number(&self) -> usize {
+    pub(super) fn number(&self) -> usize {
         self.first as usize
     }
 }
@@ -145,14 +145,14 @@ impl Default for Memo {
 impl Memo {
     /// Looks up the entry for `atoms` from `block` on.
     #[inline(always)]
-    pub fn find(&self, block: u32, atoms: Atoms) -> Option<&Entry> {
+    pub(super) fn find(&self, block: u32, atoms: Atoms) -> Option<&Entry> {
         let entry = &self.entries[place(block, atoms)];
         (entry.key == key(block, atoms)).then_some(entry)
     }
 
     /// Returns the run of an entry.
     #[inline(always)]
-    pub fn run(&self, entry: &Entry) -> Run<'_> {
+    pub(super) fn run(&self, entry: &Entry) -> Run<'_> {
         Run {
             steps: &self.steps,
             first: entry.first,
@@ -163,13 +163,13 @@ impl Memo {
     }
 
     /// Whether the memo must be emptied before a run is added.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.steps.len() >= MAX_STEPS
     }
 
     /// Records that `atoms`, which have no entry, occurred from `block` on; returns whether they
     /// had occurred before.
-    pub fn came(&mut self, block: u32, atoms: Atoms) -> bool {
+    pub(super) fn came(&mut self, block: u32, atoms: Atoms) -> bool {
         if atoms.count > MAX_ATOMS {
             return false;
         }
@@ -179,7 +179,7 @@ impl Memo {
     }
 
     /// Starts an entry for `atoms` from `block` on; `None` the first time they occur.
-    pub fn begin(&mut self, block: u32, atoms: Atoms) -> Option<Draft> {
+    pub(super) fn begin(&mut self, block: u32, atoms: Atoms) -> Option<Draft> {
         if !self.came(block, atoms) {
             return None;
         }
@@ -196,7 +196,7 @@ impl Memo {
     }
 
     /// Stores an entry with at least one step; `next` is the block after it.
-    pub fn finish(&mut self, draft: Draft, next: u32) {
+    pub(super) fn finish(&mut self, draft: Draft, next: u32) {
         if draft.overflow {
             self.steps.truncate(draft.entry.first as usize);
         } else {
@@ -208,7 +208,7 @@ impl Memo {
     }
 
     /// Appends a step to the entry that was started last.
-    pub fn step(&mut self, draft: &mut Draft, block: u32, taken: bool, instructions: u32) {
+    pub(super) fn step(&mut self, draft: &mut Draft, block: u32, taken: bool, instructions: u32) {
         self.steps.push(Step(block << 1 | u32::from(taken)));
         let entry = &mut draft.entry;
         entry.count += 1;
@@ -221,7 +221,7 @@ impl Memo {
     }
 
     /// Removes all entries.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.entries.fill(Entry::default());
         self.steps.clear();
         self.generation = self.generation.wrapping_add(1);
@@ -239,12 +239,12 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Returns whether no further caller can be added.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         usize::from(self.entry.pushes) == MAX_PUSHES
     }
 
     /// Adds a caller that the run pushes, if it is not [full](Self::is_full).
-    pub fn push(&mut self, caller: u32) {
+    pub(super) fn push(&mut self, caller: u32) {
         if let Some(place) = self.entry.pushed.get_mut(usize::from(self.entry.pushes)) {
             *place = caller;
             self.entry.pushes += 1;

@@ -2,7 +2,7 @@
 
 use super::code::{CodeImage, View, fetch};
 use super::range::{InstructionKind, LastInstruction, Range};
-pub use armsnap_arch::arch::branch::{self, Instruction, ItBlock, Kind};
+pub(super) use armsnap_arch::arch::branch::{self, Instruction, ItBlock, Kind};
 use armsnap_arch::quantity::{Address, Isa};
 
 /// The longest straight line that is walked for one element, in instructions.

@@ -7,17 +7,17 @@
 use super::packet::Packet;
 
 /// The cost in bits of a byte about which nothing is known.
-pub const BYTE: u32 = 8;
+pub(super) const BYTE: u32 = 8;
 /// The cost in bits of a byte that occurred before.
-pub const REPEATED: u32 = 5;
+pub(super) const REPEATED: u32 = 5;
 /// The cost in bits of a header that occurred before in the trace.
-pub const KNOWN: u32 = 2;
+pub(super) const KNOWN: u32 = 2;
 /// The cost in bits of a header that no trace unit is known to write, or not with this payload.
-pub const UNLIKELY: u32 = 14;
+pub(super) const UNLIKELY: u32 = 14;
 
 /// Returns the cost in bits of a header that has not occurred before; [`UNLIKELY`] applies each
 /// time it occurs. `None` if it is not a packet.
-pub const fn novelty(packet: &Packet) -> Option<u32> {
+pub(super) const fn novelty(packet: &Packet) -> Option<u32> {
     Some(match *packet {
         Packet::NotSync | Packet::Reserved | Packet::BadSequence => return None,
         Packet::Sync | Packet::Incomplete => KNOWN,

@@ -33,7 +33,7 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
 /// Decodes the packet at the start of `bytes`, other than a synchronization packet; `None` if they
 /// end inside it.
 #[inline]
-pub fn parse(bytes: &[u8]) -> Option<(Packet, usize)> {
+pub(super) fn parse(bytes: &[u8]) -> Option<(Packet, usize)> {
     let header = *bytes.first()?;
     if header & 3 != 0 {
         return source(header, bytes);

@@ -17,9 +17,9 @@ const WINDOW: usize = 128;
 /// packet.
 const LOOKED_AT: usize = WINDOW + 8;
 /// The minimum number of zero bytes before the last byte of a synchronization packet.
-pub const SYNC_ZEROS: usize = 5;
+pub(super) const SYNC_ZEROS: usize = 5;
 /// The last byte of a synchronization packet.
-pub const SYNC_END: u8 = 0x80;
+pub(super) const SYNC_END: u8 = 0x80;
 
 /// The cost of skipped bytes after a packet, and of a packet after skipped bytes.
 const LEAVE: u32 = 4;
@@ -29,7 +29,7 @@ const BROKEN: u32 = 20;
 
 /// What is known about the bytes before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
+pub(super) enum Before {
     /// There are none: the first byte is likely to start a packet.
     Nothing,
     /// They were damaged, or unlike trace.
@@ -56,7 +56,7 @@ impl Before {
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub(super) enum Found {
     /// Packets begin after this number of bytes.
     Packets(usize),
     /// This number of bytes, at least one, is to be skipped.
@@ -154,7 +154,7 @@ fn synchronization(bytes: &[u8], is_all: bool) -> Option<(usize, usize)> {
 }
 
 /// Finds out where packets begin. `bytes` do not start with zero; `last`: no more bytes follow.
-pub fn search(bytes: &[u8], before: Before, last: bool) -> Found {
+pub(super) fn search(bytes: &[u8], before: Before, last: bool) -> Found {
     let is_all = bytes.len() >= LOOKED_AT;
     let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
     let sync = synchronization(bytes, is_all);

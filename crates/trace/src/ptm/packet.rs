@@ -105,7 +105,7 @@ pub struct Timestamp {
 }
 
 /// The name of an exception (ARM IHI 0035B 4.5.4, ARMv7-A).
-pub const fn exception_name(number: u16) -> &'static str {
+pub(super) const fn exception_name(number: u16) -> &'static str {
     packet::exception_name(number, "ThumbEE check")
 }
 

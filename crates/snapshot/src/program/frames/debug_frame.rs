@@ -129,7 +129,7 @@ fn register(number: u8) -> Register {
 
 impl Entry {
     /// Returns the entry of a function. `switches` tells whether its caller is on another stack.
-    pub fn of_function(start: u64, states: &[Option<State>], switches: bool) -> Self {
+    pub(super) fn of_function(start: u64, states: &[Option<State>], switches: bool) -> Self {
         let mut changes = Vec::new();
         let mut before = Row::INITIAL;
         for (at, state) in states.iter().enumerate() {
@@ -153,7 +153,7 @@ impl Entry {
     }
 
     /// Returns the entry of code whose caller is not known.
-    pub fn unknown(start: u64, instructions: usize) -> Self {
+    pub(super) fn unknown(start: u64, instructions: usize) -> Self {
         Self {
             common: Common::Plain,
             start,
@@ -163,7 +163,7 @@ impl Entry {
     }
 
     /// Returns the entry of code that takes exceptions.
-    pub fn of_exception(start: u64, instructions: usize, saved: Saved) -> Self {
+    pub(super) fn of_exception(start: u64, instructions: usize, saved: Saved) -> Self {
         let Saved { from, record } = saved;
         let saved = (0..=SP).map(|number| {
             let place = 8 * i32::from(number);

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 /// A function of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code<'a> {
+pub(crate) struct Code<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its address.
@@ -44,7 +44,7 @@ const MAX_ENTRIES: usize = 256;
 
 /// Writes `.debug_frame` for these functions, which are sorted by address and do not overlap. With
 /// `signed`, return addresses may have authentication codes.
-pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
+pub(crate) fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     // Where other functions branch into a function, with the states there. They branch to rarely
     // executed parts, which GCC moves elsewhere, and to labels inside functions.
     let mut entered: Vec<Vec<(usize, State)>> = vec![Vec::new(); functions.len()];

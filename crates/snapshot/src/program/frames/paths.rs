@@ -38,7 +38,7 @@ impl Paths {
     /// elsewhere, or belongs to another function. The paths after calls are therefore followed
     /// last. If another path contradicts the state after a call, the function is followed again
     /// without the path after that call.
-    pub fn of(start: u64, code: &[u32], entries: &[(usize, State)]) -> Self {
+    pub(super) fn of(start: u64, code: &[u32], entries: &[(usize, State)]) -> Self {
         let mut final_calls = BTreeSet::new();
         for _ in 0..TRIES {
             match Walk::new(start, code).run(entries, &final_calls) {

@@ -36,7 +36,7 @@ pub(super) struct State {
 
 impl State {
     /// The state at the entry of a function.
-    pub const ENTRY: Self = Self {
+    pub(super) const ENTRY: Self = Self {
         stack: Some(0),
         frame: None,
         registers: [Register {
@@ -46,7 +46,7 @@ impl State {
     };
 
     /// Returns a register and an offset whose sum is the caller's stack pointer.
-    pub fn caller_stack(&self) -> Option<(u8, i32)> {
+    pub(super) fn caller_stack(&self) -> Option<(u8, i32)> {
         let of = |register: u8, offset: Option<i32>| {
             let offset = offset?.checked_neg()?;
             (offset >= 0).then_some((register, offset))
@@ -55,7 +55,7 @@ impl State {
     }
 
     /// Returns the location of the caller's value of one of x19 to x30.
-    pub fn rule(&self, register: u8) -> Rule {
+    pub(super) fn rule(&self, register: u8) -> Rule {
         match self.registers[usize::from(register - FIRST)] {
             Register {
                 saved: Some(at), ..
@@ -66,13 +66,13 @@ impl State {
     }
 
     /// Returns whether two states differ in the location of the caller's frame.
-    pub fn conflicts(&self, other: &Self) -> bool {
+    pub(super) fn conflicts(&self, other: &Self) -> bool {
         let frame = |state: &Self| (state.stack, state.frame, state.rule(FP), state.rule(LR));
         frame(self) != frame(other)
     }
 
     /// Returns what both states have in common.
-    pub fn merge(&self, other: &Self) -> Self {
+    pub(super) fn merge(&self, other: &Self) -> Self {
         let both = |a: Option<i32>, b| if a == b { a } else { None };
         let mut out = *self;
         out.stack = both(self.stack, other.stack);
@@ -85,7 +85,7 @@ impl State {
     }
 
     /// Executes an instruction.
-    pub fn execute(&mut self, word: u32) {
+    pub(super) fn execute(&mut self, word: u32) {
         match effect(word) {
             Effect::Sum { to, from, add } => {
                 let value = self.moved(from, add);
@@ -102,7 +102,7 @@ impl State {
     }
 
     /// Applies a call that returned: the link register belongs to the callee.
-    pub fn called(&mut self) {
+    pub(super) fn called(&mut self) {
         self.set(LR, None);
     }
 

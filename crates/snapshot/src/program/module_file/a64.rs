@@ -5,7 +5,7 @@ use object::{Relocation, RelocationFlags};
 
 /// Applies a relocation with the value S+A to the bytes at `place`; `None` if the value does not
 /// fit, or the relocation does not occur in modules.
-pub fn apply(kind: RelocationType, value: u64, place: u64, bytes: &mut [u8]) -> Option<()> {
+pub(super) fn apply(kind: RelocationType, value: u64, place: u64, bytes: &mut [u8]) -> Option<()> {
     let relative = value.wrapping_sub(place).cast_signed();
     let is_signed = |value: i64, bits: u32| (value << (64 - bits)) >> (64 - bits) == value;
     match kind {
@@ -117,7 +117,7 @@ const fn on_edge(place: u64) -> bool {
 }
 
 /// Whether the kernel may write a branch for an instruction with this relocation.
-pub fn may_be_replaced(place: u64, relocation: &Relocation) -> bool {
+pub(super) fn may_be_replaced(place: u64, relocation: &Relocation) -> bool {
     let RelocationFlags::Elf { r_type } = relocation.flags() else {
         return true;
     };

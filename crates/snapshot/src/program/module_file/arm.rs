@@ -6,7 +6,7 @@ use object::elf::*;
 /// Applies a relocation with the symbol S to the bytes at `place`; without an explicit addend, the
 /// addend is in the bytes. `None` if the value does not fit, or the relocation does not occur in
 /// modules.
-pub fn apply(
+pub(super) fn apply(
     kind: RelocationType,
     symbol: u32,
     addend: Option<i32>,

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// What is known about a halfword of code, from most to least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Word {
+pub(super) enum Word {
     /// Its bytes are known.
     Known,
     /// It is known to be part of an instruction that does not change the flow.
@@ -19,7 +19,7 @@ pub enum Word {
 
 /// The code of a section.
 #[derive(Debug)]
-pub struct Code<'c> {
+pub(super) struct Code<'c> {
     /// The address of the section.
     pub base: u64,
     /// Its bytes, without relocations.
@@ -31,7 +31,7 @@ pub struct Code<'c> {
 }
 
 impl<'c> Code<'c> {
-    pub fn new(
+    pub(super) fn new(
         module: &ModuleFile<'_>,
         section: &object::Section<'_, '_>,
         base: u64,
@@ -68,14 +68,14 @@ impl<'c> Code<'c> {
     }
 
     /// Returns the word at an offset.
-    pub fn word(&self, offset: u64) -> Option<u32> {
+    pub(super) fn word(&self, offset: u64) -> Option<u32> {
         let at = usize::try_from(offset).ok()?;
         Some(u32::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?))
     }
 
     /// Returns whether the file has, at an offset, an instruction that is neither a branch nor a
     /// barrier.
-    pub fn is_straight(&self, offset: u64) -> bool {
+    pub(super) fn is_straight(&self, offset: u64) -> bool {
         let word = self.word(offset).filter(|_| offset.is_multiple_of(4));
         let set = self.isa(offset);
         set.zip(word)
@@ -83,7 +83,7 @@ impl<'c> Code<'c> {
     }
 
     /// Marks bytes, unless even less is known about them.
-    pub fn mark(&mut self, offset: u64, length: u64, what: Word) {
+    pub(super) fn mark(&mut self, offset: u64, length: u64, what: Word) {
         let last = self.words.len() as u64;
         let from = (offset / 2).min(last);
         let to = offset.saturating_add(length).div_ceil(2).min(last);
@@ -94,7 +94,12 @@ impl<'c> Code<'c> {
 
     /// Adds the known code, and the address ranges of straight instructions. The section begins at
     /// `start` in the file.
-    pub fn parts(&self, start: usize, code: &mut Vec<CodePart>, straight: &mut Vec<Range<u64>>) {
+    pub(super) fn parts(
+        &self,
+        start: usize,
+        code: &mut Vec<CodePart>,
+        straight: &mut Vec<Range<u64>>,
+    ) {
         let mut from = 0;
         for run in self.words.chunk_by(|a, b| a == b) {
             let offset = from * 2;

@@ -7,7 +7,7 @@ use object::elf::SHF_ALLOC;
 use object::{Object, ObjectSection};
 
 /// Decompresses debug information and applies its relocations.
-pub fn link(linker: &Linker<'_, '_>, headers: &Headers, memory: &Budget, out: &mut Vec<u8>) {
+pub(super) fn link(linker: &Linker<'_, '_>, headers: &Headers, memory: &Budget, out: &mut Vec<u8>) {
     for section in linker.module.file.sections() {
         let name = section.name().unwrap_or_default();
         let is_loaded = flags(&section) & SHF_ALLOC.0 != 0;

@@ -7,7 +7,7 @@ use object::{Object, ObjectSection, SectionIndex};
 /// The position of the headers and the size of their fields (ELF-64 Object File Format 1.5, 4;
 /// System V ABI 4.1, chapter 4).
 #[derive(Clone, Copy, Debug)]
-pub struct Headers {
+pub(super) struct Headers {
     is_64bit: bool,
     table: u64,
     entry: u64,
@@ -24,7 +24,7 @@ const OFFSET: Field = Field(24, 16, false);
 const SIZE: Field = Field(32, 20, false);
 
 impl Headers {
-    pub fn read(bytes: &[u8], is_64bit: bool) -> Self {
+    pub(super) fn read(bytes: &[u8], is_64bit: bool) -> Self {
         let number = |at: usize, size: usize| {
             let mut out = [0; 8];
             let field = bytes.get(at..at + size).unwrap_or(&[]);
@@ -56,7 +56,12 @@ impl Headers {
     }
 
     /// Moves a section to the end of the file and replaces its contents.
-    pub fn replace(&self, section: &object::Section<'_, '_>, contents: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn replace(
+        &self,
+        section: &object::Section<'_, '_>,
+        contents: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let flags = super::flags(section) & !SHF_COMPRESSED.0;
         out.resize(out.len().next_multiple_of(8), 0);
         let index = section.index();
@@ -68,7 +73,7 @@ impl Headers {
     }
 
     /// Makes the file executable: writes the addresses of sections and of the symbols in them.
-    pub fn place(&self, module: &ModuleFile<'_>, placement: &Placement, out: &mut [u8]) {
+    pub(super) fn place(&self, module: &ModuleFile<'_>, placement: &Placement, out: &mut [u8]) {
         out[16..18].copy_from_slice(&ET_EXEC.0.to_le_bytes());
         for (section, name, _) in module.loaded() {
             match placement.of(section.index()) {

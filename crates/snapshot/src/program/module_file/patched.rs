@@ -26,7 +26,7 @@ const ALTERNATIVE: usize = 12;
 
 /// Instructions that the kernel may replace.
 #[derive(Debug, Default)]
-pub struct Patched {
+pub(super) struct Patched {
     /// By section: offset, length, and what is known about the instructions.
     places: BTreeMap<usize, Vec<(u64, u64, PatchKind)>>,
     /// Whether the function tracer may call from the code.
@@ -51,7 +51,7 @@ enum PatchKind {
 
 impl Patched {
     /// Reads the sections in which a module lists them.
-    pub fn of(linker: &Linker<'_, '_>) -> Self {
+    pub(super) fn of(linker: &Linker<'_, '_>) -> Self {
         let mut out = Self::default();
         let is_64bit = linker.module.file.is_64();
         out.alternatives(linker);
@@ -135,7 +135,7 @@ impl Patched {
     }
 
     /// Marks the unknown instructions of a section.
-    pub fn mark(&self, section: SectionIndex, code: &mut Code<'_>) {
+    pub(super) fn mark(&self, section: SectionIndex, code: &mut Code<'_>) {
         for &(offset, length, what) in self.places.get(&section.0).into_iter().flatten() {
             match what {
                 PatchKind::Any => code.mark(offset, length, Word::Unknown),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Whether the kernel fills a section with code of its own (Linux, arch/arm64/kernel/module-plts.c
 /// and arch/arm/kernel/module-plts.c).
-pub fn is_written_by_kernel(name: &str) -> bool {
+pub(super) fn is_written_by_kernel(name: &str) -> bool {
     matches!(
         name,
         ".plt" | ".init.plt" | ".core.plt" | ".text.ftrace_trampoline"

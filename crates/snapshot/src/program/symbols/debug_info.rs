@@ -42,7 +42,7 @@ pub(in crate::program) struct EntryId {
 }
 
 impl Die<'_> {
-    pub fn id(&self) -> EntryId {
+    pub(crate) fn id(&self) -> EntryId {
         EntryId {
             unit: self.number,
             offset: self.entry.offset(),
@@ -51,7 +51,7 @@ impl Die<'_> {
 }
 
 impl DebugInfo {
-    pub fn new(dwarf: Arc<Dwarf<Slice>>, file: usize, moved: u64) -> Self {
+    pub(crate) fn new(dwarf: Arc<Dwarf<Slice>>, file: usize, moved: u64) -> Self {
         Self {
             dwarf,
             file,
@@ -61,7 +61,7 @@ impl DebugInfo {
     }
 
     /// Returns the units; those that cannot be read are left out.
-    pub fn units(&self) -> &[Unit<Slice>] {
+    pub(crate) fn units(&self) -> &[Unit<Slice>] {
         self.units.get_or_init(|| {
             let mut headers = self.dwarf.units();
             let headers = std::iter::from_fn(|| headers.next().ok().flatten());
@@ -72,7 +72,7 @@ impl DebugInfo {
     }
 
     /// Returns an entry of the unit with an index.
-    pub fn die(&self, EntryId { unit, offset }: EntryId) -> Option<Die<'_>> {
+    pub(crate) fn die(&self, EntryId { unit, offset }: EntryId) -> Option<Die<'_>> {
         let number = unit;
         let unit = self.units().get(number)?;
         let entry = unit.entry(offset).ok()?;
@@ -94,7 +94,7 @@ impl DebugInfo {
     }
 
     /// Returns the entry that an attribute of a unit refers to.
-    pub fn referred(&self, unit: usize, value: &AttributeValue<Slice>) -> Option<Die<'_>> {
+    pub(crate) fn referred(&self, unit: usize, value: &AttributeValue<Slice>) -> Option<Die<'_>> {
         match *value {
             AttributeValue::UnitRef(offset) => self.die(EntryId { unit, offset }),
             AttributeValue::DebugInfoRef(offset) => self.at(offset),
@@ -104,7 +104,11 @@ impl DebugInfo {
 
     /// Returns an attribute of an entry, or of the entry that it completes, with the index of its
     /// unit.
-    pub fn attribute(&self, die: &Die<'_>, name: DwAt) -> Option<(usize, AttributeValue<Slice>)> {
+    pub(crate) fn attribute(
+        &self,
+        die: &Die<'_>,
+        name: DwAt,
+    ) -> Option<(usize, AttributeValue<Slice>)> {
         if let Some(value) = die.entry.attr_value(name) {
             return Some((die.number, value));
         }
@@ -123,25 +127,25 @@ impl DebugInfo {
         None
     }
 
-    pub fn number(&self, die: &Die<'_>, name: DwAt) -> Option<u64> {
+    pub(crate) fn number(&self, die: &Die<'_>, name: DwAt) -> Option<u64> {
         self.attribute(die, name)?.1.udata_value()
     }
 
     /// Returns the name in the source.
-    pub fn name(&self, die: &Die<'_>) -> Option<String> {
+    pub(crate) fn name(&self, die: &Die<'_>) -> Option<String> {
         let (unit, value) = self.attribute(die, gimli::DW_AT_name)?;
         let name = self.dwarf.attr_string(&self.units()[unit], value).ok()?;
         Some(shown(&name.to_string_lossy().ok()?))
     }
 
     /// Returns the children of an entry with a tag.
-    pub fn children<'i>(&'i self, die: &Die<'i>, tag: DwTag) -> Vec<Die<'i>> {
+    pub(crate) fn children<'i>(&'i self, die: &Die<'i>, tag: DwTag) -> Vec<Die<'i>> {
         let mut all = self.all_children(die);
         all.retain(|child| child.entry.tag() == tag);
         all
     }
 
-    pub fn all_children<'i>(&'i self, die: &Die<'i>) -> Vec<Die<'i>> {
+    pub(crate) fn all_children<'i>(&'i self, die: &Die<'i>) -> Vec<Die<'i>> {
         let mut found = Vec::new();
         let Ok(mut tree) = die.unit.entries_tree(Some(die.entry.offset())) else {
             return found;

@@ -27,7 +27,7 @@ pub trait Machine {
 
 impl DebugInfo {
     /// Returns where a variable is at an instruction of a function, by the addresses in the file.
-    pub fn place(
+    pub(crate) fn place(
         &self,
         die: &Die<'_>,
         (function, pc): (Option<&Die<'_>>, u64),

@@ -72,7 +72,7 @@ pub struct Field {
 
 impl DebugInfo {
     /// Returns the type that an entry itself describes.
-    pub fn type_at(&self, entry: EntryId) -> TypeId {
+    pub(crate) fn type_at(&self, entry: EntryId) -> TypeId {
         TypeId {
             file: self.file,
             entry,
@@ -81,13 +81,13 @@ impl DebugInfo {
     }
 
     /// Returns the type of a variable, of a field, or of what a function returns.
-    pub fn type_of(&self, die: &Die<'_>) -> Option<TypeId> {
+    pub(crate) fn type_of(&self, die: &Die<'_>) -> Option<TypeId> {
         let (unit, value) = self.attribute(die, gimli::DW_AT_type)?;
         Some(self.type_at(self.referred(unit, &value)?.id()))
     }
 
     /// Returns the size of a type in bytes.
-    pub fn size(&self, kind: TypeId) -> Option<u64> {
+    pub(crate) fn size(&self, kind: TypeId) -> Option<u64> {
         let mut kind = kind;
         let mut times = 1_u64;
         for _ in 0..CHAIN {
@@ -105,7 +105,7 @@ impl DebugInfo {
     }
 
     /// Returns the layout of a type, without names and qualifiers.
-    pub fn layout(&self, kind: TypeId) -> Option<Layout> {
+    pub(crate) fn layout(&self, kind: TypeId) -> Option<Layout> {
         let mut die = self.die(kind.entry)?;
         for _ in 0..CHAIN {
             let size = || self.number(&die, gimli::DW_AT_byte_size);
@@ -168,7 +168,7 @@ impl DebugInfo {
     }
 
     /// Returns the name of the constant of an enumeration with a value.
-    pub fn constant(&self, kind: TypeId, value: u64) -> Option<String> {
+    pub(crate) fn constant(&self, kind: TypeId, value: u64) -> Option<String> {
         let mut die = self.die(kind.entry)?;
         for _ in 0..CHAIN {
             if die.entry.tag() == gimli::DW_TAG_enumeration_type {

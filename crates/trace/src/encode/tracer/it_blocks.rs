@@ -17,17 +17,17 @@ pub(super) struct ItBlocks {
 
 impl ItBlocks {
     /// Makes the next instruction conditional if it is in an IT block.
-    pub fn step(&mut self, instruction: &mut Instruction) {
+    pub(super) fn step(&mut self, instruction: &mut Instruction) {
         self.here.step(instruction);
     }
 
     /// Returns whether the next instruction is outside IT blocks.
-    pub fn is_outside(&self) -> bool {
+    pub(super) fn is_outside(&self) -> bool {
         self.here == ItBlock::default()
     }
 
     /// Keeps the block that an exception with the return address `place` interrupted.
-    pub fn interrupt(&mut self, place: CodeAddress) {
+    pub(super) fn interrupt(&mut self, place: CodeAddress) {
         if place.isa == Isa::T32 {
             self.interrupted.insert(0, (place, self.here));
             self.interrupted.truncate(MOST);
@@ -35,7 +35,7 @@ impl ItBlocks {
     }
 
     /// Continues elsewhere; in an interrupted block if an exception `returned` to it.
-    pub fn go(&mut self, place: CodeAddress, returned: bool) {
+    pub(super) fn go(&mut self, place: CodeAddress, returned: bool) {
         let mut interrupted = self.interrupted.iter();
         let found = interrupted.position(|(at, _)| returned && *at == place);
         self.here = found.map_or_else(ItBlock::default, |index| self.interrupted.remove(index).1);

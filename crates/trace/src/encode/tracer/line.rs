@@ -4,7 +4,7 @@
 use super::{Pending, Tracer};
 use crate::encode::{CodeAddress, Options, TraceUnit, Waypoint};
 use crate::flow::CodeImage;
-pub use armsnap_arch::arch::branch::{Instruction, Kind};
+pub(super) use armsnap_arch::arch::branch::{Instruction, Kind};
 use armsnap_arch::quantity::Isa;
 
 /// How execution goes from the end of a straight line to the next instruction.

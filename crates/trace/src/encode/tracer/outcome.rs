@@ -5,7 +5,7 @@ use super::{Pending, Tracer};
 use crate::element::TraceOnReason;
 use crate::encode::{CodeAddress, TakenException, TraceUnit, Waypoint};
 use crate::flow::{CodeImage, ContextKey};
-pub use armsnap_arch::arch::branch::Kind;
+pub(super) use armsnap_arch::arch::branch::Kind;
 use armsnap_arch::quantity::Isa;
 
 impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {

@@ -25,7 +25,7 @@ pub(crate) struct AddressBytes {
 impl AddressBytes {
     /// Reads the address bytes at the start of `bytes`; `None` if `bytes` ends inside them.
     #[inline]
-    pub fn new(bytes: &[u8], encoding: AddressEncoding) -> Option<Self> {
+    pub(crate) fn new(bytes: &[u8], encoding: AddressEncoding) -> Option<Self> {
         let first = *bytes.first()?;
         let mut address = Self {
             value: u32::from(first >> 1 & 0x3f),
@@ -61,7 +61,7 @@ impl AddressBytes {
 
     /// Returns whether bits \[5:3\] of the fifth byte select no instruction set.
     #[inline]
-    pub fn is_malformed(&self) -> bool {
+    pub(crate) fn is_malformed(&self) -> bool {
         self.fifth
             .is_some_and(|fifth| fifth & 0x80 == 0 && fifth & 0x38 == 0)
     }
@@ -78,7 +78,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     /// Sets a complete address with its instruction set.
-    pub fn set(&mut self, address: u32, isa: Isa) {
+    pub(crate) fn set(&mut self, address: u32, isa: Isa) {
         self.address = address;
         self.isa = isa;
     }
@@ -86,7 +86,7 @@ impl Addresses {
     /// Completes an address. The first byte holds bits \[7:2\] of an A32 address, \[6:1\] of a
     /// T32 one, \[5:0\] of a Jazelle one.
     #[inline]
-    pub fn complete(&mut self, bytes: &AddressBytes) -> PartAddress {
+    pub(crate) fn complete(&mut self, bytes: &AddressBytes) -> PartAddress {
         if let Some(fifth) = bytes.fifth {
             self.isa = match fifth & 0xb0 {
                 // The deprecated form of an exception, always to A32.

@@ -50,17 +50,17 @@ pub(crate) struct Synchronisation {
 impl Synchronisation {
     /// Whether an A-sync was found and every packet since then was valid.
     #[inline]
-    pub fn is_reached(self) -> bool {
+    pub(crate) fn is_reached(self) -> bool {
         self.reached
     }
 
     /// Loses synchronisation until the next A-sync.
-    pub fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         self.reached = false;
     }
 
     /// Searches for an A-sync.
-    pub fn search<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
+    pub(crate) fn search<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
         if bytes.first() == Some(&0) {
             return Some(match zeros(bytes)? {
                 Zeros::Sync(length) => {
@@ -81,7 +81,7 @@ impl Synchronisation {
     }
 
     /// The packet that starts with a zero byte.
-    pub fn zeros<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
+    pub(crate) fn zeros<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
         match zeros(bytes)? {
             Zeros::Sync(length) => Some((P::A_SYNC, length)),
             Zeros::Other(count) => self.bad_sequence(count),
@@ -101,20 +101,20 @@ impl Synchronisation {
     }
 
     /// A reserved header.
-    pub fn reserved<P: SyncPacket>(&mut self) -> Option<(P, usize)> {
+    pub(crate) fn reserved<P: SyncPacket>(&mut self) -> Option<(P, usize)> {
         self.lose();
         Some((P::RESERVED, 1))
     }
 
     /// Bytes that no encoder writes.
-    pub fn bad_sequence<P: SyncPacket>(&mut self, length: usize) -> Option<(P, usize)> {
+    pub(crate) fn bad_sequence<P: SyncPacket>(&mut self, length: usize) -> Option<(P, usize)> {
         self.lose();
         Some((P::BAD_SEQUENCE, length))
     }
 
     /// The packet of the rest of the trace. A run of zeros to the end is not an incomplete packet:
     /// most likely the buffer was not filled.
-    pub fn rest<P: SyncPacket>(self, bytes: &[u8]) -> P {
+    pub(crate) fn rest<P: SyncPacket>(self, bytes: &[u8]) -> P {
         if self.reached && bytes.starts_with(&[0; LONG_RUN]) {
             P::BAD_SEQUENCE
         } else if self.reached {

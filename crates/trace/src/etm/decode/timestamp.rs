@@ -16,7 +16,11 @@ impl Timestamps {
     /// Reads the value at the start of `bytes`; returns it with its length in bytes. `None` if `bytes` ends
     /// inside it.
     #[inline]
-    pub fn next(&mut self, bytes: &[u8], encoding: TimestampEncoding) -> Option<(u64, usize)> {
+    pub(crate) fn next(
+        &mut self,
+        bytes: &[u8],
+        encoding: TimestampEncoding,
+    ) -> Option<(u64, usize)> {
         let max = encoding.max_bytes();
         let (mut value, mut bits) = (0u64, 0u32);
         for (i, &byte) in bytes.iter().take(max).enumerate() {
