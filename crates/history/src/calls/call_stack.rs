@@ -206,11 +206,6 @@ impl<T: Default> CallStack<T> {
         self.resumed
     }
 
-    /// What the user keeps for the outermost call.
-    pub fn outermost_value(&mut self) -> Option<&mut T> {
-        Some(&mut self.calls.open.first_mut()?.value)
-    }
-
     /// What the user keeps for the innermost call.
     pub fn innermost_value(&mut self) -> Option<&mut T> {
         Some(&mut self.calls.open.last_mut()?.value)

@@ -185,7 +185,8 @@ impl Mapped {
     }
 
     /// Returns a message for the user if the file of these bytes was truncated.
-    pub fn bytes_cut(&self) -> Option<String> {
+    #[cfg(test)]
+    fn bytes_cut(&self) -> Option<String> {
         match &*self.bytes {
             Bytes::Map(map) => map.known.cut(),
             Bytes::Owned(_) => None,
