@@ -48,8 +48,8 @@ To record a program of your own: armsnap record -- PROGRAM
 
 
 def position():
-    """Returns the position in history."""
-    return gdb.execute("monitor where", to_string=True).split("\n")[0]
+    """Returns what identifies the position in history."""
+    return str(gdb.parse_and_eval("$position"))
 
 
 class Demo(gdb.Command):
