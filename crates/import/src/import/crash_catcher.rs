@@ -5,7 +5,7 @@
 use super::core_file::register;
 use super::fields::Fields;
 use super::note::CrashCatcherNote;
-use super::{ImportError, Imported, Options, imported, programs};
+use super::{ImportError, Imported, Options, programs};
 use armsnap_snapshot::budget::Budget;
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::model::{Device, DeviceClass, Dump, Register, Snapshot};
@@ -63,15 +63,6 @@ fn digits(line: &[u8]) -> Option<Vec<u8>> {
         _ => None,
     });
     pairs.collect()
-}
-
-/// Reads a dump.
-///
-/// # Errors
-///
-/// If it ends in its registers.
-pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads a dump from the bytes of a file; `path` is its name.

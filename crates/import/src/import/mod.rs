@@ -154,15 +154,16 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
 ///
 /// If the input is faulty, or nothing in it can be used.
 pub fn import_as(kind: InputKind, path: &Path, options: &Options) -> Result<Imported, ImportError> {
+    let bytes = || imported::map_unpacked(path);
     match kind {
         InputKind::PerfData => perf::import(path, options),
-        InputKind::CoreFile => core_file::import(path, options),
-        InputKind::ZephyrDump => zephyr::import(path, options),
+        InputKind::CoreFile => core_file::import_bytes(path, bytes()?, options),
+        InputKind::ZephyrDump => zephyr::import_bytes(path, bytes()?, options),
         InputKind::Archive => archived::import(path),
-        InputKind::CrashCatcher => crash_catcher::import(path, options),
-        InputKind::KernelLog => kernel_log::import(path, options),
-        InputKind::Minidump => minidump::import(path, options),
-        InputKind::Tombstone => tombstone::import(path, options),
+        InputKind::CrashCatcher => crash_catcher::import_bytes(path, bytes()?, options),
+        InputKind::KernelLog => kernel_log::import_bytes(path, bytes()?, options),
+        InputKind::Minidump => minidump::import_bytes(path, bytes()?, options),
+        InputKind::Tombstone => tombstone::import_bytes(path, bytes()?, options),
         InputKind::CtraceRun => raw::ctrace::import(path, options),
     }
 }

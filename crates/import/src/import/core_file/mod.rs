@@ -18,7 +18,7 @@ use super::images::Images;
 use super::note::{CoreFileNote, Note};
 use super::paths::{Names, plain};
 use super::wanted::Wanted;
-use super::{BuildId, ImportError, Imported, NamedProgram, Options, imported, programs};
+use super::{BuildId, ImportError, Imported, NamedProgram, Options, programs};
 use armsnap_snapshot::budget::Budget;
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::program::elf::Elf;
@@ -164,15 +164,6 @@ fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
     let begin = usize::try_from(offset).ok()?;
     let end = begin.checked_add(usize::try_from(length).ok()?)?;
     bytes.get(begin..end)
-}
-
-/// Reads a core file.
-///
-/// # Errors
-///
-/// If the file is damaged, or of another architecture.
-pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads a core file from its bytes; `path` is its name.

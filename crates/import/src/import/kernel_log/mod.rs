@@ -5,7 +5,7 @@ mod report;
 
 use super::note::{KernelLogNote, Note};
 use super::paths::plain;
-use super::{ImportError, Imported, NamedProgram, Options, imported, programs};
+use super::{ImportError, Imported, NamedProgram, Options, programs};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::snapshot::model::{
@@ -18,15 +18,6 @@ use std::path::Path;
 /// Whether a file is such a log; `head` is its start.
 pub fn is_log(head: &[u8], whole: impl FnOnce() -> Option<Mapped>) -> bool {
     super::zephyr::is_text(head) && whole().is_some_and(|bytes| Report::read(&bytes).is_some())
-}
-
-/// Reads a log.
-///
-/// # Errors
-///
-/// If it has no registers, or a program that the user names cannot be read.
-pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads a log from its bytes; `path` is its name.

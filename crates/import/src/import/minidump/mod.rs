@@ -11,7 +11,7 @@ use super::claims::Claims;
 use super::images::Images;
 use super::note::{CoreFileNote, MinidumpNote, Note};
 use super::paths::{Names, plain};
-use super::{ImportError, Imported, Options, imported};
+use super::{ImportError, Imported, Options};
 use armsnap_snapshot::budget::Budget;
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
@@ -32,15 +32,6 @@ const MAX_SHARED: u64 = 2;
 /// Whether bytes are the start of a minidump.
 pub fn is_minidump(bytes: &[u8]) -> bool {
     bytes.starts_with(b"MDMP")
-}
-
-/// Reads a minidump.
-///
-/// # Errors
-///
-/// If the file is damaged, or of another architecture.
-pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads a minidump from its bytes; `path` is its name.

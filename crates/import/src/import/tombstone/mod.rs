@@ -16,7 +16,7 @@ use super::fields::Fields;
 use super::images::Images;
 use super::note::{CoreFileNote, TombstoneNote};
 use super::paths::{Names, plain};
-use super::{ImportError, Imported, Options, imported};
+use super::{ImportError, Imported, Options};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::model::{Cluster, Device, DeviceClass, Dump, Register, Snapshot};
 use report::{Report, Thread};
@@ -34,15 +34,6 @@ const BYTES_EACH: usize = 32;
 pub fn is_tombstone(head: &[u8], whole: impl FnOnce() -> Option<Mapped>) -> bool {
     proto::is_tombstone(head)
         || super::zephyr::is_text(head) && whole().is_some_and(|bytes| text::has_tombstone(&bytes))
-}
-
-/// Reads a tombstone.
-///
-/// # Errors
-///
-/// If it is of another architecture, or has no registers.
-pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads a tombstone from its bytes; `path` is its name.

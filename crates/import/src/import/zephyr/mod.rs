@@ -15,7 +15,7 @@ mod tests;
 use super::fields::Fields;
 use super::note::ZephyrNote;
 use super::paths::{Names, plain};
-use super::{ImportError, Imported, Options, imported, programs};
+use super::{ImportError, Imported, Options, programs};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::rtos::zephyr::Offsets;
@@ -64,15 +64,6 @@ fn is_dump(bytes: &[u8]) -> bool {
     let target = fields.u16().is_some_and(|target| target < 64);
     let pointers = fields.bytes(1).is_some_and(|bits| matches!(bits[0], 5 | 6));
     identity && version && target && pointers
-}
-
-/// Reads a dump.
-///
-/// # Errors
-///
-/// If the file is damaged, or of another architecture.
-pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map_unpacked(path)?, options)
 }
 
 /// Reads a dump from the bytes of a file; `path` is its name.
