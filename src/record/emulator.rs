@@ -476,12 +476,27 @@ impl Emulator {
         contents.recording.stopped = stopped.map(|core| core.name.clone());
         contents.recording.ended_at = times;
         contents.data_addresses = self.data_addresses(&contents, &summary)?;
-        let first = contents.cores.iter().find(|core| core.number == Some(0));
-        if let Some(first) = first.map(|core| core.name.clone()) {
+        let mut numbered: Vec<(u32, String)> = (contents.cores.iter())
+            .filter_map(|core| Some((core.number?, core.name.clone())))
+            .collect();
+        numbered.sort();
+        if numbered.first().is_some_and(|(number, _)| *number == 0) {
+            // Threads are numbered by their place in the section from here on.
+            let place = |number| numbered.binary_search_by_key(&number, |core| core.0);
+            let mut turns = summary.turns.clone();
+            for turn in &mut turns {
+                turn.core = place(turn.core).map_or(u32::MAX, |place| place as u32);
+            }
+            let places = replay_file::Places {
+                offsets: &summary.checkpoints,
+                turns: &turns,
+                of_calls: &summary.turns_of_calls,
+            };
+            let (directory, start) = (self.directory.path(), &contents.start);
+            let replay = replay_file::join(directory, start, &places, &contents.memory);
+            let names: Vec<String> = numbered.into_iter().map(|core| core.1).collect();
             // Without space for it, the rest is saved.
-            let (start, offsets) = (&contents.start, &summary.checkpoints);
-            let replay = replay_file::join(self.directory.path(), start, offsets, &contents.memory);
-            contents.replay = replay.unwrap_or_default().map(|bytes| (first, bytes));
+            contents.replay = replay.unwrap_or_default().map(|bytes| (names, bytes));
         }
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         let changed = summary.versions.changed(contents.halves());

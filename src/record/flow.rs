@@ -46,6 +46,9 @@ pub trait FlowSink {
     /// The following blocks were executed at this time, on a clock shared by all threads.
     fn time(&mut self, _core: u32, _time: u64) {}
 
+    /// The core executes the following blocks in the turn with this number.
+    fn turn(&mut self, _core: u32, _turn: u64) {}
+
     /// The core is at this exception level from here on.
     fn level(&mut self, _core: u32, _level: ExceptionLevel) {}
 
@@ -82,6 +85,8 @@ struct Core {
     accesses: Vec<(u32, Access)>,
     /// The context ID from the next block on, if it changes there.
     context_id: Option<u32>,
+    /// The turn that begins with the next block, if one does.
+    turn: Option<u64>,
     /// Where execution would continue after a block that is not in the stream, if nothing is pending.
     after: Option<CodeAddress>,
 }
@@ -153,6 +158,9 @@ impl Flow {
                 if let Some(id) = state.context_id.take() {
                     sink.context_id(core, id);
                 }
+                if let Some(turn) = state.turn.take() {
+                    sink.turn(core, turn);
+                }
                 state.pending = Some(Pending { id, started: None });
             }
             Event::Left(started) => {
@@ -171,6 +179,7 @@ impl Flow {
                 }
                 state.accesses.push((instruction.into(), access));
             }
+            Event::Turn(turn) => state.turn = Some(turn),
             Event::Time(time) => sink.time(core, time),
             Event::Context(id) => state.context_id = Some(id),
             Event::Exception { number, address } => {
@@ -197,7 +206,7 @@ impl Flow {
     pub fn entered(&self, core: u32) -> Option<u32> {
         let core = self.cores.get(core as usize)?;
         let pending = core.pending.filter(|pending| pending.started.is_none())?;
-        let alone = core.accesses.is_empty() && core.context_id.is_none();
+        let alone = core.accesses.is_empty() && core.context_id.is_none() && core.turn.is_none();
         alone.then_some(pending.id)
     }
 
@@ -294,10 +303,13 @@ impl Flow {
             return Ok(());
         };
         state.after = None;
-        match state.pending.take() {
-            Some(pending) => settle(core, pending, &mut state.accesses, blocks, next, sink),
-            None => Ok(()),
+        if let Some(pending) = state.pending.take() {
+            settle(core, pending, &mut state.accesses, blocks, next, sink)?;
         }
+        if let Some(turn) = state.turn.take() {
+            sink.turn(core, turn);
+        }
+        Ok(())
     }
 
     /// Handles the execution of a block that is not in the stream.

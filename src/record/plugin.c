@@ -7,7 +7,8 @@
  *   stores=on           report stores
  *   accesses=on         report the address of each load and store with the executed instructions
  *   limit=N             interrupt the program after N instructions (a system waits there for a command)
- *   inputs=RULES        report each system call with its result and what the kernel wrote. RULES has 8 hexadecimal
+ *   inputs=RULES        report each system call with its result and what the kernel wrote; one thread executes at a
+ *                       time, and its turns are reported. RULES has 8 hexadecimal
  *                       digits for each call that fills a buffer: 3 for its number, 1 for the argument with the
  *                       address, 4 for the size in bytes, or for the argument with the size plus 0x8000
  *   checkpoints=N       ask for a checkpoint after N events: interrupt the program before a block to which a branch
@@ -93,7 +94,7 @@ EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands; see stream.rs. */
 enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED, MEMORY, CALL, CHECKPOINT };
-enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
+enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TURN = 0xd0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
 enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP, ASK };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT, ENDING, WAITING };
@@ -159,6 +160,12 @@ struct vcpu {
     int64_t call;       /* the system call that it is in, its instruction and arguments */
     uint64_t call_pc, arguments[6];
     uint32_t access;    /* 1 + the place of the last access among the words, if the block has one */
+    /* With inputs=, if there are several threads: */
+    uint64_t ticket;    /* its place among those that wait for their turn; 0: it does not wait */
+    pthread_cond_t has_turn;
+    uint64_t turn;      /* the number of its last turn */
+    uint32_t blocks;    /* blocks executed in this turn */
+    volatile int sends; /* may wait for the reader */
 };
 
 struct command {
@@ -207,6 +214,13 @@ static struct vcpu *ending; /* those that were in the system call that ends a th
 static __thread struct vcpu *own; /* the core of this host thread, once it has executed a block */
 static __thread int in_gdb; /* this host thread has the GDB server to itself */
 static int gdb_users; /* 1: a thread has it */
+static volatile int in_turns; /* one thread executes at a time */
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct vcpu *volatile turn; /* the thread whose turn it is; NULL: none of them executes */
+static struct vcpu *last_turn; /* the thread whose turn it was last */
+static uint64_t turns, tickets; /* turns and tickets so far */
+static volatile unsigned waiting; /* threads that wait for their turn */
+static pthread_key_t turn_ends; /* ends the turn of a thread that is gone */
 
 static void put(const void *bytes, size_t length)
 {
@@ -254,9 +268,11 @@ static void flush_locked(struct vcpu *v)
 
 static void flush(struct vcpu *v)
 {
+    v->sends = 1;
     pthread_mutex_lock(&out_lock);
     flush_locked(v);
     pthread_mutex_unlock(&out_lock);
+    v->sends = 0;
 }
 
 /* Reports if the last block was left early. room() has reserved space for this. */
@@ -279,7 +295,7 @@ static inline void settle(struct vcpu *v)
 /* Reserves space for the events of one step. */
 static inline void room(struct vcpu *v)
 {
-    if (v->count > WORDS - 10)
+    if (v->count > WORDS - 16)
         flush(v);
 }
 
@@ -373,6 +389,133 @@ static void hold(struct vcpu *v, uint32_t kind, const void *bytes, size_t length
     pthread_mutex_unlock(&out_lock);
     while (held && !dead)
         usleep(500);
+}
+
+/*
+ * Turns. The order in which threads access memory is known because only one of them executes at a time, from its
+ * turn to a system call, or until it has executed many blocks and another one waits. What the kernel writes in a
+ * call is visible to others before the call returns; calls that change mappings keep the turn.
+ *
+ * The emulator itself sometimes makes a thread wait until no other one executes code, where those that wait here
+ * count as executing. So a thread that sleeps anywhere else loses its turn to the first one in the queue, which then
+ * gets out of the way. It waits for its next turn before it executes another block.
+ */
+#define BLOCKS_OF_TURN (16u << 10)
+#define POLL_TURN_US 2000
+
+/* The thread that waits longest; turn_lock is held. */
+static struct vcpu *first_waiting(void)
+{
+    struct vcpu *first = NULL;
+    for (unsigned i = 0; waiting > 0 && i < vcpu_count; i++) {
+        struct vcpu *v = vcpus[i];
+        if (v && v->ticket && (!first || v->ticket < first->ticket))
+            first = v;
+    }
+    return first;
+}
+
+static void leave_turn(struct vcpu *v)
+{
+    pthread_mutex_lock(&turn_lock);
+    if (turn == v) {
+        turn = first_waiting();
+        if (turn)
+            pthread_cond_signal(&turn->has_turn);
+    }
+    pthread_mutex_unlock(&turn_lock);
+}
+
+/* Returns whether a thread sleeps, according to the host's kernel, and not for this plugin. */
+static int sleeps(const struct vcpu *v)
+{
+    char path[64], text[512];
+    if (halting & HOLDING || v->sends || v->tid == 0)
+        return 0;
+    snprintf(path, sizeof path, "/proc/self/task/%u/stat", v->tid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno == ENOENT;
+    ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    text[n > 0 ? n : 0] = 0;
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+/* Waits until it is the turn of a thread, which is in a system call or before the block at `pc`. */
+static void take_turn(struct vcpu *v, int in_call, uint64_t pc)
+{
+    int new = 0, asleep = 0;
+    v->pc = in_call ? v->pc : pc;
+    __atomic_store_n(&v->state, in_call ? IN_SYSCALL : FROZEN, __ATOMIC_SEQ_CST);
+    pthread_mutex_lock(&turn_lock);
+    if (turn && turn != v) {
+        v->ticket = ++tickets;
+        waiting++;
+        while (turn != v && !dead) {
+            struct timespec until;
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_nsec += POLL_TURN_US * 1000;
+            until.tv_sec += until.tv_nsec / 1000000000;
+            until.tv_nsec %= 1000000000;
+            pthread_cond_timedwait(&v->has_turn, &turn_lock, &until);
+            if (turn == v || first_waiting() != v)
+                continue;
+            asleep = !turn || sleeps(turn) ? asleep + 1 : 0;
+            if (!turn || asleep > 3)
+                turn = v;
+        }
+        waiting--;
+        v->ticket = 0;
+    }
+    turn = v;
+    v->blocks = 0;
+    if (last_turn != v) {
+        last_turn = v;
+        v->turn = ++turns;
+        new = 1;
+    }
+    pthread_mutex_unlock(&turn_lock);
+    do {
+        __atomic_store_n(&v->state, in_call ? IN_SYSCALL : FROZEN, __ATOMIC_SEQ_CST);
+        while (halting & FREEZING && !dead && !in_gdb)
+            usleep(500);
+        __atomic_store_n(&v->state, RUNNING, __ATOMIC_SEQ_CST);
+    } while (halting & FREEZING && !dead && !in_gdb);
+    if (new && !v->cut) {
+        room(v);
+        settle(v);
+        v->words[v->count++] = TURN;
+        v->words[v->count++] = (uint32_t)v->turn;
+        v->words[v->count++] = (uint32_t)(v->turn >> 32);
+    }
+}
+
+/* Ends the turn of a thread when it is gone. */
+static void thread_is_gone(void *v)
+{
+    if (in_turns)
+        leave_turn(v);
+}
+
+/* Called in the system call that starts the second thread. */
+static void begin_turns(void)
+{
+    if (in_turns || pthread_key_create(&turn_ends, thread_is_gone) != 0)
+        return;
+    in_turns = 1;
+}
+
+/* Returns whether a thread keeps its turn in a system call. */
+static int keeps_turn(int64_t number)
+{
+    if (is_arm)
+        /* clone; brk; mmap2, munmap, mremap; mprotect; madvise */
+        return number == 120 || number == 45 || number == 192 || number == 91 || number == 163 || number == 125
+            || number == 220;
+    return number == 220 || number == 214 || number == 222 || number == 215 || number == 216 || number == 226
+        || number == 233;
 }
 
 static void count_towards_limit(struct vcpu *v, struct block *block)
@@ -537,6 +680,12 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
         put_log(v);
     room(v);
     settle(v);
+    if (in_turns) {
+        if (turn == v && waiting > 0 && ++v->blocks > BLOCKS_OF_TURN)
+            leave_turn(v);
+        if (turn != v)
+            take_turn(v, 0, block->pc);
+    }
     if (state && v->block && __builtin_expect(v->block->context && !v->left, 0)) {
         unsigned written = v->block->context - 1;
         v->words[v->count++] = CONTEXT;
@@ -553,7 +702,7 @@ static void block_executed(unsigned vcpu, void *data)
 {
     struct vcpu *v = vcpus[vcpu];
     /* The usual case, in which enter() does the same. */
-    if (__builtin_expect(v == sole && !halting && progress == v->complete && v->count < WORDS - 10, 1)) {
+    if (__builtin_expect(v == sole && !halting && progress == v->complete && v->count < WORDS - 16, 1)) {
         list(v, data);
         progress = 0;
         return;
@@ -915,6 +1064,7 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
         abort();
     }
     v->words = words;
+    pthread_cond_init(&v->has_turn, NULL);
     v->live = 1;
     v->called = 1;
     pthread_mutex_lock(&out_lock);
@@ -925,6 +1075,8 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
     put_chunk(BEGIN, v->core, index, NULL, 0);
     /* QEMU retranslates all code before a second thread runs. */
     if (!in_system && v->core > 0 && one_thread) {
+        if (inputs)
+            begin_turns();
         if (current) {
             current->progress = progress;
             current = NULL;
@@ -1174,8 +1326,10 @@ static void put_mapped(struct vcpu *v, uint64_t result)
 static void put_call(struct vcpu *v, int64_t number, int64_t returned)
 {
     uint64_t result = is_arm ? (uint32_t)returned : (uint64_t)returned;
-    uint64_t call[9] = { v->call_pc, (uint64_t)number, result };
+    uint64_t call[10] = { v->call_pc, (uint64_t)number, result };
     memcpy(call + 3, v->arguments, sizeof v->arguments);
+    call[9] = v->turn;
+    v->sends = 1;
     pthread_mutex_lock(&out_lock);
     if (number >= 0 && number < 1024 && fills[number].known && have_guest_base) {
         uint64_t address = v->arguments[fills[number].argument], size = fills[number].size;
@@ -1189,6 +1343,7 @@ static void put_call(struct vcpu *v, int64_t number, int64_t returned)
     }
     put_chunk(CALL, v->core, 0, call, sizeof call);
     pthread_mutex_unlock(&out_lock);
+    v->sends = 0;
 }
 
 static void read_rules(const char *text)
@@ -1218,7 +1373,7 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
         note_mask(vcpus[vcpu]);
     }
     struct vcpu *v = vcpus[vcpu];
-    if (inputs && one_thread && !child) {
+    if (inputs && (one_thread || in_turns) && !child) {
         uint64_t arguments[6] = { a1, a2, a3, a4, a5, a6 };
         for (int i = 0; i < 6; i++)
             v->arguments[i] = is_arm ? (uint32_t)arguments[i] : arguments[i];
@@ -1236,15 +1391,25 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
     int ends = number == (is_arm ? 1 : 93);
     if (!child && (group || (ends && live_count() == 1)))
         exit_begins(v, a1, group);
-    else if (!child && ends)
+    else if (!child && ends) {
+        if (in_turns) {
+            /* The kernel clears the thread's ID, for which others wait, after this. */
+            put_call(v, number, 0);
+            pthread_setspecific(turn_ends, v);
+        }
         thread_ends(v);
+    } else if (!child && in_turns && !keeps_turn(number)) {
+        leave_turn(v);
+    }
 }
 
 static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result)
 {
     struct vcpu *v = vcpus[vcpu];
     v->ends = 0;
-    if (inputs && one_thread && !child)
+    if (in_turns && !child && turn != v)
+        take_turn(v, 1, 0);
+    if (inputs && (one_thread || in_turns) && !child)
         put_call(v, number, result);
     /* A pending signal would otherwise lead it into the GDB server while another thread is there. */
     do {
@@ -1387,6 +1552,7 @@ static void forked(void)
     halting = 0;
     in_gdb = 0;
     gdb_users = 0;
+    in_turns = 0;
     close(out);
     int memory = open("/proc/self/mem", O_WRONLY | O_CLOEXEC);
     for (unsigned i = 0; memory >= 0 && i < MAX_TRAPS; i++)

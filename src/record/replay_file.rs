@@ -9,7 +9,7 @@ use armsnap_snapshot::leftovers::in_private;
 use armsnap_snapshot::mapped::{self, Mapped};
 use armsnap_snapshot::snapshot::model::Register;
 use armsnap_snapshot::snapshot::replay::{
-    Call, Checkpoint, Contents, Input, Inputs, Piece, Writer,
+    Call, Checkpoint, Contents, Input, Inputs, Piece, Turn, Writer,
 };
 use armsnap_trace::encode::CodeAddress;
 use std::fs::File;
@@ -40,7 +40,42 @@ pub fn locked(calls: &SharedCalls) -> MutexGuard<'_, CallFile> {
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the system calls and checkpoints of a program with one thread.
+/// The turn of a thread begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnBegins {
+    /// The number of the turn, from 1.
+    pub number: u64,
+    /// The number of the thread.
+    pub core: u32,
+    /// The number of instructions that the thread had executed before.
+    pub executed: u64,
+}
+
+/// Returns the turns in order, up to the first one whose beginning is not known. `executed` has the number of
+/// instructions that each thread executed in total.
+pub fn turns(mut begins: Vec<TurnBegins>, mut executed: Vec<u64>) -> Vec<Turn> {
+    begins.sort_by_key(|turn| turn.number);
+    let known = (1..)
+        .zip(&begins)
+        .take_while(|(number, turn)| *number == turn.number);
+    let known = known.count();
+    let mut turns = Vec::with_capacity(known);
+    // From the last one: a turn ends where the next one of the thread begins.
+    for (index, turn) in begins.iter().enumerate().rev() {
+        let end = executed.get_mut(turn.core as usize);
+        let end = end.map_or(turn.executed, |end| std::mem::replace(end, turn.executed));
+        if index < known {
+            turns.push(Turn {
+                core: turn.core,
+                instructions: end.saturating_sub(turn.executed),
+            });
+        }
+    }
+    turns.reverse();
+    turns
+}
+
+/// Writes the system calls of a program, and its checkpoints before its second thread.
 ///
 /// At a checkpoint, the controller says where the program is stopped ([`want`](Self::want)), the tracing
 /// thread asks for a synchronisation point there ([`accept`](Self::accept)), the controller writes the state
@@ -48,7 +83,6 @@ pub fn locked(calls: &SharedCalls) -> MutexGuard<'_, CallFile> {
 /// trace ([`synchronised`](Self::synchronised)).
 #[derive(Debug)]
 pub struct CallFile {
-    path: PathBuf,
     /// `None` if the file cannot be extended any more.
     writer: Option<Writer<BufWriter<File>>>,
     /// What the next call wrote: address, length, and the bytes unless they are zeros.
@@ -65,6 +99,19 @@ pub struct CallFile {
     offsets: Vec<Option<u64>>,
     /// How many bytes of memory the checkpoints have.
     checkpoint_bytes: u64,
+    /// The turn in which each call returned.
+    turns: Vec<u64>,
+}
+
+/// What is known of the records of a file once the recording has ended.
+#[derive(Debug, Default)]
+pub struct Places<'a> {
+    /// The offset in the trace buffer for each checkpoint, if it is known.
+    pub offsets: &'a [Option<u64>],
+    /// The turns of threads, in order.
+    pub turns: &'a [Turn],
+    /// The number of the turn in which each call returned.
+    pub of_calls: &'a [u64],
 }
 
 impl CallFile {
@@ -82,7 +129,6 @@ impl CallFile {
             Ok(writer)
         });
         Self {
-            path,
             writer: writer.ok(),
             written: Vec::new(),
             bytes: 0,
@@ -91,6 +137,7 @@ impl CallFile {
             expected: false,
             offsets: Vec::new(),
             checkpoint_bytes: 0,
+            turns: Vec::new(),
         }
     }
 
@@ -164,6 +211,7 @@ impl CallFile {
 
     /// Adds a call.
     pub fn call(&mut self, call: SystemCall) {
+        let turn = call.turn;
         let pieces = self.written.iter().map(|(address, length, bytes)| Piece {
             address: *address,
             length: *length,
@@ -177,32 +225,31 @@ impl CallFile {
             memory: pieces.collect(),
         };
         // Without space, the calls so far are kept.
-        if let Some(writer) = &mut self.writer
-            && writer.call(&call, &[]).is_err()
-        {
-            self.writer = None;
+        if let Some(writer) = &mut self.writer {
+            match writer.call(&call, &[]) {
+                Ok(()) => self.turns.push(turn),
+                Err(_) => self.writer = None,
+            }
         }
         self.written.clear();
         self.bytes = 0;
     }
 
-    /// Ends the recording of calls, and removes the file: there are several threads.
-    pub fn abandon(&mut self) {
-        self.writer = None;
-        let _ = std::fs::remove_file(&self.path);
-    }
-
-    /// Completes the file, and returns the offset for each checkpoint, if it is known.
-    pub fn finish(&mut self) -> Vec<Option<u64>> {
+    /// Completes the file, and returns the offset for each checkpoint, if it is known, and the number of the
+    /// turn in which each call returned.
+    pub fn finish(&mut self) -> (Vec<Option<u64>>, Vec<u64>) {
         // An incomplete last record is not read.
         let _ = self.writer.take().map(Writer::finish);
-        std::mem::take(&mut self.offsets)
+        (
+            std::mem::take(&mut self.offsets),
+            std::mem::take(&mut self.turns),
+        )
     }
 }
 
-/// Writes the start, the calls and the checkpoints of a directory to one file there, without what is in
-/// `saved`; `None` if no calls were recorded. `offsets` has the offset in the trace buffer for each
-/// checkpoint; what has changed before one without an offset belongs to the next one.
+/// Writes the start, the calls, the checkpoints and the turns of a directory to one file there, without what is
+/// in `saved`; `None` if no calls were recorded. What has changed before a checkpoint without an offset belongs
+/// to the next one.
 ///
 /// # Errors
 ///
@@ -210,7 +257,7 @@ impl CallFile {
 pub fn join(
     directory: &Path,
     start: &Start,
-    offsets: &[Option<u64>],
+    places: &Places<'_>,
     saved: &[SavedRegion],
 ) -> io::Result<Option<Mapped>> {
     let calls = CallFile::path(directory);
@@ -235,10 +282,20 @@ pub fn join(
         });
         writer.start(&start.registers, memory, &saved)?;
         let mut at = calls.calls();
-        let (mut offsets, mut changed) = (offsets.iter(), Vec::new());
+        let (mut offsets, mut changed) = (places.offsets.iter(), Vec::new());
+        let (mut turns, mut of_calls) =
+            ((1..).zip(places.turns).peekable(), places.of_calls.iter());
         while let Ok(Some((input, next))) = calls.input(at) {
             match input {
-                Input::Call(call) => writer.call(&call, &saved)?,
+                Input::Call(call) => {
+                    let now = of_calls.next().copied().unwrap_or(0);
+                    while let Some((_, turn)) = turns.next_if(|(number, _)| *number <= now) {
+                        writer.turn(*turn)?;
+                    }
+                    writer.call(&call, &saved)?;
+                }
+                // A file of calls has no turns.
+                Input::Turn(_) => {}
                 Input::Checkpoint(mut checkpoint) => {
                     changed.append(&mut checkpoint.memory);
                     if let Some(&Some(offset)) = offsets.next() {
@@ -255,6 +312,9 @@ pub fn join(
                 }
             }
             at = next;
+        }
+        for (_, turn) in turns {
+            writer.turn(*turn)?;
         }
         writer.finish().map(drop)
     };

@@ -167,8 +167,8 @@ pub struct Contents {
     pub data_addresses: Vec<(String, Mapped)>,
     /// The state of a Linux program at its start.
     pub start: Start,
-    /// What the program started with and what entered it: the name of its core, and the file.
-    pub replay: Option<(String, Mapped)>,
+    /// What the program started with and what entered it: the names of its cores, by number, and the file.
+    pub replay: Option<(Vec<String>, Mapped)>,
     /// Code that changed during the recording.
     pub changed: Changed,
     /// The section `[recording]`.
@@ -269,12 +269,9 @@ impl Contents {
     }
 
     fn replay_section(&self) -> Option<OtherSection> {
-        let entries = self.replay.iter();
-        core_files::section::<Inputs>(
-            entries
-                .map(|(core, _)| (core.clone(), REPLAY.to_owned()))
-                .collect(),
-        )
+        let cores = self.replay.iter().flat_map(|(cores, _)| cores);
+        let entries = cores.map(|core| (core.clone(), REPLAY.to_owned()));
+        core_files::section::<Inputs>(entries.collect())
     }
 
     fn snapshot(&self, options: &TraceOptions, etm: protocol::Core, summary: &Summary) -> Snapshot {

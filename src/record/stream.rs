@@ -21,7 +21,7 @@
 //! | 13 place | the code named by the plugin's argument `place` is executed for the first time; `u64` its address; the core waits for command 3 |
 //! | 14 failed | the plugin cannot continue; text: the reason |
 //! | 15 memory | what the kernel wrote in the call reported next, only with `inputs=`; extra: 0, `u64` address and bytes, or 1, `u64` address and `u64` count of bytes that are 0 |
-//! | 16 call | a system call of the only thread returned: `u64` address of its instruction, `u64` number, `u64` result, six `u64` arguments |
+//! | 16 call | a system call returned, or ends its thread, in the turn of this thread: `u64` address of its instruction, `u64` number, `u64` result, six `u64` arguments, `u64` number of the turn, 0 before the second thread starts |
 //! | 17 checkpoint | the only thread receives SIGINT, so that it stops after the block that it enters next, which ends in a branch; only with `checkpoints=` |
 //!
 //! An event is one of:
@@ -34,6 +34,8 @@
 //!   `accesses=on`.
 //! - `0xc000_0000` and three more words: an exception was taken. The words are the number from the
 //!   note command, and the address at which execution would have continued (low, high).
+//! - `0xd000_0000` and two more words (low, high): the core executes the next block in the turn with this
+//!   number. Turns are numbered from 1 in their order; only one thread executes at a time.
 //! - `0xe000_0000` and two more words (low, high): the time at which the previous block was entered.
 //!   Threads of a Linux program report it after system calls and at intervals. The time is the
 //!   number of instructions that all threads executed since the second one started, as far as they
@@ -171,6 +173,8 @@ pub enum Event {
         /// The access.
         access: Access,
     },
+    /// The turn with this number begins before the next block.
+    Turn(u64),
     /// The previous block was entered at this time.
     Time(u64),
     /// The core has this context ID from the next block on.
@@ -223,6 +227,8 @@ pub struct SystemCall {
     pub result: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// The number of the turn in which it returned; 0 if there was only one thread.
+    pub turn: u64,
 }
 
 /// Memory that the kernel wrote in a system call.
@@ -342,9 +348,13 @@ impl Iterator for Events<'_> {
             });
             return Some(event.ok_or_else(|| bad("half of an event")));
         }
-        if word == 0xe000_0000 {
-            let time = (|| Some(u64::from(self.word()?) | u64::from(self.word()?) << 32))();
-            return Some(time.map(Event::Time).ok_or_else(|| bad("half of an event")));
+        if word == 0xd000_0000 || word == 0xe000_0000 {
+            let number = (|| Some(u64::from(self.word()?) | u64::from(self.word()?) << 32))();
+            let event = number.map(match word {
+                0xd000_0000 => Event::Turn,
+                _ => Event::Time,
+            });
+            return Some(event.ok_or_else(|| bad("half of an event")));
         }
         if word == 0xf000_0000 {
             let event = self.word().map(Event::Context);
@@ -425,6 +435,7 @@ impl<'a> Fields<'a> {
             number,
             result,
             arguments,
+            turn: self.u64()?,
         })
     }
 

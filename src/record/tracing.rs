@@ -11,7 +11,7 @@ use super::blocks::{BlockTable, Sets};
 use super::flow::Flow;
 use super::lines::Lines;
 use super::protocol::{self, Protocol, Timestamps};
-use super::replay_file::{SharedCalls, locked};
+use super::replay_file::{self, SharedCalls, locked};
 use super::settings::{Exceptions, Settings, core_of};
 use super::stream::{Definition, Event, Events, Exit, Sink, Stopped, SystemCall, Written};
 use super::system::join::Join;
@@ -20,6 +20,7 @@ use super::versions::Versions;
 use super::witness;
 use armsnap_arch::quantity::TraceId;
 use armsnap_snapshot::snapshot::changed::Carrier;
+use armsnap_snapshot::snapshot::replay::Turn;
 use armsnap_trace::encode::{CodeAddress, TraceUnit, Tracer};
 use armsnap_trace::flow::Pieces;
 use std::collections::BTreeMap;
@@ -111,6 +112,10 @@ pub struct Summary {
     pub carrier: Carrier,
     /// The offset in the trace buffer that belongs to each checkpoint, if it is known.
     pub checkpoints: Vec<Option<u64>>,
+    /// The turns of threads, in order.
+    pub turns: Vec<Turn>,
+    /// The number of the turn in which each recorded call returned.
+    pub turns_of_calls: Vec<u64>,
     /// Why a file of the recording is incomplete, if one is.
     pub cut: Option<String>,
 }
@@ -133,7 +138,7 @@ struct Tracing<U, F> {
     observer: Sender<TraceEvent>,
     /// The number of instructions so far, for progress reports.
     progress: Arc<AtomicU64>,
-    /// The system calls of a program with one thread.
+    /// The system calls of a program.
     calls: Option<SharedCalls>,
     /// Whether the program stops for a checkpoint next.
     checkpoint: bool,
@@ -154,9 +159,6 @@ where
             self.traces.threads = Some(self.traces.instructions + pending);
         }
         if core == 1 {
-            if let Some(calls) = self.calls.take() {
-                locked(&calls).abandon();
-            }
             // The receiver is gone once the recording is abandoned.
             let _ = self.observer.send(TraceEvent::Threads);
         }
@@ -169,6 +171,7 @@ where
             CoreTrace {
                 id,
                 tracer,
+                executed: 0,
                 until_timestamp: 0,
                 context: settings.context,
                 line: Vec::new(),
@@ -407,7 +410,11 @@ where
             if let Some(offset) = self.traces.taken.synchronised.take() {
                 calls.synchronised(offset);
             }
-            summary.checkpoints = calls.finish();
+            (summary.checkpoints, summary.turns_of_calls) = calls.finish();
+            let cores = self.traces.cores.iter();
+            let executed = cores.map(|core| core.as_ref().map_or(0, |trace| trace.executed));
+            let begins = std::mem::take(&mut self.traces.turns);
+            summary.turns = replay_file::turns(begins, executed.collect());
         }
         summary.ended.splice(0..0, unfinished);
         summary.instructions = self.traces.instructions;
@@ -504,6 +511,7 @@ where
             undefined: Vec::new(),
             context_ids: false,
             threads: None,
+            turns: Vec::new(),
         },
         make,
         observer,

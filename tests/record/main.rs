@@ -25,6 +25,7 @@ mod process_stack;
 mod questions;
 mod random_program;
 mod replay;
+mod replayed_threads;
 mod saved_recordings;
 mod systems;
 mod tasks;

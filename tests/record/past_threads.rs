@@ -1,6 +1,6 @@
 //! Past values of programs whose other threads have ended.
 
-use crate::support::record::{build, record};
+use crate::support::record::{build, forget_start, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
 use armsnap::quantity::Address;
@@ -110,6 +110,8 @@ fn memory_is_followed_from_where_all_other_threads_had_ended() {
     let run = record(&guest, "snapshot", &[], &[]);
     assert!(run.status.success(), "{run:?}");
     let directory = guest.directory.path().join("snapshot");
+    // By the end alone.
+    forget_start(&directory);
     let (others, [running, alone]) = cells(&directory, &guest.program);
     assert!(matches!(others, Others::EndedBy(_)), "{others:?}");
     // While others ran, nothing in memory is known.

@@ -4,6 +4,7 @@ use crate::record::address_files::AddressFiles;
 use crate::record::blocks::{Block, NOT_IN_STREAM};
 use crate::record::flow::FlowSink;
 use crate::record::protocol::{Protocol, Timestamps};
+use crate::record::replay_file::TurnBegins;
 use crate::record::settings::{Exceptions, Settings};
 use crate::record::trace_store::TraceStore;
 use crate::record::versions::Versions;
@@ -27,6 +28,8 @@ pub(super) const STORE_SIZE: usize = 1 << 13;
 pub(super) struct CoreTrace<U> {
     pub(super) id: TraceId,
     pub(super) tracer: Tracer<U, Pieces>,
+    /// The number of instructions executed by this core.
+    pub(super) executed: u64,
     /// Instructions until the next timestamp.
     pub(super) until_timestamp: u64,
     /// The core's context; the context ID is the version of the code it runs.
@@ -100,7 +103,12 @@ pub(super) struct CoreTraces<U> {
     /// The number of instructions executed when a Linux program started its second thread. From
     /// then on the stream carries times.
     pub(super) threads: Option<u64>,
+    /// The turns of threads, in the order in which they became known.
+    pub(super) turns: Vec<TurnBegins>,
 }
+
+/// The most turns that are kept.
+const MOST_TURNS: usize = 1 << 22;
 
 /// Maximum number of blocks of a straight line that are kept in one version of changing code.
 const LINE: usize = 64;
@@ -220,6 +228,7 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
             self.settings.trace.timestamps == Timestamps::Always && self.threads.is_none();
         let now = self.instructions;
         if let Some(trace) = self.core(core) {
+            trace.executed += count as u64;
             let executed = &block.instructions[..count.min(block.instructions.len())];
             trace.tracer.run_decoded(block.start, executed);
             if timestamps {
@@ -291,6 +300,17 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
         {
             let now = Mark::Timestamp(begin.saturating_add(time));
             trace.tracer.mark(now);
+        }
+    }
+
+    fn turn(&mut self, core: u32, number: u64) {
+        let executed = self.core(core).map_or(0, |trace| trace.executed);
+        if self.turns.len() < MOST_TURNS {
+            self.turns.push(TurnBegins {
+                number,
+                core,
+                executed,
+            });
         }
     }
 

@@ -44,6 +44,7 @@ impl<U: TraceUnit> CoreTraces<U> {
             }
             *events = rest;
             self.instructions += count;
+            trace.executed += count;
             trace.tracer.follow(course.edge, line);
             if trace.tracer.pending_bytes() >= STORE_SIZE {
                 self.taken.take(trace, STORE_SIZE, &mut self.store)?;

@@ -1,7 +1,7 @@
 //! Past values of one core, on demand.
 
 use super::apart::Apart;
-use super::facts::final_state::{FinalState, Others};
+use super::facts::final_state::{FinalState, Others, Recorded};
 use super::queries::Solved;
 use super::queries::executed::Executed;
 use super::queries::origin::{End, Way, What};
@@ -479,8 +479,11 @@ impl Recovery {
             out.push(Limit::EndUnknown);
         }
         out.extend(self.blind());
+        let stopped = self.replay.stopped();
+        let recorded = self.facts.replay.as_ref();
+        let order_known = recorded.is_some_and(Recorded::has_threads) && stopped.is_none();
         if matches!(self.facts.others, Others::EndedBy(_) | Others::Always) {
-            out.push(Limit::OtherWriters);
+            out.extend((!order_known).then_some(Limit::OtherWriters));
         } else if self.window.sharing().contradicts {
             out.push(Limit::Contradiction);
         } else if self.facts.others == Others::Devices && self.blind().is_none() {
@@ -490,7 +493,6 @@ impl Recovery {
         }
         let fault = self.window.addresses_fault();
         out.extend(fault.map(|fault| Limit::Addresses(fault.to_owned())));
-        let stopped = self.replay.stopped();
         out.extend(stopped.map(|(position, why)| Limit::Replay(position, why.to_string())));
         out
     }

@@ -212,6 +212,17 @@ impl Timeline {
         histories.find(|history| history.device() == device)
     }
 
+    /// The histories of these devices, in this order.
+    pub fn into_histories(self, devices: &[Option<usize>]) -> Vec<Option<History>> {
+        let mut all: HashMap<usize, History> = self
+            .histories
+            .into_iter()
+            .map(|history| (history.device(), history))
+            .collect();
+        let found = devices.iter().map(|device| all.remove(&(*device)?));
+        found.collect()
+    }
+
     /// Finds the last position of core `to` at the time of a position of core `from`, with the
     /// resolution of the timestamps: the order between two timestamps is unknown. Returns `None`
     /// if either trace has no timestamps there. The halted state of one core corresponds to the

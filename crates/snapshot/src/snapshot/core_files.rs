@@ -76,6 +76,17 @@ pub fn files<F: CoreFile>(
     })
 }
 
+/// Returns the cores that have the same file as a core, this one included, in the order of their entries.
+pub fn cores_like<'s, F: CoreFile>(snapshot: &'s Snapshot, core: &str) -> Vec<&'s String> {
+    let mut seen = HashSet::new();
+    let first = files::<F>(snapshot).filter(|(_, name, _)| seen.insert(*name));
+    let first: Vec<_> = first.collect();
+    let own = first.iter().find(|(_, name, _)| *name == core);
+    let own = own.map(|(_, _, file)| *file);
+    let same = first.iter().filter(|(_, _, file)| Some(*file) == own);
+    same.map(|(_, name, _)| *name).collect()
+}
+
 /// Opens the file of a core; `None` if the snapshot has none. `get` returns a file, given the .ini
 /// file that names it and its name there.
 pub(super) fn open<F: CoreFile>(

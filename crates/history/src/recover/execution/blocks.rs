@@ -23,6 +23,14 @@ pub(in crate::recover) struct Blocks {
 }
 
 impl Blocks {
+    /// The state after a branch, wherever it led.
+    pub fn after_branch() -> Self {
+        Self {
+            last: Some((u64::MAX, None)),
+            branches: true,
+        }
+    }
+
     /// Forgets the state: execution came here by an exception or across a gap.
     pub fn lose(&mut self) {
         *self = Self::default();

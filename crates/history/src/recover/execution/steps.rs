@@ -367,7 +367,10 @@ impl Stretch {
         }
         type Key = (Address, Address, Isa, u32, Blocks, bool);
         let mut runs = HashMap::<Key, (u32, u32, Blocks)>::new();
-        let mut blocks = Blocks::default();
+        let mut blocks = match follows_branch(history, start) {
+            true => Blocks::after_branch(),
+            false => Blocks::default(),
+        };
         // The state of IT blocks where handlers may return to: it depends on the address only.
         let mut interrupted = HashMap::<u64, ItState>::new();
         let mut returned = false;
@@ -534,6 +537,24 @@ pub(in crate::recover) fn follows_return(history: &mut History, position: Positi
         .skip_while(|event| event.entry.places() > 0 && event.position == position)
         .take_while(|event| event.entry.places() == 0);
     before.any(|event| matches!(event.entry, Entry::Mark(Mark::ExceptionReturn)))
+}
+
+/// Whether the instruction executed before a position, without an exception or a gap between them, is a branch.
+fn follows_branch(history: &mut History, position: Position) -> bool {
+    let before = history.entries(position, Direction::Backward);
+    let mut before =
+        before.skip_while(|event| event.entry.places() > 0 && event.position == position);
+    let found = before.find(|event| !matches!(event.entry, Entry::Mark(_)));
+    found.is_some_and(|event| ends_in_branch(&event.entry))
+}
+
+/// Whether an entry is a run of instructions that ends in a branch.
+pub(in crate::recover) fn ends_in_branch(entry: &Entry) -> bool {
+    let kind = match entry {
+        Entry::Run { range, .. } => range.last.kind,
+        _ => return false,
+    };
+    matches!(kind, InstructionKind::Branch | InstructionKind::Indirect)
 }
 
 /// A return from an exception before a position.

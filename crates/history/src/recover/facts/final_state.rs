@@ -2,6 +2,7 @@
 
 use super::address_map;
 use super::constants::Constants;
+use crate::timeline::{History, Timeline, TracedCore};
 use armsnap_arch::arch::{Architecture, CoreType, RegisterFile, Space};
 use armsnap_arch::quantity::Address;
 use armsnap_arch::semantics::Location;
@@ -9,6 +10,7 @@ use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::snapshot::OpenSnapshot;
+use armsnap_snapshot::snapshot::core_files;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::model::{DeviceClass, Snapshot};
 use armsnap_snapshot::snapshot::recording::Recording;
@@ -229,6 +231,57 @@ impl Others {
     }
 }
 
+/// Opens the histories of a program's threads, by their places.
+type OpenHistories = Box<dyn Fn() -> Vec<Option<History>> + Send>;
+
+/// What a program started with, and what entered it.
+pub struct Recorded {
+    /// The records.
+    pub inputs: Inputs,
+    /// The place of the core among those of the program.
+    pub core: usize,
+    /// Opens the histories of all of these, if there are several.
+    threads: Option<OpenHistories>,
+}
+
+impl Recorded {
+    /// What was recorded for a core, which sees this memory.
+    fn of(loaded: &OpenSnapshot, core: &str, memory: &Arc<CoreMemory>) -> Option<Self> {
+        let inputs = loaded.inputs(core)?.ok()?;
+        let cores = core_files::cores_like::<Inputs>(&loaded.snapshot, core);
+        let devices = &loaded.snapshot.devices;
+        let device = |name: &&String| devices.iter().position(|device| device.name == **name);
+        let devices: Vec<Option<usize>> = cores.iter().map(device).collect();
+        let threads = (cores.len() > 1).then(|| {
+            let (loaded, memory) = (loaded.clone(), Arc::clone(memory));
+            let open = move || {
+                let cores = devices.iter().flatten().map(|&device| TracedCore {
+                    device,
+                    memory: Arc::clone(&memory),
+                });
+                let cores: Vec<TracedCore> = cores.collect();
+                Timeline::open(&loaded, &cores).into_histories(&devices)
+            };
+            Box::new(open) as _
+        });
+        Some(Self {
+            inputs,
+            core: cores.iter().position(|name| *name == core)?,
+            threads,
+        })
+    }
+
+    /// Whether the program had several threads.
+    pub fn has_threads(&self) -> bool {
+        self.threads.is_some()
+    }
+
+    /// The histories of its threads, by their places, if there are several.
+    pub fn histories(&self) -> Option<Vec<Option<History>>> {
+        self.threads.as_ref().map(|open| open())
+    }
+}
+
 /// Everything known besides the trace and the code.
 pub struct FinalState {
     /// The architecture of the core.
@@ -253,7 +306,7 @@ pub struct FinalState {
     /// Recorded addresses of loads and stores.
     pub addresses: Option<Box<dyn RecordedAddresses>>,
     /// What the program started with, and what entered it, if it was recorded.
-    pub replay: Option<Inputs>,
+    pub replay: Option<Recorded>,
     /// Where exceptions of C++ and panics of Rust continue.
     pub landing_pads: LandingPads,
     /// Code whose functions preserve nothing.
@@ -286,6 +339,7 @@ impl FinalState {
             Others::None if is_m_profile => Others::Devices,
             others => others,
         };
+        let replay = Recorded::of(loaded, core, &memory.memory);
         Self {
             architecture,
             main_stack_only: is_m_profile && has_main_stack_only(code.clone()),
@@ -301,7 +355,7 @@ impl FinalState {
             others,
             without_kernel: Recording::of(&loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses) as _),
-            replay: loaded.inputs(core).and_then(Result::ok),
+            replay,
             landing_pads: LandingPads::new(code.clone()),
             go: GoCode::new(code),
         }

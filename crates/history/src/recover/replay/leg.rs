@@ -6,16 +6,12 @@
 use super::moment::{Batch, Moment};
 use super::watch::Watch;
 use super::{Given, Searched, Stopped};
-use crate::recover::execution::address_space::AddressSpace;
 use crate::recover::execution::blocks::Blocks;
-use crate::recover::execution::steps::Stretch;
 use crate::recover::queries::writes::Wanted;
 use crate::timeline::{Direction, EndAgrees, Position};
 use armsnap_arch::semantics::{Location, Values};
 use std::ops::Range;
 
-/// The number of positions that are decoded together, or a few more.
-const BATCH: u64 = 1 << 16;
 /// The number of bytes of trace that are executed if there are no checkpoints.
 const FARTHEST: u64 = 2 << 20;
 /// The same if there are some: fewer instructions are between them.
@@ -71,8 +67,8 @@ impl Leg {
         };
         match first {
             Ok(moment) => {
-                leg.first = moment.processor.values.map(|value| value.is_some());
-                let is_full = moment.processor.memory.is_full();
+                leg.first = moment.thread.processor.values.map(|value| value.is_some());
+                let is_full = moment.thread.processor.memory.is_full();
                 leg.stopped = is_full.then_some((leg.range.start, Stopped::Full));
                 leg.saved.push((leg.range.start, moment));
             }
@@ -259,7 +255,11 @@ impl Leg {
             let target = batch.stretch.find(position);
             let result = moment.run(batch, target, given, watch);
             if let Err(stopped) = result {
-                let at = batch.stretch.position(batch.next).unwrap_or(batch.end);
+                if given.cancel.is_requested() {
+                    self.now = None;
+                    return None;
+                }
+                let at = batch.position();
                 self.stop(at, stopped);
                 return None;
             }
@@ -267,8 +267,7 @@ impl Leg {
                 return Some(());
             }
             let end = batch.end;
-            let mut taken = batch.stretch.taken.iter().map(|taken| taken.step as usize);
-            let is_signal = taken.any(|at| at == batch.stretch.len());
+            let is_signal = batch.ends_in_signal();
             let is_last = end >= self.range.end;
             match (is_last, is_signal) {
                 (true, _) => self.finish(given, is_signal),
@@ -334,32 +333,8 @@ impl Leg {
 
     /// The positions from one on.
     fn batch(&mut self, given: &mut Given<'_>, from: Position) -> Option<Batch> {
-        let Given {
-            history,
-            templates,
-            cancel,
-            ..
-        } = given;
-        let mut places = 0;
-        let mut end = None;
-        for event in history.entries(from, Direction::Forward) {
-            if places >= BATCH || event.position >= self.range.end {
-                end = Some(event.position);
-                break;
-            }
-            places += event.entry.places();
-        }
-        let last = self.range.end;
-        let end = end.unwrap_or(last).min(last);
-        let space = AddressSpace::default();
-        let stretch = Stretch::of(history, templates, from..end, space, cancel)?;
-        let after = history.place(end).and_then(|place| place.pc());
-        Some(Batch {
-            stretch,
-            end,
-            after: after.map(|address| address.0),
-            next: 0,
-        })
+        let range = from..self.range.end;
+        Batch::of(given.history, given.templates, range, given.cancel)
     }
 
     /// Compares the state at the end with the one that was recorded there.
@@ -371,9 +346,15 @@ impl Leg {
         let differs = match (&self.next, self.now.take()) {
             (_, None) => false,
             (Some(next), Some((mut moment, _))) => {
-                moment.processor.settle(&mut Watch::default());
-                differ(&moment.processor.values, &next.processor.values)
-                    || moment.processor.memory.differs(&next.processor.memory)
+                moment.thread.processor.settle(&mut Watch::default());
+                differ(
+                    &moment.thread.processor.values,
+                    &next.thread.processor.values,
+                ) || moment
+                    .thread
+                    .processor
+                    .memory
+                    .differs(&next.thread.processor.memory)
             }
             (None, Some((moment, _))) => differs_at_end(given, moment, is_exception),
         };
@@ -394,7 +375,7 @@ fn differs_at_end(given: &mut Given<'_>, mut moment: Moment, is_exception: bool)
         ..
     } = given;
     let halted = history.halted().map(|halted| halted.0);
-    if is_exception && (moment.expected.is_none() || moment.expected != halted) {
+    if is_exception && (moment.thread.expected.is_none() || moment.thread.expected != halted) {
         return false;
     }
     if history.end_agrees() != EndAgrees::Yes {
@@ -410,15 +391,18 @@ fn differs_at_end(given: &mut Given<'_>, mut moment: Moment, is_exception: bool)
         let none = &mut Watch::default();
         for number in rest {
             let template = templates.all[number as usize];
-            let executed = moment.processor.execute(templates, &template, None, none);
+            let executed = moment
+                .thread
+                .processor
+                .execute(templates, &template, None, none);
             if executed.is_err() {
                 return false;
             }
         }
     }
-    moment.processor.settle(&mut Watch::default());
-    differ(&moment.processor.values, &facts.registers)
-        || moment.processor.memory.differs_from(&*facts.memory)
+    moment.thread.processor.settle(&mut Watch::default());
+    differ(&moment.thread.processor.values, &facts.registers)
+        || moment.thread.processor.memory.differs_from(&*facts.memory)
 }
 
 /// Whether a value is known in both and differs.

@@ -20,9 +20,9 @@ type Store = (u64, u8, Option<u64>);
 /// Exclusive stores of an instruction of which it is not known yet whether they happened.
 #[derive(Clone, Debug)]
 pub struct Exclusive {
-    /// The register that is 0 if they did, and 1 if not.
-    status: Location,
     stores: Vec<Store>,
+    /// The registers if they happened, and if not.
+    both: Box<[Values; 2]>,
 }
 
 /// The memory of the program while an instruction is executed.
@@ -137,16 +137,14 @@ impl Processor {
         if template.opaque || template.stores_anywhere || template.changes_space {
             return Err(Stopped::NoModel);
         }
-        if self.pending.is_some() && matches!(template.control, Control::Conditional { .. }) {
-            self.decide(templates, template, after, watch);
-        }
         let clears = template.clears_block.map(|base| self.values[base.index()]);
-        let before = self.pending.as_ref().map(|pending| pending.status);
-        let (next, begins) = self.run(templates, template, watch)?;
-        // A written status register says nothing about the stores any more.
-        if !begins && before.is_some_and(|status| writes(templates, template, status)) {
+        if self.pending.is_some() {
+            if clears.is_none() && !accesses(templates, template) {
+                return Ok(self.run_both(templates, template, after, watch));
+            }
             self.settle(watch);
         }
+        let next = self.run(templates, template, watch)?;
         match clears {
             None => {}
             Some(None) => return Err(Stopped::UnknownAddress),
@@ -174,13 +172,13 @@ impl Processor {
         }
     }
 
-    /// Returns where it continues, if that is known, and whether stores are pending that it began.
+    /// Returns where it continues, if that is known.
     fn run(
         &mut self,
         templates: &Templates,
         template: &Template,
         watch: &mut Watch,
-    ) -> Result<(Option<u64>, bool), Stopped> {
+    ) -> Result<Option<u64>, Stopped> {
         let mut bus = Bus {
             memory: &mut self.memory,
             pending: &mut self.pending,
@@ -194,16 +192,14 @@ impl Processor {
         if bus.astray {
             return Err(Stopped::UnknownAddress);
         }
-        let begins = !bus.maybe.is_empty();
-        if begins {
+        if !bus.maybe.is_empty() {
             let stores = std::mem::take(&mut bus.maybe);
             self.begin(templates, template, stores, watch);
         }
         let (values, temporaries) = (&self.values, &self.temporaries);
-        let next = template
+        Ok(template
             .control
-            .leads_to(template.end(), values, temporaries);
-        Ok((next, begins))
+            .leads_to(template.end(), values, temporaries))
     }
 
     /// Waits for a branch to show whether exclusive stores happened.
@@ -215,59 +211,67 @@ impl Processor {
         watch: &mut Watch,
     ) {
         let status = exclusive_status(templates, template);
-        let exclusive = status.filter(|status| self.values[status.index()].is_none());
-        self.pending = Some(Exclusive {
-            status: exclusive.unwrap_or(Location::NOWHERE),
-            stores,
-        });
-        if exclusive.is_none() {
+        let status = status.filter(|status| self.values[status.index()].is_none());
+        let mut both = Box::new([self.values; 2]);
+        if let Some(status) = status {
+            both[0][status.index()] = Some(0);
+            both[1][status.index()] = Some(1);
+        }
+        self.pending = Some(Exclusive { stores, both });
+        if status.is_none() {
             watch.undecided();
             self.settle(watch);
         }
     }
 
-    /// Learns from a branch whether pending exclusive stores happened.
-    fn decide(
+    /// Executes an instruction without accesses both for exclusive stores that happened and for those that did
+    /// not, and learns from a branch which is the case.
+    fn run_both(
         &mut self,
         templates: &Templates,
         template: &Template,
         after: Option<u64>,
         watch: &mut Watch,
-    ) {
-        let Some((pending, after)) = self.pending.as_ref().zip(after) else {
-            return;
+    ) -> Option<u64> {
+        let mut pending = self.pending.take()?;
+        let mut none = Memory::default();
+        let mut bus = Bus {
+            memory: &mut none,
+            pending: &mut None,
+            watch: &mut Watch::default(),
+            maybe: Vec::new(),
+            narrow: templates.is_narrow(),
+            astray: false,
         };
-        let status = pending.status.index();
-        let mut leads_to = |value| {
-            let mut none = Memory::default();
-            let mut bus = Bus {
-                memory: &mut none,
-                pending: &mut None,
-                watch: &mut Watch::default(),
-                maybe: Vec::new(),
-                narrow: templates.is_narrow(),
-                astray: false,
-            };
-            let mut values = self.values;
-            values[status] = Some(value);
+        let nexts = [0, 1].map(|which| {
+            let (values, temporaries) = (&mut pending.both[which], &mut self.temporaries);
             let relations = operations(templates, template);
-            execute_relations(relations, &mut values, &mut self.temporaries, &mut bus);
+            execute_relations(relations, values, temporaries, &mut bus);
             template
                 .control
-                .leads_to(template.end(), &values, &self.temporaries)
+                .leads_to(template.end(), values, temporaries)
+        });
+        let happened = match (nexts, after) {
+            ([Some(yes), Some(no)], Some(after)) if yes != no && yes == after => true,
+            ([Some(yes), Some(no)], Some(after)) if yes != no && no == after => false,
+            _ => {
+                let [yes, no] = &*pending.both;
+                let both = yes.iter().zip(no);
+                for (slot, (yes, no)) in self.values.iter_mut().zip(both) {
+                    *slot = yes.filter(|_| yes == no);
+                }
+                self.pending = Some(pending);
+                return nexts[0].filter(|_| nexts[0] == nexts[1]);
+            }
         };
-        let happened = match [leads_to(0), leads_to(1)] {
-            [Some(yes), Some(no)] if yes != no && yes == after => true,
-            [Some(yes), Some(no)] if yes != no && no == after => false,
-            _ => return,
-        };
-        self.values[status] = Some(u64::from(!happened));
+        self.values = pending.both[usize::from(!happened)];
         watch.decide(happened);
-        for (address, size, value) in self.pending.take().into_iter().flat_map(|it| it.stores) {
+        for (address, size, value) in pending.stores {
             if happened {
                 self.memory.store(address, size, value);
             }
         }
+        after
     }
 
     /// Gives up on pending exclusive stores.
@@ -308,6 +312,12 @@ fn operations<'t>(
         };
         (relation, op.displacement)
     })
+}
+
+/// Whether an instruction loads or stores.
+fn accesses(templates: &Templates, template: &Template) -> bool {
+    let all = templates.ops_of(template);
+    all.iter().any(|op| op.access().is_some())
 }
 
 /// The register that is 0 if an unconditional exclusive store happens, and 1 if not: it is one bit of

@@ -6,11 +6,13 @@
 //! arguments, or the next checkpoint has other values, nothing of the leg is shown.
 
 mod calls;
+mod clones;
 mod leg;
 mod machine;
 mod memory;
 mod moment;
 mod points;
+mod threads;
 mod watch;
 
 use super::execution::templates::Templates;
@@ -27,6 +29,7 @@ use points::Points;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use threads::Histories;
 use watch::Watch;
 
 /// The most legs that are kept.
@@ -53,6 +56,12 @@ pub(super) enum Stopped {
     /// There is no record of a system call.
     #[error("a system call was not recorded")]
     CallMissing,
+    /// There is no record of the order in which threads executed.
+    #[error("the order of the threads was not recorded")]
+    TurnMissing,
+    /// There is no trace of another thread.
+    #[error("there is no trace of what another thread executed")]
+    NoHistory,
     /// A file is damaged.
     #[error("the file is {0}")]
     Damaged(Error),
@@ -115,6 +124,7 @@ struct Given<'g> {
     templates: &'g mut Templates,
     facts: &'g FinalState,
     inputs: &'g Inputs,
+    others: Option<&'g mut Histories>,
     cancel: &'g Cancel,
 }
 
@@ -124,6 +134,8 @@ pub(super) struct Replay {
     templates: Templates,
     /// Where it can begin, once that was read.
     points: Option<Points>,
+    /// The histories of the program's threads, if it has several.
+    histories: Option<Histories>,
     /// The legs used last, each with the number of its first place; the last one is used now.
     legs: Vec<(usize, Leg)>,
 }
@@ -160,7 +172,7 @@ impl Replay {
         }
         let (leg, mut given) = self.leg(history, facts, position, cancel)?;
         leg.go(&mut given, position)?;
-        Some(&self.legs.last()?.1.now()?.processor)
+        Some(&self.legs.last()?.1.now()?.thread.processor)
     }
 
     /// Searches for an access to a range of addresses as far as the replay gets: backward, before the
@@ -273,7 +285,10 @@ impl Replay {
                 memory: processor.memory,
                 last: Arc::clone(&facts.memory),
             }),
-            others: Others::None,
+            others: match &facts.replay {
+                Some(recorded) if recorded.has_threads() => facts.others,
+                _ => Others::None,
+            },
             without_kernel: facts.without_kernel,
             addresses: None,
             replay: None,
@@ -291,11 +306,16 @@ impl Replay {
         position: Position,
         cancel: &'g Cancel,
     ) -> Option<(&'g mut Leg, Given<'g>)> {
-        let inputs = facts.replay.as_ref()?;
+        let recorded = facts.replay.as_ref()?;
+        let inputs = &recorded.inputs;
         if self.points.is_none() {
             self.templates.architecture = facts.architecture;
             self.templates.without_model = facts.has_no_model();
-            self.points = Some(Points::read(history, facts, inputs, cancel)?);
+            self.histories = recorded.histories().map(Histories::new);
+            let first = self.histories.as_mut().and_then(Histories::first);
+            let first = first.filter(|_| recorded.core > 0);
+            let begin = first.map_or_else(|| history.begin(), |first| first.begin());
+            self.points = Some(Points::read(begin, facts, inputs, cancel)?);
         }
         let points = self.points.as_mut()?;
         let known = self
@@ -305,14 +325,33 @@ impl Replay {
         match known {
             // The last one is used now.
             Some(index) => self.legs[index..].rotate_left(1),
+            None if recorded.core > 0 => {
+                let first = self.histories.as_mut().and_then(Histories::first)?;
+                let (index, start) = points.last(first);
+                let moment = points.moment(index, facts, recorded.core);
+                let mut given = Given {
+                    history: &mut *history,
+                    templates: &mut self.templates,
+                    facts,
+                    inputs,
+                    others: self.histories.as_mut(),
+                    cancel,
+                };
+                let moment = moment.and_then(|moment| moment.born(start, &mut given));
+                if cancel.is_requested() {
+                    return None;
+                }
+                let range = history.begin()..history.end();
+                self.legs.push((index, Leg::new(range, moment, None, true)));
+            }
             None => {
                 let index = points.before(history, position);
                 let start = points.position(history, index)?;
                 let next = points.after(history, index);
                 let end = next.map_or_else(|| history.end(), |(_, end)| end);
-                let first = points.moment(index, facts, inputs);
+                let first = points.moment(index, facts, 0);
                 let has_checkpoint = index > 0 || next.is_some();
-                let next = next.and_then(|(next, _)| points.moment(next, facts, inputs).ok());
+                let next = next.and_then(|(next, _)| points.moment(next, facts, 0).ok());
                 if self.legs.len() >= MOST_LEGS {
                     self.legs.remove(0);
                 }
@@ -326,6 +365,7 @@ impl Replay {
             templates: &mut self.templates,
             facts,
             inputs,
+            others: self.histories.as_mut(),
             cancel,
         };
         Some((leg, given))

@@ -4,7 +4,8 @@ use super::Stopped;
 use super::calls::{self, Kernel};
 use super::machine::Processor;
 use super::memory::Memory;
-use super::moment::Moment;
+use super::moment::{Moment, Thread};
+use super::threads::Threads;
 use crate::recover::facts::final_state::FinalState;
 use crate::timeline::{History, Position};
 use armsnap_arch::arch::{Architecture, RegisterFile};
@@ -52,8 +53,10 @@ pub(super) struct Points {
 impl Points {
     /// Finds the places in a file of inputs, up to the first damaged record, or to a call after which it
     /// is not known what memory is shared with others. `None` if it was cancelled.
+    ///
+    /// `begin` is the first position of the history of the first thread.
     pub fn read(
-        history: &mut History,
+        begin: Position,
         facts: &FinalState,
         inputs: &Inputs,
         cancel: &Cancel,
@@ -65,7 +68,7 @@ impl Points {
             checkpoint: None,
             kernel,
             foreign: Arc::default(),
-            position: OnceCell::from(Some(history.begin())),
+            position: OnceCell::from(Some(begin)),
         }];
         let mut at = inputs.calls();
         let mut foreign = Arc::default();
@@ -94,6 +97,8 @@ impl Points {
                         foreign = mappings.foreign().into();
                     }
                 }
+                // There are no checkpoints of several threads.
+                Input::Turn(_) => break,
                 Input::Checkpoint(Checkpoint { offset, pc, .. }) => {
                     if offset <= last || all.len() > MOST_POINTS {
                         break;
@@ -143,26 +148,36 @@ impl Points {
         index
     }
 
+    /// The last place that has a position, and this position.
+    pub fn last(&self, history: &mut History) -> (usize, Position) {
+        let mut all = (0..self.all.len()).rev();
+        let found = all.find_map(|index| Some((index, self.position(history, index)?)));
+        found.unwrap_or((0, history.begin()))
+    }
+
     /// The next place that has a position, and this position.
     pub fn after(&self, history: &mut History, index: usize) -> Option<(usize, Position)> {
         let mut all = index + 1..self.all.len();
         all.find_map(|index| Some((index, self.position(history, index)?)))
     }
 
-    /// The program at a place.
+    /// The program at a place, where the first thread executes. The positions of the thread with this number
+    /// will be executed.
     pub fn moment(
         &mut self,
         index: usize,
         facts: &FinalState,
-        inputs: &Inputs,
+        thread: usize,
     ) -> Result<Moment, Stopped> {
+        let recorded = facts.replay.as_ref().ok_or(Stopped::CallMissing)?;
+        let inputs = &recorded.inputs;
         let mut memory = self.memory(index, facts, inputs)?;
         let point = &self.all[index];
         for range in point.foreign.iter() {
             memory.forget(range.clone());
             memory.set_foreign(range.clone(), true);
         }
-        let (registers, call) = match point.checkpoint {
+        let (registers, record) = match point.checkpoint {
             None => (start(inputs)?.registers, inputs.calls()),
             Some(_) => {
                 let (checkpoint, next) = checkpoint(inputs, point.record)?;
@@ -171,10 +186,13 @@ impl Points {
         };
         let (values, pc) = values(registers, facts);
         Ok(Moment {
-            processor: Processor::new(values, memory),
+            thread: Thread::new(
+                Processor::new(values, memory),
+                point.checkpoint.map(|(_, pc)| pc).or(pc),
+            ),
             kernel: point.kernel,
-            call,
-            expected: point.checkpoint.map(|(_, pc)| pc).or(pc),
+            record,
+            threads: Threads::new(thread),
         })
     }
 

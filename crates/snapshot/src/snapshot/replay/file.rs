@@ -10,6 +10,7 @@
 //! | 1 start | `u32` number of registers, each: `u8` length of the name, `u8` length of the value, name, value; then pieces of memory: what the core had before its first instruction |
 //! | 2 call | `u64` address of the instruction, `u64` number of the system call, `u64` result, six `u64` arguments, then pieces of memory: what the kernel had written when the call returned |
 //! | 3 checkpoint | `u64` offset in the trace buffer of a synchronisation point from which on the trace shows what the core executed after the checkpoint, `u64` address of its next instruction, then as in a start: its registers, and the memory that is different from the checkpoint or start before |
+//! | 4 turn | `u32` place of a core among those for which the snapshot names this file, `u64` number of instructions that it executes before the next turn: from its first instruction on, or where it was before. The calls that follow returned, or ended it, in this turn, in this order. Before the first turn, the first core executes |
 //!
 //! A piece of memory is: `u32` kind, `u64` address, `u64` length, and
 //!
@@ -30,6 +31,7 @@ pub(super) const HEAD: &[u8; 17] = b"armsnap replay 1\n";
 pub(super) const START: u32 = 1;
 pub(super) const CALL: u32 = 2;
 pub(super) const CHECKPOINT: u32 = 3;
+pub(super) const TURN: u32 = 4;
 pub(super) const ZEROS: u32 = 0;
 pub(super) const BYTES: u32 = 1;
 pub(super) const AS_SAVED: u32 = 2;
@@ -111,6 +113,15 @@ pub struct Checkpoint<'a> {
     pub memory: Vec<Piece<'a>>,
 }
 
+/// The turn of one of several threads, of which one executes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The place of its core among those for which the snapshot names the file.
+    pub core: u32,
+    /// The number of instructions that it executes before the next turn.
+    pub instructions: u64,
+}
+
 /// A record after the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
@@ -118,6 +129,8 @@ pub enum Input<'a> {
     Call(Call<'a>),
     /// A checkpoint.
     Checkpoint(Checkpoint<'a>),
+    /// The turn of a thread.
+    Turn(Turn),
 }
 
 /// Returns the hash by which a piece of saved memory is recognised.
@@ -210,6 +223,7 @@ impl Inputs {
         let input = match kind {
             CALL => call(fields).map(Input::Call),
             CHECKPOINT => checkpoint(fields).map(Input::Checkpoint),
+            TURN => turn(fields).map(Input::Turn),
             _ => None,
         };
         Ok(Some((input.ok_or(Error::Damaged(at.offset))?, next)))
@@ -326,6 +340,13 @@ fn checkpoint<'a>(fields: &mut Fields<'a>) -> Option<Checkpoint<'a>> {
         pc: fields.u64()?,
         registers: fields.registers()?,
         memory: fields.pieces()?,
+    })
+}
+
+fn turn(fields: &mut Fields<'_>) -> Option<Turn> {
+    Some(Turn {
+        core: fields.u32()?,
+        instructions: fields.u64()?,
     })
 }
 

@@ -7,7 +7,9 @@
 mod file;
 mod writer;
 
-pub use file::{Call, Checkpoint, Contents, Cursor, Error, Input, Inputs, Piece, Start, checksum};
+pub use file::{
+    Call, Checkpoint, Contents, Cursor, Error, Input, Inputs, Piece, Start, Turn, checksum,
+};
 pub use writer::{Saved, Writer};
 
 use super::core_files::{CoreFile, OpenError};

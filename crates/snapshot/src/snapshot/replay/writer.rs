@@ -2,7 +2,8 @@
 
 use super::super::model::Register;
 use super::file::{
-    self, AS_SAVED, BYTES, CALL, CHECKPOINT, Checksum, GONE, HEAD, START, ZEROS, chained, checksum,
+    self, AS_SAVED, BYTES, CALL, CHECKPOINT, Checksum, GONE, HEAD, START, TURN, ZEROS, chained,
+    checksum,
 };
 use crate::mapped;
 use std::io::{self, Write};
@@ -89,6 +90,17 @@ impl<W: Write> Writer<W> {
             put(&mut data, piece, saved);
         }
         self.record(CHECKPOINT, &data)
+    }
+
+    /// Writes a turn.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn turn(&mut self, turn: file::Turn) -> io::Result<()> {
+        let mut data = Vec::from(turn.core.to_le_bytes());
+        data.extend(turn.instructions.to_le_bytes());
+        self.record(TURN, &data)
     }
 
     fn record(&mut self, kind: u32, data: &[u8]) -> io::Result<()> {
