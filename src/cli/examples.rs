@@ -70,6 +70,7 @@ Examples:
 pub const EXPORT: &str = "\
 Examples:
   armsnap export board --as lcov -o coverage.info       for lcov and genhtml
+  armsnap export board --as cobertura -o coverage.xml   for GitLab, Jenkins
   armsnap export board --as folded -o stacks.txt        for flame graphs
   armsnap export board --as perfetto -o board.pftrace   a timeline of calls
   armsnap export board --as jsonl --table calls -o calls.jsonl

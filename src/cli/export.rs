@@ -12,7 +12,8 @@ use armsnap::export::parquet::{self, Sheets, TableSchemas};
 use armsnap::export::rows::{self, Form, Lines, Sink};
 use armsnap::export::tables::{self, Rows};
 use armsnap::export::{
-    Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto,
+    Analysed, ExportError, callgrind, chrome, clover, cobertura, compilers, ctf, drcov, folded,
+    lcov, perfetto,
 };
 use armsnap::profile::{CodeOnly, LinesOfCalls, Listener, Nothing, Profile, Track};
 use armsnap::{leftovers, mapped};
@@ -101,6 +102,10 @@ enum Format {
     Folded,
     /// Lines, functions and branches, for lcov and genhtml
     Lcov,
+    /// Lines, functions and branches as XML of Cobertura, for GitLab, Jenkins and others
+    Cobertura,
+    /// The same as XML of Clover
+    Clover,
     /// Blocks by module and offset, for Lighthouse
     Drcov,
     /// Instructions and calls, for callgrind_annotate and KCachegrind
@@ -319,6 +324,8 @@ fn write_counts(
     let compiler = match arguments.format {
         Format::Folded => return folded::write(analysed, out).map_err(failure),
         Format::Lcov => return lcov::write(analysed, out).map_err(failure),
+        Format::Cobertura => return cobertura::write(analysed, out).map_err(failure),
+        Format::Clover => return clover::write(analysed, out).map_err(failure),
         Format::Drcov => return drcov::write(analysed, out).map_err(failure),
         Format::Callgrind => return callgrind::write(analysed, out).map_err(failure),
         Format::Autofdo => compilers::Form::AutoFdo,

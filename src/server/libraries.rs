@@ -8,8 +8,8 @@
 use std::fmt::Write as _;
 
 use super::endpoint::Endpoint;
-use super::reply::escape;
 use armsnap_snapshot::snapshot::libraries::LinkMap;
+use armsnap_snapshot::text::markup;
 
 /// Formats the list (GDB manual, "Library List Format for SVR4 Targets"); `None` without a
 /// program.
@@ -32,7 +32,7 @@ pub(super) fn document(endpoint: &Endpoint) -> Option<String> {
         let _ = writeln!(
             text,
             "<library name=\"{}\" lm=\"{:#x}\" l_addr=\"{:#x}\" l_ld=\"{:#x}\" lmid=\"{debug:#x}\"/>",
-            escape(&library.name),
+            markup(&library.name),
             library.address,
             library.offset,
             library.dynamic

@@ -4,7 +4,6 @@ use gdbstub::common::Tid;
 
 use crate::remote_protocol::framing::{MAX_PACKET, write_binary, write_runs};
 use crate::remote_protocol::hex::{parse_hex, write_hex};
-use armsnap_snapshot::text::is_plain;
 
 /// The reply to a malformed packet.
 pub(super) const MALFORMED: &[u8] = b"E01";
@@ -50,20 +49,4 @@ pub(super) fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
     }];
     write_binary(piece, &mut reply);
     Some(reply)
-}
-
-/// Escapes text for XML; replaces characters not allowed in XML by `?`.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if !is_plain(c) => out.push('?'),
-            c => out.push(c),
-        }
-    }
-    out
 }

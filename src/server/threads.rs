@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
-use super::reply::escape;
 use super::reply::{thread_id, transfer};
 use super::target::SnapshotTarget;
 use super::tasks;
+use armsnap_snapshot::text::markup;
 
 /// `H`: selects a thread. gdbstub receives the thread that is read.
 pub(super) fn select<'a>(target: &mut SnapshotTarget, packet: &'a [u8]) -> Option<Cow<'a, [u8]>> {
@@ -59,8 +59,8 @@ fn xml(target: &SnapshotTarget) -> String {
         let _ = writeln!(
             xml,
             " name=\"{}\">{}</thread>",
-            escape(&name),
-            escape(&text)
+            markup(&name),
+            markup(&text)
         );
     }
     xml.push_str("</threads>\n");

@@ -14,3 +14,4 @@ mod programs;
 mod shards;
 mod shared_code;
 mod timelines;
+mod xml_coverage;

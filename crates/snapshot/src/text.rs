@@ -29,6 +29,22 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_plain)
 }
 
+/// Escapes text for XML; replaces characters that are not plain, some of which XML forbids, by `?`.
+pub fn markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if !is_plain(c) => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// Returns a count with its noun: `1 core`, `2 cores`, `2 processes`.
 pub fn count(number: u64, one: &str) -> String {
     let end = match number {

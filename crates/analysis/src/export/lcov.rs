@@ -12,11 +12,24 @@ use std::io::Write;
 ///
 /// If there are no source lines, or the output cannot be written.
 pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), ExportError> {
+    let found = found(analysed)?;
     for (track, profile) in analysed.tracks {
         if let Some(text) = hidden(track, profile) {
             writeln!(out, "# {}", clean(&text))?;
         }
     }
+    for (path, file) in found.iter().flat_map(|coverage| &coverage.files) {
+        write_file(path, file, out)?;
+    }
+    Ok(())
+}
+
+/// The coverage of each set of programs.
+///
+/// # Errors
+///
+/// If there are no source lines.
+pub(super) fn found(analysed: &Analysed<'_>) -> Result<Vec<Coverage>, ExportError> {
     let found = programs(analysed);
     if found.iter().all(|coverage| coverage.files.is_empty()) {
         return Err(ExportError::Unfit(
@@ -24,10 +37,7 @@ pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), Export
                 .to_owned(),
         ));
     }
-    for (path, file) in found.iter().flat_map(|coverage| &coverage.files) {
-        write_file(path, file, out)?;
-    }
-    Ok(())
+    Ok(found)
 }
 
 /// The coverage of each set of programs.

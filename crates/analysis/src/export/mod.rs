@@ -7,8 +7,11 @@
 pub mod axis;
 pub mod callgrind;
 pub mod chrome;
+pub mod clover;
+pub mod cobertura;
 pub mod columns;
 pub mod compilers;
+mod covered;
 pub mod ctf;
 pub mod drcov;
 pub mod folded;
@@ -64,6 +67,20 @@ fn hidden(track: &Track, profile: &Profile) -> Option<String> {
         let parts = parts.join(", ");
         format!("{}: execution in gaps is not counted ({parts})", track.name)
     })
+}
+
+/// Writes what gaps hide as XML comments, in which `--` is not allowed.
+fn comments(analysed: &Analysed<'_>, out: &mut impl io::Write) -> io::Result<()> {
+    for (track, profile) in analysed.tracks {
+        if let Some(text) = hidden(track, profile) {
+            let mut text = clean(&text);
+            while text.contains("--") {
+                text = text.replace("--", "- -");
+            }
+            writeln!(out, "<!-- {text} -->")?;
+        }
+    }
+    Ok(())
 }
 
 /// Replaces control characters: line ends separate records.
