@@ -82,6 +82,26 @@ fn losses_are_marked_and_terminals_are_safe() {
 }
 
 #[test]
+fn the_write_before_a_damaged_packet_is_left_out() {
+    // The value of the second write is lost, and the next byte that arrived is in its place; 0x04 is
+    // reserved (D4.1.1).
+    let bytes = [
+        &SYNC[..],
+        &written(0, "a line of text that is long enough\na"),
+        &[0x01, b'?', 0x04],
+        &SYNC,
+        &written(0, "b\nanother line of text that is long enough\n"),
+    ]
+    .concat();
+    let lines = |text: String| text.lines().nth(1).unwrap().to_owned();
+    for options in [&[][..], &["--port", "0"]] {
+        let text = console(&bytes, options);
+        assert_eq!(lines(text), "a[trace lost]b", "{options:?}");
+    }
+    assert_eq!(lines(console(&bytes, &["--raw"])), "ab");
+}
+
+#[test]
 fn a_line_has_the_time_of_the_timestamp_after_its_first_byte() {
     // D4.2.4: format 2 with 2 ticks; format 1 with 200, and with 5 after an overflow.
     let bytes = [

@@ -104,7 +104,12 @@ impl Arguments {
             skipped -= left_out;
             let bytes = &piece[left_out..count];
             let last = count == 0 && input.has_ended();
+            // After a whole piece, more is there.
+            let caught_up = count < piece.len();
             let write = |index: usize, console: &mut armsnap::report::software::Console| {
+                if caught_up {
+                    console.write_last();
+                }
                 if at_once {
                     console.say_open();
                 }

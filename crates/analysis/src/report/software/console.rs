@@ -3,7 +3,7 @@
 use super::clock::{Clock, Tick, Time};
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_history::decode::SourceSinks;
-use armsnap_trace::element::{AtomSink, Element, ElementSink, Itm, Mark, Stm};
+use armsnap_trace::element::{AtomSink, Element, ElementSink, Itm, Mark, NoSyncReason, Stm};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The longest line; a longer one is broken.
@@ -76,6 +76,8 @@ pub struct Console {
     /// Whether the bytes are wanted as they were written, at once.
     raw: bool,
     clock: Clock,
+    /// The last write to a stimulus port: if damaged trace follows, it may consist of parts of two.
+    last: Option<(u8, u8, u32)>,
     open: BTreeMap<Port, Line>,
     /// Lines that wait for the next timestamp, or for a line before them.
     waiting: VecDeque<Said>,
@@ -93,6 +95,7 @@ impl Console {
             ports,
             raw,
             clock,
+            last: None,
             open: BTreeMap::new(),
             waiting: VecDeque::new(),
             said: Vec::new(),
@@ -104,6 +107,14 @@ impl Console {
     /// Takes what was said since the last call.
     pub fn take(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
+    }
+
+    /// Takes the last write, although it is not known yet whether damaged trace follows: nothing may
+    /// follow for a long time.
+    pub fn write_last(&mut self) {
+        if let Some((port, bytes, value)) = self.last.take() {
+            self.write(Port::Stimulus(port), value.into(), bytes.into(), None);
+        }
     }
 
     /// Says what there is of the lines that have not ended, except incomplete characters.
@@ -269,10 +280,13 @@ impl Console {
     }
 
     fn mark(&mut self, mark: &Mark) {
+        if matches!(mark, Mark::NoSync(NoSyncReason::BadPacket)) {
+            self.last = None;
+        }
+        self.write_last();
         match mark {
             Mark::Itm(Itm::Stimulus { port, bytes, value }) => {
-                let port = Port::Stimulus(*port);
-                self.write(port, (*value).into(), usize::from(*bytes), None);
+                self.last = Some((*port, *bytes, *value));
             }
             Mark::Stm(stm) => self.channel(stm),
             _ => match self.clock.mark(mark) {
@@ -339,6 +353,7 @@ impl AtomSink for Console {
 
 impl SourceSinks<Self> for Console {
     fn end(&mut self, _: BufferOffset) {
+        self.write_last();
         self.end_all();
         let waiting = std::mem::take(&mut self.waiting);
         self.said.extend(waiting);
@@ -352,7 +367,45 @@ impl SourceSinks<Self> for Console {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use armsnap_trace::element::NoSyncReason;
+
+    #[test]
+    fn a_write_right_before_damage_is_left_out() {
+        for (reason, wanted) in [
+            (NoSyncReason::BadPacket, &b"a[trace lost]b"[..]),
+            // Only whole packets are before a gap.
+            (NoSyncReason::Discard, b"a?[trace lost]b"),
+        ] {
+            assert_eq!(around(reason), wanted, "{reason:?}");
+        }
+    }
+
+    /// What two writes, a loss, and another write are.
+    fn around(reason: NoSyncReason) -> Vec<u8> {
+        let mut console = Console::new(Vec::new(), false, Clock::new(1));
+        let mut write = |value| {
+            console.mark(&Mark::Itm(Itm::Stimulus {
+                port: 0,
+                bytes: 1,
+                value,
+            }));
+        };
+        write(u32::from(b'a'));
+        write(u32::from(b'?'));
+        console.mark(&Mark::NoSync(reason));
+        console.mark(&Mark::Itm(Itm::Stimulus {
+            port: 0,
+            bytes: 1,
+            value: u32::from(b'b'),
+        }));
+        console.end(BufferOffset(0));
+        let [said] = &console.take()[..] else {
+            panic!("not one line");
+        };
+        let What::Text { bytes, .. } = &said.what else {
+            panic!("{said:?}");
+        };
+        bytes.clone()
+    }
 
     #[test]
     fn losses_of_both_kinds_in_a_row_are_one() {
