@@ -4,6 +4,7 @@ mod rows;
 
 use super::listing::{Lines, ListingArguments};
 use super::output::{self, Output};
+use super::serve::open_svd;
 use super::software::{self, ClockArguments, Traced};
 use super::{Failure, OutputArguments, SnapshotArguments};
 use armsnap::capture::{CaptureBuffer, CaptureSource, Protocol, Selection};
@@ -15,6 +16,7 @@ use armsnap::program::symbols::Symbols;
 use armsnap::quantity::TraceId;
 use armsnap::report::software::decoder;
 use armsnap::report::software::dwt::{Dwt, Names, Summary, addresses, variables};
+use armsnap::svd::Svd;
 use clap::{Args, ValueEnum};
 use rows::{Rows, Table};
 use std::io::{self, BufWriter, Write};
@@ -39,6 +41,10 @@ pub struct Arguments {
     /// that matches the dumps. It provides the names of functions and variables
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
+
+    /// A description of the peripherals in CMSIS-SVD: addresses in them get names
+    #[arg(long, value_name = "FILE")]
+    svd: Option<PathBuf>,
 
     #[command(flatten)]
     clock: ClockArguments,
@@ -98,6 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         output::not_named(path, &traced.loaded)?;
     }
     let programs = programs(&traced, &arguments.elf)?;
+    let svd = arguments.svd.as_deref().map(open_svd).transpose()?;
     let mut summaries = Vec::new();
     let mut out = match arguments.table {
         Some(table) => {
@@ -116,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let mut tracks: Vec<Track> = Vec::new();
         for source in &buffer.sources {
             tracks.push(Track {
-                names: names(&traced, source, &programs),
+                names: names(&traced, source, &programs, svd.as_ref()),
                 summary: Summary::new(&source.name),
                 rows: out.as_ref().map(|(_, table, form)| {
                     Rows::new(&source.name, *table, *form, arguments.clock.clock)
@@ -205,7 +212,7 @@ fn programs(traced: &Traced, named: &[PathBuf]) -> Result<Programs, Failure> {
 }
 
 /// Returns the names for a source.
-fn names(traced: &Traced, source: &CaptureSource, programs: &Programs) -> Names {
+fn names(traced: &Traced, source: &CaptureSource, programs: &Programs, svd: Option<&Svd>) -> Names {
     let mut symbols = Symbols::default();
     for program in programs.images() {
         // An unreadable program provides no names.
@@ -214,7 +221,8 @@ fn names(traced: &Traced, source: &CaptureSource, programs: &Programs) -> Names 
     let variable = |address: u32| {
         let mut images = programs.images();
         let name = images.find_map(|program| data_symbols::at(program, address.into()));
-        name.unwrap_or_else(|| format!("{address:#010x}"))
+        name.or_else(|| svd?.name_of(address.into()))
+            .unwrap_or_else(|| format!("{address:#010x}"))
     };
     let matched = addresses(&traced.loaded, source);
     let named = variables(&traced.loaded, source);

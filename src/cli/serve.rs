@@ -194,7 +194,7 @@ impl Selection {
 }
 
 /// Reads the description of peripherals, and prints its notes.
-fn open_svd(path: &Path) -> Result<Svd, Failure> {
+pub(super) fn open_svd(path: &Path) -> Result<Svd, Failure> {
     let svd = Svd::open(path).map_err(|error| Failure::Input(error.to_string()))?;
     for note in svd.notes.iter().take(MAX_NOTES) {
         say(text::one_line(&format!("{}: {note}", path.display())));

@@ -241,7 +241,7 @@ fn what_the_comparators_match_has_a_name() {
         (
             "itm.ini",
             "[device]\nname=ITM_0\nclass=trace_source\ntype=ITM\n[regs]\nITMTCR=0x00010111\n\
-             DWT_COMP0=0x20000000\nDWT_COMP1=0x20000004\nDWT_COMP2=0x30000000\n",
+             DWT_COMP0=0x20000000\nDWT_COMP1=0x20000004\nDWT_COMP2=0x30000000\nDWT_COMP3=0x40005004\n",
         ),
         (
             "trace.ini",
@@ -252,16 +252,21 @@ fn what_the_comparators_match_has_a_name() {
         fs::write(place.path().join(name), contents).unwrap();
     }
     // D4.3.4, and two ticks with the prescaler 4 of ITM_TCR.
-    let bytes = [&SYNC[..], &[0x8d, 1, 0x9d, 2, 0xad, 3, 0x20]];
+    let bytes = [&SYNC[..], &[0x8d, 1, 0x9d, 2, 0xad, 3, 0xbd, 4, 0x20]];
     fs::write(place.path().join("swo.bin"), bytes.concat()).unwrap();
     let options = ["--elf", program.to_str().unwrap(), "--table", "values"];
     let rows = output(place.path(), &options);
-    let variables: Vec<&str> = rows
-        .lines()
-        .skip(1)
-        .map(|row| row.split(',').nth(5).unwrap())
-        .collect();
-    assert_eq!(variables, ["boiler", "boiler+0x4", "0x30000000"]);
+    let variables = |rows: &str| -> Vec<String> {
+        let rows = rows.lines().skip(1);
+        rows.map(|row| row.split(',').nth(5).unwrap().to_owned())
+            .collect()
+    };
+    let wanted = ["boiler", "boiler+0x4", "0x30000000", "0x40005004"];
+    assert_eq!(variables(&rows), wanted);
+    let svd = testdata("svd/mps2.svd");
+    let options = [&options[..], &["--svd", svd.to_str().unwrap()]].concat();
+    let wanted = ["boiler", "boiler+0x4", "0x30000000", "UART1.STATE"];
+    assert_eq!(variables(&output(place.path(), &options)), wanted);
     assert!(rows.contains("ITM_0,8,0,"), "{rows}");
 }
 

@@ -1,7 +1,7 @@
 //! Past values of Cortex-M programs with interrupts and with tasks on process stacks, compared with the
 //! emulator's log of all registers.
 
-use crate::process_stack::build_program;
+use crate::process_stack::{MICROCONTROLLERS, build_program, told};
 use crate::support::record::installed;
 use crate::systems::record_image;
 use armsnap::arch::{Architecture, RegisterFile, Space};
@@ -239,5 +239,34 @@ fn what_is_known_across_task_switches_is_true() {
         };
         assert!(registers.percent() >= 20, "{registers:?}");
         assert!(stack_pointer.percent() >= 10, "{stack_pointer:?}");
+    }
+}
+
+#[test]
+fn registers_of_peripherals_have_names_in_answers() {
+    if !installed(&["qemu-system-arm", "arm-none-eabi-gcc", "gdb-multiarch"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [machine, ..] = MICROCONTROLLERS;
+    let source = directory.path().join("reader.c");
+    let program = "extern unsigned stack_top;
+        __attribute__((noinline)) void halt_here(unsigned state) { for (;;) __asm__ volatile(\"nop\"); }
+        void reset(void) { halt_here(*(volatile unsigned *)0x40005004); }
+        __attribute__((section(\".vectors\"), used)) const void *vectors[2] = {&stack_top, reset};";
+    std::fs::write(&source, program).unwrap();
+    let image = build_program(directory.path(), machine, source.to_str().unwrap(), &[]);
+    let output = directory.path().join("out");
+    let options = ["--system", machine[1], "--until", "halt_here"].map(str::to_owned);
+    let run = record_image(&image, &output, &options);
+    assert!(run.status.success(), "{run:?}");
+    let svd = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/svd/mps2.svd");
+    let named = ["--svd", svd.to_str().unwrap()];
+    for (options, wanted) in [
+        (&named[..], "  loaded from 0x40005004 (UART1.STATE)"),
+        (&[], "  loaded from 0x40005004: 0x"),
+    ] {
+        let told = told(&output, options, &["monitor why r0"]);
+        assert!(told.contains(wanted), "{told}");
     }
 }

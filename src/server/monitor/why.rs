@@ -10,9 +10,10 @@ use super::output::Output;
 use crate::server::target::SnapshotTarget;
 use armsnap_analysis::questions::Unknown;
 use armsnap_arch::semantics::Location;
-use armsnap_history::recover::{Contribution, End, Recovery, RegisterLocations, Way, What};
+use armsnap_history::recover::{Cause, Contribution, End, Recovery, RegisterLocations, Way, What};
 use armsnap_history::timeline::{History, Position};
 use armsnap_snapshot::stop::Cancel;
+use armsnap_snapshot::svd::Svd;
 
 /// Maximum number of instructions in a list.
 const MOST: usize = 40;
@@ -91,7 +92,8 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
             .unwrap_or(("", listed.trim_end()));
         output.text(before);
         let line = line.trim_start_matches("> ");
-        let text = format!("{line:<72}  {}", effect(instruction));
+        let svd = target.endpoint.svd.as_deref();
+        let text = format!("{line:<72}  {}", effect(instruction, svd));
         match place.and_then(|place| place.pc()) {
             Some(pc) => output.line(text, [("pc", format!("{:#x}", pc.0))]),
             None => output.line(text, []),
@@ -125,9 +127,14 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
     output
 }
 
-/// Describes what an instruction did with the value.
-fn effect(instruction: &Contribution) -> String {
+/// Describes what an instruction did with the value. Registers of peripherals have names.
+fn effect(instruction: &Contribution, svd: Option<&Svd>) -> String {
     let mut text = instruction.cause.to_string();
+    if let Cause::Loaded(Some(address)) | Cause::Stored(Some(address)) = instruction.cause
+        && let Some(name) = svd.and_then(|svd| svd.name_of(address))
+    {
+        let _ = write!(text, " ({name})");
+    }
     if let Some(known) = instruction.value {
         let _ = write!(text, ": {:#x} ({})", known.value, known.status.name());
     }
