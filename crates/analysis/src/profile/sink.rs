@@ -51,15 +51,12 @@ impl<'c> Visitor for Make<'c> {
 /// A block, as [`FlowSink::block`] receives it.
 type Block<'b> = (&'b Blocks, BlockId, bool, Option<u32>);
 
-/// What a source executes, other than blocks and runs of blocks.
+/// What interrupts the flow of a source.
 enum Rare<'e> {
     Range(&'e Range, Option<u32>),
     UnknownPath(&'e QRange),
     Exception(&'e Exception),
     Gap(Gap),
-    Mark(&'e Mark),
-    /// Of a source that traces no core.
-    Element(Element),
     /// The blocks so far are forgotten.
     Forget(&'e Blocks),
 }
@@ -68,6 +65,8 @@ enum Rare<'e> {
 trait Follower {
     fn block(&mut self, at: BufferOffset, block: Block<'_>);
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>);
+    fn mark(&mut self, at: BufferOffset, mark: &Mark);
+    fn element(&mut self, at: BufferOffset, element: Element);
     fn rare(&mut self, at: BufferOffset, rare: Rare<'_>);
 }
 
@@ -80,14 +79,20 @@ impl<L: Listener> Follower for Course<'_, L> {
         FlowSink::run(self, at, blocks, run);
     }
 
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        FlowSink::mark(self, at, mark);
+    }
+
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        ElementSink::element(self, at, element);
+    }
+
     fn rare(&mut self, at: BufferOffset, rare: Rare<'_>) {
         match rare {
             Rare::Range(range, cycles) => self.range(at, range, cycles),
             Rare::UnknownPath(range) => self.q_range(at, range),
             Rare::Exception(exception) => self.exception(at, exception),
             Rare::Gap(gap) => self.gap(at, gap),
-            Rare::Mark(mark) => FlowSink::mark(self, at, mark),
-            Rare::Element(element) => self.element(at, element),
             Rare::Forget(blocks) => self.forget(blocks),
         }
     }
@@ -131,7 +136,7 @@ impl FlowSink for Sink<'_> {
     }
 
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
-        self.0.rare(at, Rare::Mark(mark));
+        self.0.mark(at, mark);
     }
 
     fn forget(&mut self, blocks: &Blocks) {
@@ -141,7 +146,7 @@ impl FlowSink for Sink<'_> {
 
 impl ElementSink for Sink<'_> {
     fn element(&mut self, at: BufferOffset, element: Element) {
-        self.0.rare(at, Rare::Element(element));
+        self.0.element(at, element);
     }
 }
 
