@@ -8,9 +8,13 @@
  *   accesses=on         report the address of each load and store with the executed instructions
  *   limit=N             interrupt the program after N instructions (a system waits there for a command)
  *   inputs=RULES        report each system call with its result and what the kernel wrote; one thread executes at a
- *                       time, and its turns are reported. RULES has 8 hexadecimal
- *                       digits for each call that fills a buffer: 3 for its number, 1 for the argument with the
- *                       address, 4 for the size in bytes, or for the argument with the size plus 0x8000
+ *                       time, and its turns are reported. RULES has 8 hexadecimal digits for each buffer that a
+ *                       call fills: 3 for the number of the call, 1 for the argument with the address, and 4 for
+ *                       the size: bytes; 8000 + the argument with the size, of which the call returns how much
+ *                       was filled; 9000 + 10 * bytes + the argument with a number of structures; a000 + bytes of
+ *                       each of the structures whose number is returned; b000 + the argument with the address of
+ *                       the size; c000 + the argument with the number of struct iovec at the address; d000 for a
+ *                       struct msghdr
  *   checkpoints=N       ask for a checkpoint after N events: interrupt the program before a block to which a branch
  *                       led, as long as it has one thread (programs with inputs= only)
  *   log=PATH            forward the emulator's log (systems only)
@@ -204,7 +208,8 @@ static uint64_t place_words, place_offset; /* see the arguments */
 static uintptr_t place_at; /* where this is in the emulator's memory; 0: not known yet */
 static int place_wanted;
 static int inputs; /* system calls are reported */
-static struct { uint8_t argument, known; uint16_t size; } fills[1024]; /* by number; see the arguments */
+#define MOST_FILLS 4
+static struct { uint8_t argument, known; uint16_t size; } fills[1024][MOST_FILLS]; /* by number; see the arguments */
 static uint64_t heap_end; /* the end of the heap; 0: not known yet */
 static uint64_t until_checkpoint; /* events until a checkpoint is asked for; 0: none is */
 static int accesses; /* addresses of loads and stores are reported with the events */
@@ -1294,6 +1299,85 @@ static void put_zeros(struct vcpu *v, uint64_t address, uint64_t length)
     put_chunk(MEMORY, v->core, 1, range, sizeof range);
 }
 
+/* Reads memory of the program; returns whether all of it can be read. */
+static int read_memory(uint64_t address, void *into, size_t length)
+{
+    struct iovec to = { into, length };
+    struct iovec from = { (void *)(uintptr_t)(address + guest_base), length };
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)length;
+}
+
+/* Reads numbers of the size of a pointer. */
+static int read_words(uint64_t address, uint64_t *into, unsigned count)
+{
+    uint32_t narrow[8];
+    if (!is_arm)
+        return read_memory(address & (UINT64_MAX >> 8), into, count * 8);
+    if (!read_memory(address & UINT32_MAX, narrow, count * 4))
+        return 0;
+    for (unsigned i = 0; i < count; i++)
+        into[i] = narrow[i];
+    return 1;
+}
+
+/* Sends what an array of struct iovec describes, up to a number of bytes. */
+static void put_vector(struct vcpu *v, uint64_t address, uint64_t count, uint64_t bytes)
+{
+    uint64_t part[2], size = is_arm ? 8 : 16;
+    for (uint64_t i = 0; i < count && i < 1024 && bytes > 0 && read_words(address + i * size, part, 2); i++) {
+        uint64_t length = part[1] < bytes ? part[1] : bytes;
+        put_memory(v, part[0], length);
+        bytes -= length;
+    }
+}
+
+/* Sends what a struct msghdr describes: name, buffers, control data. */
+static void put_message(struct vcpu *v, uint64_t address, uint64_t bytes)
+{
+    uint64_t head[7];
+    put_memory(v, address, is_arm ? 28 : 56);
+    if (!read_words(address, head, 7))
+        return;
+    if (head[0])
+        put_memory(v, head[0], 128);
+    put_vector(v, head[2], head[3], bytes);
+    if (head[4])
+        put_memory(v, head[4], head[5] < (64u << 10) ? head[5] : 64u << 10);
+}
+
+/* Sends a buffer that a call filled; see the arguments. */
+static void put_filled(struct vcpu *v, unsigned argument, unsigned code, int64_t returned)
+{
+    uint64_t address = v->arguments[argument], size = code & 0xfff, done = returned > 0 ? (uint64_t)returned : 0;
+    uint64_t other = (code & 7) < 6 ? v->arguments[code & 7] : 0;
+    const uint64_t most = 1 << 20;
+    uint32_t length = 0;
+    if (!address)
+        return;
+    switch (code >> 12) {
+    case 8:
+        size = done <= other ? done : 0;
+        break;
+    case 9:
+        size = other < most ? other * (code >> 4 & 0xff) : 0;
+        break;
+    case 10:
+        size = done < most ? done * (code & 0xfff) : 0;
+        break;
+    case 11:
+        size = other && read_memory(other & (is_arm ? UINT32_MAX : UINT64_MAX >> 8), &length, 4) ? length : 0;
+        size = size < most ? size : most;
+        break;
+    case 12:
+        put_vector(v, address, other, done);
+        return;
+    case 13:
+        put_message(v, address, done);
+        return;
+    }
+    put_memory(v, address, size);
+}
+
 /* Sends what a call that changes the program's mappings brought into them. */
 static void put_mapped(struct vcpu *v, uint64_t result)
 {
@@ -1331,13 +1415,9 @@ static void put_call(struct vcpu *v, int64_t number, int64_t returned)
     call[9] = v->turn;
     v->sends = 1;
     pthread_mutex_lock(&out_lock);
-    if (number >= 0 && number < 1024 && fills[number].known && have_guest_base) {
-        uint64_t address = v->arguments[fills[number].argument], size = fills[number].size;
-        /* A call whose buffer has a size returns how much of it was filled. */
-        if (size & 0x8000)
-            size = returned > 0 && (uint64_t)returned <= v->arguments[size & 7] ? (uint64_t)returned : 0;
-        if (address)
-            put_memory(v, address, size);
+    if (number >= 0 && number < 1024 && fills[number][0].known && have_guest_base) {
+        for (int i = 0; i < MOST_FILLS && fills[number][i].known; i++)
+            put_filled(v, fills[number][i].argument, fills[number][i].size, returned);
     } else if (have_guest_base) {
         put_mapped(v, result);
     }
@@ -1351,11 +1431,13 @@ static void read_rules(const char *text)
     unsigned number, argument, size;
     inputs = 1;
     for (; sscanf(text, "%3x%1x%4x", &number, &argument, &size) == 3; text += 8)
-        if (number < 1024 && argument < 6) {
-            fills[number].known = 1;
-            fills[number].argument = argument;
-            fills[number].size = size;
-        }
+        for (int i = 0; i < MOST_FILLS && number < 1024 && argument < 6; i++)
+            if (!fills[number][i].known) {
+                fills[number][i].known = 1;
+                fills[number][i].argument = argument;
+                fills[number][i].size = size;
+                break;
+            }
 }
 
 static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1,

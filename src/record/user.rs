@@ -24,7 +24,7 @@ use super::snapshot_files::{Contents, read_only};
 use super::stop::Reason;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::{ExceptionLevel, Isa, Security};
-use armsnap_history::recover::{BufferSize, KernelBuffer, kernel_buffers};
+use armsnap_history::recover::{KernelBuffer, kernel_buffers};
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::changed::Carrier;
 use armsnap_snapshot::snapshot::model::{Register, RegisterValue};
@@ -232,10 +232,7 @@ fn rules(program: &Program) -> String {
         false => Architecture::AArch32,
     };
     let rule = |buffer: KernelBuffer| {
-        let size = match buffer.size {
-            BufferSize::Bytes(bytes) => bytes.min(0x7fff),
-            BufferSize::Argument(argument) => 0x8000 | u64::from(argument),
-        };
+        let size = buffer.size.code();
         format!("{:03x}{:x}{size:04x}", buffer.number, buffer.argument)
     };
     kernel_buffers(architecture).map(rule).collect()

@@ -72,6 +72,75 @@ fn everything_is_known_of_a_replayed_program() {
     assert!(100 * memory.proved >= 95 * memory.asked, "{memory:?}");
 }
 
+/// System calls that fill several buffers, or as much as they return; a child.
+const FURTHER: &str = r#"
+typedef unsigned long word;
+static word call(word n, word a, word b, word c, word d, word e, word f) {
+  register word x8 __asm__("x8") = n, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+  register word x3 __asm__("x3") = d, x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+  __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+  return x0;
+}
+static char buffer[512], second[64];
+static word total, words[16];
+static int pair[2], length;
+static struct { int file; short events, seen; } polled[2];
+static struct { void *at; word bytes; } parts[3];
+static struct { void *name; word name_bytes; void *parts; word count; void *control; word control_bytes; int flags; } message;
+static struct { int events; int pad; word data; } ready[3];
+__attribute__((noinline)) static word sum(const volatile void *p, word n) {
+  const volatile unsigned char *c = p;
+  word s = n;
+  for (word i = 0; i < n; i++) s = s * 31 + c[i];
+  return s;
+}
+__attribute__((noinline)) void work(void) {
+  call(199, 1, 1, 0, (word)pair, 0, 0); // socketpair
+  total += sum(pair, 8);
+  call(64, pair[0], (word)"some text that is sent, and more", 32, 0, 0, 0);
+  polled[0].file = pair[1]; polled[0].events = polled[1].events = 1; polled[1].file = pair[0];
+  total += call(73, (word)polled, 2, 0, 0, 0, 0) + sum(polled, sizeof polled); // ppoll
+  int events = call(20, 0, 0, 0, 0, 0, 0);
+  ready[0].events = 5; ready[0].data = 0x1234567;
+  call(21, events, 1, pair[1], (word)ready, 0, 0);
+  total += call(22, events, (word)ready, 3, 0, 0, 8) + sum(ready, 16); // epoll_pwait
+  parts[0].at = buffer; parts[0].bytes = 5; parts[1].at = second; parts[1].bytes = 6;
+  total += call(65, pair[1], (word)parts, 2, 0, 0, 0) + sum(buffer, 8) + sum(second, 8); // readv
+  message.name = buffer + 100; message.name_bytes = 20; message.parts = parts; message.count = 2;
+  message.control = buffer + 200; message.control_bytes = 64;
+  total += call(212, pair[1], (word)&message, 0, 0, 0, 0) + sum(&message, sizeof message) + sum(buffer, 256); // recvmsg
+  length = 64;
+  total += call(207, pair[1], (word)buffer, 4, 0, (word)second, (word)&length) + sum(buffer, 16) + length; // recvfrom
+  length = 16;
+  total += call(204, pair[1], (word)buffer, (word)&length, 0, 0, 0) + sum(buffer, 16) + length; // getsockname
+  length = 4;
+  total += call(209, pair[1], 1, 7, (word)buffer, (word)&length, 0) + sum(buffer, 8) + length; // getsockopt
+  words[0] = 1 << pair[1]; words[8] = 0; words[9] = 1000;
+  total += call(72, pair[1] + 1, (word)words, 0, 0, (word)(words + 8), 0) + sum(words, 128); // pselect6
+  total += call(167, 16, (word)buffer, 0, 0, 0, 0) + sum(buffer, 16); // prctl
+  total += call(148, (word)buffer, (word)(buffer + 8), (word)(buffer + 16), 0, 0, 0) + sum(buffer, 24); // getresuid
+  total += call(169, (word)buffer, 0, 0, 0, 0, 0) + sum(buffer, 16); // gettimeofday
+  total += call(158, 64, (word)buffer, 0, 0, 0, 0) + sum(buffer, 64); // getgroups
+  word child = call(220, 17, 0, 0, 0, 0, 0); // fork
+  if (child == 0) call(93, 3, 0, 0, 0, 0, 0);
+  total += call(260, child, (word)buffer, 0, (word)(buffer + 16), 0, 0) + sum(buffer, 160); // wait4
+  total += call(435, (word)buffer, 88, 0, 0, 0, 0); // clone3, which the emulator does not have
+}
+__asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n bl work\n mov x8, #93\n svc #0");
+"#;
+
+#[test]
+fn everything_is_known_across_calls_with_several_buffers() {
+    let Some(mut recorded) = Recorded::built("aarch64", FURTHER, &[], &FLAGS) else {
+        return;
+    };
+    let mut recovery = recorded.recovery();
+    let [registers, stack_pointer, _] = compare(&mut recorded, &mut recovery);
+    for score in [registers, stack_pointer] {
+        assert!(score.asked > 0 && score.proved == score.asked, "{score:?}");
+    }
+}
+
 /// The nearest store to an address in the log, from one position towards another, which is found
 /// by search too.
 #[test]

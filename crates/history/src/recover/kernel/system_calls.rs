@@ -1,5 +1,6 @@
 //! What Linux does to a program's memory in a system call, by number and arguments.
 
+use super::outputs::{BufferSize, KernelBuffer, further_buffers};
 use crate::recover::bits::untagged;
 use armsnap_arch::arch::Architecture;
 use std::ops::Range;
@@ -145,26 +146,6 @@ impl Buffer {
     }
 }
 
-/// A system call that fills a buffer of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KernelBuffer {
-    /// Its number.
-    pub number: u64,
-    /// The index of the argument with the buffer's address, from 0.
-    pub argument: u8,
-    /// The size of the buffer.
-    pub size: BufferSize,
-}
-
-/// The size of a buffer that a system call fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BufferSize {
-    /// This many bytes.
-    Bytes(u64),
-    /// The number of bytes in the argument with this index; the call returns how many it filled.
-    Argument(u8),
-}
-
 /// Returns the system calls of an architecture that fill a buffer, as far as they are known.
 pub fn kernel_buffers(architecture: Architecture) -> impl Iterator<Item = KernelBuffer> {
     // `ioctl` and `wait4` do with some arguments only.
@@ -175,7 +156,7 @@ pub fn kernel_buffers(architecture: Architecture) -> impl Iterator<Item = Kernel
         fourth: Some(0),
         result: None,
     };
-    let further = (0..1024).filter_map(move |number| further_buffer(architecture, number));
+    let further = (0..1024).filter_map(move |number| further_buffers(architecture, number));
     let buffers = (0..1024).filter_map(move |number| match of(architecture, number, arguments) {
         Effect::Fills(Buffer { address, size }) => Some(KernelBuffer {
             number,
@@ -187,24 +168,7 @@ pub fn kernel_buffers(architecture: Architecture) -> impl Iterator<Item = Kernel
         }),
         Effect::Nothing | Effect::Layout(_) | Effect::Unknown => None,
     });
-    buffers.chain(further)
-}
-
-/// A structure that a system call fills, whose address is an argument after the fourth one: that of
-/// statx.
-pub(in crate::recover) fn further_buffer(
-    architecture: Architecture,
-    number: u64,
-) -> Option<KernelBuffer> {
-    let statx = match architecture {
-        Architecture::AArch64 => 291,
-        Architecture::AArch32 | Architecture::MProfile => 397,
-    };
-    (number == statx).then_some(KernelBuffer {
-        number,
-        argument: 4,
-        size: BufferSize::Bytes(256),
-    })
+    buffers.chain(further.flatten())
 }
 
 /// The effect of a system call of an architecture.

@@ -4,9 +4,8 @@ use super::Stopped;
 use super::memory::{Memory, PAGE};
 use crate::recover::bits::untagged;
 use crate::recover::facts::final_state::FinalMemory;
-use crate::recover::kernel::system_calls::{
-    Arguments, BufferSize, Change, Effect, KernelBuffer, further_buffer, of,
-};
+use crate::recover::kernel::outputs::further_buffers;
+use crate::recover::kernel::system_calls::{Arguments, Change, Effect, of};
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::{Location, Values};
 use armsnap_snapshot::snapshot::replay::{Call, Contents, Piece, checksum};
@@ -23,6 +22,9 @@ const PRIVATE: u64 = 0xf_0000;
 const CACHEFLUSH: u64 = PRIVATE + 2;
 const SET_TLS: u64 = PRIVATE + 5;
 const GET_TLS: u64 = PRIVATE + 6;
+
+/// The result of a call that the kernel does not have (`ENOSYS`).
+const NO_SUCH_CALL: i64 = -38;
 
 /// Whether a call may make memory visible to others in a way that is not modelled: shmat, mremap and
 /// remap_file_pages.
@@ -78,8 +80,8 @@ pub fn add(memory: &mut Memory, piece: &Piece<'_>, saved: &dyn FinalMemory) {
 }
 
 impl Kernel {
-    /// Applies a call to what is known before it. Returns the addresses whose contents it changed, or
-    /// may have.
+    /// Applies a call to what is known before it. Returns the ranges whose contents it changed,
+    /// or may have.
     pub fn call(
         &mut self,
         call: &Call<'_>,
@@ -87,7 +89,7 @@ impl Kernel {
         values: &mut Values,
         memory: &mut Memory,
         saved: &dyn FinalMemory,
-    ) -> Result<Range<u64>, Stopped> {
+    ) -> Result<Vec<Range<u64>>, Stopped> {
         let narrow = architecture != Architecture::AArch64;
         if !agrees(call, narrow, values) {
             return Err(Stopped::CallDiffers);
@@ -109,7 +111,7 @@ impl Kernel {
             return Err(Stopped::Call(call.number));
         }
         let failed = (-LAST_ERROR..0).contains(&result);
-        let mut changed = 0..0;
+        let (mut changed, mut many) = (0..0, Vec::new());
         match of(architecture, call.number, arguments) {
             Effect::Nothing => {}
             Effect::Fills(buffer) => {
@@ -173,18 +175,9 @@ impl Kernel {
                     memory.forget(changed.clone());
                 }
             }
-            Effect::Unknown => match further_buffer(architecture, call.number) {
-                Some(KernelBuffer {
-                    argument,
-                    size: BufferSize::Bytes(size),
-                    ..
-                }) => {
-                    let start = untagged(call.arguments[usize::from(argument)]);
-                    changed = start..start.saturating_add(size);
-                    memory.forget(changed.clone());
-                }
-                _ => return Err(Stopped::Call(call.number)),
-            },
+            // The kernel does not have it.
+            Effect::Unknown if result == NO_SUCH_CALL => {}
+            Effect::Unknown => many = further(call, architecture, result, memory)?,
         }
         for piece in &call.memory {
             add(memory, piece, saved);
@@ -193,8 +186,45 @@ impl Kernel {
             }
         }
         values[0] = Some(call.result);
-        Ok(changed)
+        many.push(changed);
+        Ok(many)
     }
+}
+
+/// Forgets what a call with several buffers filled, unless its record has it. Returns what it filled, or may have.
+fn further(
+    call: &Call<'_>,
+    architecture: Architecture,
+    result: i64,
+    memory: &mut Memory,
+) -> Result<Vec<Range<u64>>, Stopped> {
+    /// `PR_GET_AUXV` of prctl(2) has a size.
+    const AUXILIARY_VECTOR: u64 = 0x4155_5856;
+    let buffers = further_buffers(architecture, call.number);
+    let buffers = buffers.ok_or(Stopped::Call(call.number))?;
+    if call.arguments[0] == AUXILIARY_VECTOR {
+        return Err(Stopped::Call(call.number));
+    }
+    let pieces = call.memory.iter();
+    let mut changed: Vec<Range<u64>> = pieces
+        .map(|piece| piece.address..piece.address.saturating_add(piece.length))
+        .collect();
+    for buffer in buffers {
+        let start = untagged(call.arguments[usize::from(buffer.argument)]);
+        let size = buffer.size.bytes(call.arguments, result);
+        match size {
+            _ if start == 0 => {}
+            Some(size) => {
+                let range = start..start.saturating_add(size);
+                memory.forget(range.clone());
+                changed.push(range);
+            }
+            // The record has what it is.
+            None if result < 0 || !call.memory.is_empty() => {}
+            None => return Err(Stopped::Call(call.number)),
+        }
+    }
+    Ok(changed)
 }
 
 /// The pages of a range.

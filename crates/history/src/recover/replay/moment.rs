@@ -231,7 +231,7 @@ impl Moment {
         let changed = self
             .kernel
             .call(call, architecture, values, memory, saved)?;
-        watch.range(changed);
+        changed.into_iter().for_each(|range| watch.range(range));
         Ok(())
     }
 
