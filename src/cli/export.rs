@@ -4,6 +4,7 @@ use super::Failure;
 use super::analysis::{Analysis, AnalysisArguments};
 use super::output::{self, Output};
 use super::shards::{self, Shard};
+use armsnap::convert::branch_stacks;
 use armsnap::export::axis::Clock;
 use armsnap::export::columns::Table;
 use armsnap::export::images::Images;
@@ -116,6 +117,8 @@ enum Format {
     LlvmProfgen,
     /// Ranges and branches of a program, for perf2bolt -pa
     Bolt,
+    /// Branch stacks as perf.data, for perf, llvm-profgen and perf2bolt
+    Perf,
     /// Tables as Apache Parquet files, for DuckDB, Spark and others
     #[cfg(feature = "parquet")]
     Parquet,
@@ -208,6 +211,9 @@ impl Arguments {
         #[cfg(feature = "parquet")]
         if self.format == Format::Parquet {
             return Ok(());
+        }
+        if self.format == Format::Perf && !self.join.is_empty() {
+            return wrong("--join: shards do not have the order of branches that perf needs");
         }
         if self.shard.is_some() {
             return wrong(
@@ -305,6 +311,15 @@ fn write(
         let tracks = &tracks;
         let analysed = Analysed { tracks, programs };
         return perfetto::write(clock, &analysed, packets, out).map_err(failure);
+    }
+    if arguments.format == Format::Perf {
+        let (_, branches) = listen(analysis, |track| {
+            number += 1;
+            branch_stacks::Branches::new(programs, track, number as u32 - 1)
+        })?;
+        let notes = branch_stacks::write(&analysis.loaded, programs, branches, out)?;
+        super::print_notes(&notes);
+        return Ok(());
     }
     let tracks = match arguments.format {
         Format::Folded if arguments.inline => listen(analysis, |_| LinesOfCalls)?.0,

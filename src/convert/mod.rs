@@ -3,6 +3,7 @@
 //! [`trace_file`] converts a snapshot to a trace file, [`snapshot`] a trace file to a snapshot.
 //! `docs/trace-files.md` describes the mapping. Independent of the command line.
 
+pub mod branch_stacks;
 mod carrier;
 pub mod chosen;
 mod code_paths;

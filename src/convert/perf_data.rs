@@ -108,18 +108,11 @@ pub fn write(
     let name = programs.first().and_then(|elf| elf.path.file_name());
     let name = name.map_or_else(|| "armsnap".into(), |name| name.to_string_lossy());
     for core in &traced {
-        let mut body = words32(&[PROCESS, core.thread]);
-        body.extend(text(&name.chars().take(15).collect::<String>()));
-        records.event(
-            COMM,
-            USER | if core.thread == PROCESS { COMM_EXEC } else { 0 },
-            body,
-            core,
-        );
+        records.comm(core.thread, &name);
     }
     let mut mapped = 0;
     for elf in &programs {
-        mapped += mappings(elf, &traced[0], &mut records);
+        mapped += mappings(elf, traced[0].thread, &mut records);
     }
     if mapped == 0 {
         notes.push(Note::NoProgram);
@@ -136,7 +129,7 @@ pub fn write(
     let mut stores: Vec<Stored<'_>> = Vec::new();
     for (cpu, core) in traced.iter().enumerate() {
         let body = words32(&[PROCESS, core.thread]);
-        records.event(ITRACE_START, 0, body, core);
+        records.event(ITRACE_START, 0, body, core.thread);
         let id = ids[cpu];
         if version >= 2 {
             // Minor version 0: IDs are unique in the system.
@@ -154,7 +147,7 @@ pub fn write(
             for word in [offset, length, 0] {
                 aux.extend(u64::to_le_bytes(word));
             }
-            records.event(AUX, 0, aux, core);
+            records.event(AUX, 0, aux, core.thread);
             stores.push(Stored {
                 core,
                 buffer,
@@ -179,21 +172,25 @@ pub fn write(
         index.extend(AUXTRACE_SIZE.to_le_bytes());
         at += AUXTRACE_SIZE + stored.length;
     }
-    let machine = Architecture::detect(&devices[traced[0].core]).architecture;
-    let machine = if machine == Architecture::AArch64 {
-        "aarch64"
-    } else {
-        "armv7l"
-    };
-    let mut arch = Vec::from(64_u32.to_le_bytes());
-    arch.extend(machine.as_bytes());
-    arch.resize(68, 0);
+    let architecture = Architecture::detect(&devices[traced[0].core]).architecture;
     let index = [&(stores.len() as u64).to_le_bytes()[..], &index].concat();
-    // Features 6 (ARCH) and 18 (AUXTRACE).
-    let sections = [(6_u32, arch), (18, index)];
-    let sample_type = SAMPLE_TYPE | if records.with_cpu { SAMPLE_CPU } else { 0 };
-    let features = sections.iter().map(|section| section.0);
-    out.write_all(&header(data, sample_type, features))?;
+    let sections = [
+        Section::architecture(architecture),
+        Section {
+            feature: 18,
+            bytes: index,
+        },
+    ];
+    let event = Event {
+        kind: PMU as u32,
+        config: 0,
+        period: 1,
+        sample_type: SAMPLE_TYPE | if records.with_cpu { SAMPLE_CPU } else { 0 },
+        // Disabled, exclude_kernel, exclude_hv, sample_id_all.
+        flags: 1 | 1 << 5 | 1 << 6 | 1 << 18,
+        branches: 0,
+    };
+    out.write_all(&header(data, &event, &sections))?;
     out.write_all(&records.bytes)?;
     for stored in stores {
         let mut body = Vec::new();
@@ -209,23 +206,74 @@ pub fn write(
             out.write_all(bytes)
         })?;
     }
-    let mut at = sections_at + 16 * sections.len() as u64;
-    for (_, section) in &sections {
-        out.write_all(&at.to_le_bytes())?;
-        out.write_all(&(section.len() as u64).to_le_bytes())?;
-        at += section.len() as u64;
-    }
-    for (_, section) in &sections {
-        out.write_all(section)?;
-    }
+    write_sections(sections_at, &sections, out)?;
     Ok(notes)
 }
 
+/// A feature of the file, described after the data.
+pub(super) struct Section {
+    /// Its number.
+    pub feature: u32,
+    /// The description.
+    pub bytes: Vec<u8>,
+}
+
+impl Section {
+    /// Feature 6: the architecture of the machine.
+    pub fn architecture(architecture: Architecture) -> Self {
+        let machine = if architecture == Architecture::AArch64 {
+            "aarch64"
+        } else {
+            "armv7l"
+        };
+        let mut bytes = Vec::from(64_u32.to_le_bytes());
+        bytes.extend(machine.as_bytes());
+        bytes.resize(68, 0);
+        Self { feature: 6, bytes }
+    }
+}
+
+/// Writes the features, in order of their numbers, at an offset in the file: their places, then
+/// their bytes.
+pub(super) fn write_sections(
+    at: u64,
+    sections: &[Section],
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let mut at = at + 16 * sections.len() as u64;
+    for section in sections {
+        out.write_all(&at.to_le_bytes())?;
+        out.write_all(&(section.bytes.len() as u64).to_le_bytes())?;
+        at += section.bytes.len() as u64;
+    }
+    for section in sections {
+        out.write_all(&section.bytes)?;
+    }
+    Ok(())
+}
+
+/// The event of the samples or of the trace.
+pub(super) struct Event {
+    /// Its PMU.
+    pub kind: u32,
+    /// What the PMU counts.
+    pub config: u64,
+    /// The count between samples.
+    pub period: u64,
+    /// The parts of samples.
+    pub sample_type: u64,
+    /// The bits after them.
+    pub flags: u64,
+    /// Which branches stacks contain.
+    pub branches: u64,
+}
+
 /// The header, the ID of the event, and its attribute.
-fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> Vec<u8> {
+pub(super) fn header(data: u64, event: &Event, sections: &[Section]) -> Vec<u8> {
     let mut out = b"PERFILE2".to_vec();
     let attributes = HEADER + 8;
     let begin = attributes + ATTRIBUTE;
+    let features = sections.iter().map(|section| section.feature);
     let bits = features.fold(0_u64, |bits, feature| bits | 1 << feature);
     for word in [
         HEADER, ATTRIBUTE, attributes, ATTRIBUTE, begin, data, 0, 0, bits, 0, 0, 0,
@@ -233,10 +281,19 @@ fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> V
         out.extend(word.to_le_bytes());
     }
     out.extend(1_u64.to_le_bytes());
-    let mut attribute = words32(&[PMU as u32, 128]);
-    // Config, period, sample type, read format; disabled, exclude_kernel, exclude_hv,
-    // sample_id_all.
-    for word in [0, 1, sample_type, 0, 1 | 1 << 5 | 1 << 6 | 1 << 18] {
+    let mut attribute = words32(&[event.kind, 128]);
+    // Config, period, sample type, read format, flags, two unused words, branches.
+    for word in [
+        event.config,
+        event.period,
+        event.sample_type,
+        0,
+        event.flags,
+        0,
+        0,
+        0,
+        event.branches,
+    ] {
         attribute.extend(u64::to_le_bytes(word));
     }
     attribute.resize(128, 0);
@@ -248,15 +305,33 @@ fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> V
 }
 
 /// Consecutive records.
-#[derive(Default)]
-struct Records {
+#[derive(Debug, Default)]
+pub(super) struct Records {
     bytes: Vec<u8>,
     /// Whether kernel records include their CPU.
     with_cpu: bool,
 }
 
 impl Records {
-    fn record(&mut self, kind: u32, misc: u16, body: &[u8]) -> Result<(), Error> {
+    /// The bytes of the records so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Names a thread of the process.
+    pub fn comm(&mut self, thread: u32, name: &str) {
+        let mut body = words32(&[PROCESS, thread]);
+        body.extend(text(&name.chars().take(15).collect::<String>()));
+        let misc = USER | if thread == PROCESS { COMM_EXEC } else { 0 };
+        self.event(COMM, misc, body, thread);
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    ///
+    /// If it is too long.
+    pub fn record(&mut self, kind: u32, misc: u16, body: &[u8]) -> Result<(), Error> {
         let size = u16::try_from(8 + body.len()).map_err(|_| {
             Error::Usage("perf.data cannot hold a record of more than 64 KiB".to_owned())
         })?;
@@ -267,9 +342,9 @@ impl Records {
         Ok(())
     }
 
-    /// Adds a kernel record on a core's thread. A record that is too long is left out.
-    fn event(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, core: &Traced<'_>) {
-        self.sample(&mut body, core.thread, core.thread - PROCESS);
+    /// Adds a kernel record on a thread. A record that is too long is left out.
+    fn event(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, thread: u32) {
+        self.sample(&mut body, thread, thread - PROCESS);
         let _ = self.record(kind, misc, &body);
     }
 
@@ -287,7 +362,7 @@ fn words32(words: &[u32]) -> Vec<u8> {
 }
 
 /// Text, followed by zeros up to a multiple of 8.
-fn text(text: &str) -> Vec<u8> {
+pub(super) fn text(text: &str) -> Vec<u8> {
     let mut out = text.as_bytes().to_vec();
     out.resize((text.len() + 1).next_multiple_of(8), 0);
     out
@@ -310,7 +385,7 @@ fn programs(loaded: &OpenSnapshot, traced: &[Traced<'_>]) -> Vec<Elf> {
 }
 
 /// Adds the mappings of a program's code. Returns their number.
-fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
+pub(super) fn mappings(elf: &Elf, thread: u32, records: &mut Records) -> usize {
     let Ok(file) = object::File::parse(elf.bytes()) else {
         return 0;
     };
@@ -343,7 +418,7 @@ fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
         body.extend(words32(&[5, 2]));
         body.extend(text(&elf.path.to_string_lossy()));
         let misc = USER | if used > 0 { MMAP_BUILD_ID } else { 0 };
-        records.event(MMAP2, misc, body, core);
+        records.event(MMAP2, misc, body, thread);
         count += 1;
     }
     count

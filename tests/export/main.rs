@@ -4,6 +4,7 @@
 mod support;
 
 mod agreement;
+mod branch_stacks;
 mod common;
 mod described;
 mod inlined;

@@ -23,7 +23,7 @@ mod note;
 pub mod parquet;
 pub mod perfetto;
 pub mod rows;
-mod spool;
+pub mod spool;
 pub mod tables;
 
 pub use note::Note;
