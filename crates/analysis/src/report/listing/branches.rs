@@ -7,10 +7,9 @@
 
 use super::text_buffer::TextBuffer;
 use super::{BranchLines, Counts, Listed, RunningCounts};
-use armsnap_arch::quantity::{Address, BufferOffset};
+use armsnap_arch::quantity::{Address, BufferOffset, Isa};
 use armsnap_history::decode::{SinkState, SourceSinks, Stage, StageStates, Unsaved};
 use armsnap_trace::element::{AtomPacket, AtomSink, Atoms, Element, ElementSink, Exception, Mark};
-use std::collections::VecDeque;
 
 /// The maximum number of lines waiting for their cycle count. A trace unit sends the count right
 /// after the element that it belongs to; only events and the like come in between.
@@ -72,6 +71,14 @@ fn cycles_of(atoms: Atoms, first: u8, each: u8) -> u32 {
     u32::from(first) + u32::from(atoms.count.saturating_sub(1)) * u32::from(each)
 }
 
+/// A branch that waits for its count.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    at: BufferOffset,
+    address: Address,
+    isa: Isa,
+}
+
 /// Lists elements as branches.
 #[derive(Clone, Debug)]
 pub struct Branches<L> {
@@ -82,7 +89,10 @@ pub struct Branches<L> {
     later: bool,
     /// Whether the trace counts cycles, so that lines wait for their count.
     counting: bool,
-    held: VecDeque<(BufferOffset, Element)>,
+    /// The oldest line that waits, if it is a branch: a branch ends the waiting of all lines.
+    branch: Option<Target>,
+    /// The other lines that wait.
+    held: Vec<(BufferOffset, Element)>,
     counts: Counts,
 }
 
@@ -94,13 +104,37 @@ impl<L: BranchLines> Branches<L> {
             cycle: 0,
             later: false,
             counting,
-            held: VecDeque::with_capacity(HELD),
+            branch: None,
+            held: Vec::with_capacity(HELD),
             counts: Counts::default(),
         }
     }
 
-    #[inline]
-    fn line(&mut self, at: BufferOffset, element: Element) {
+    #[inline(always)]
+    fn branch(&mut self, branch: Target) {
+        self.counts.elements += 1;
+        if L::SILENT {
+            return;
+        }
+        if !self.counting {
+            let line = Line::Branch(branch.address);
+            self.lines.branch_line(branch.at, &line, None);
+            return;
+        }
+        self.release();
+        self.branch = Some(branch);
+    }
+
+    /// Handles an element other than a branch and cycles.
+    #[inline(never)]
+    fn other(&mut self, at: BufferOffset, element: Element) {
+        match element {
+            Element::TimedAtom { cycles, .. } => return self.count(cycles),
+            Element::TimedInstructions { atoms, first, each } => {
+                return self.count(cycles_of(atoms, first, each));
+            }
+            _ => {}
+        }
         let Some(line) = Line::of(&element) else {
             return;
         };
@@ -112,13 +146,26 @@ impl<L: BranchLines> Branches<L> {
             self.lines.branch_line(at, &line, None);
             return;
         }
-        if matches!(line, Line::Branch(_)) || self.held.len() == HELD {
+        if usize::from(self.branch.is_some()) + self.held.len() >= HELD {
             self.release();
         }
-        self.held.push_back((at, element));
+        self.held.push((at, element));
     }
 
+    #[inline(always)]
     fn release(&mut self) {
+        if let Some(branch) = self.branch.take() {
+            let cycle = self.counting.then_some(self.cycle);
+            let line = Line::Branch(branch.address);
+            self.lines.branch_line(branch.at, &line, cycle);
+        }
+        if !self.held.is_empty() {
+            self.release_others();
+        }
+    }
+
+    #[inline(never)]
+    fn release_others(&mut self) {
         let cycle = self.counting.then_some(self.cycle);
         for (at, element) in self.held.drain(..) {
             if let Some(line) = Line::of(&element) {
@@ -127,7 +174,7 @@ impl<L: BranchLines> Branches<L> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, cycles: u32) {
         if L::SILENT {
             return;
@@ -135,6 +182,29 @@ impl<L: BranchLines> Branches<L> {
         self.counting = true;
         self.cycle += u64::from(cycles);
         self.release();
+    }
+}
+
+impl<L> Branches<L> {
+    /// The elements that wait for their count.
+    fn held(&self) -> Vec<(BufferOffset, Element)> {
+        let branch = self.branch.map(|Target { at, address, isa }| {
+            let element = Element::Address { address, isa };
+            (at, element)
+        });
+        branch
+            .into_iter()
+            .chain(self.held.iter().copied())
+            .collect()
+    }
+
+    fn hold(&mut self, held: &[(BufferOffset, Element)]) {
+        (self.branch, self.held) = match *held {
+            [(at, Element::Address { address, isa }), ref others @ ..] => {
+                (Some(Target { at, address, isa }), others.to_vec())
+            }
+            _ => (None, held.to_vec()),
+        };
     }
 }
 
@@ -181,7 +251,7 @@ impl<L: BranchLines> Stage for Branches<L> {
         }
         to.sink = SinkState::Cycles {
             counting: self.counting,
-            held: self.held.iter().copied().collect(),
+            held: self.held(),
         };
         Ok(())
     }
@@ -195,8 +265,7 @@ impl<L: BranchLines> Stage for Branches<L> {
         };
         self.counting = *counting;
         self.cycle = 0;
-        self.held.clear();
-        self.held.extend(held);
+        self.hold(held);
         Ok(())
     }
 }
@@ -212,14 +281,13 @@ impl<'a, L: BranchLines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
 }
 
 impl<L: BranchLines> ElementSink for Branches<L> {
+    #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         match element {
-            Element::TimedAtom { cycles, .. } => self.count(cycles),
-            Element::TimedInstructions { atoms, first, each } => {
-                self.count(cycles_of(atoms, first, each));
-            }
+            Element::WaypointAtoms(_) | Element::InstructionAtoms(_) => {}
+            Element::Address { address, isa } => self.branch(Target { at, address, isa }),
             Element::Mark(Mark::Cycles(cycles)) => self.count(cycles),
-            _ => self.line(at, element),
+            _ => self.other(at, element),
         }
     }
 }
@@ -326,6 +394,26 @@ mod tests {
              Evt   -             marker_0x5\n\
              Evt   -             trigger\n"
         );
+    }
+
+    #[test]
+    fn at_most_16_lines_wait_for_a_count() {
+        let mut elements = vec![to(0x40)];
+        elements.extend([Element::Mark(Mark::Event(1)); HELD]);
+        elements.push(Element::Mark(Mark::Cycles(4)));
+        let text = listed(true, &elements);
+        let cycles: Vec<&str> = text.lines().map(|line| line[6..10].trim()).collect();
+        assert_eq!(cycles, [&["0x0"; HELD][..], &["0x4"]].concat());
+        // What waits belongs to the state.
+        let mut branches = Branches::new(TextLines::new(TraceId(1), None), true);
+        for (count, element) in elements.iter().take(HELD).enumerate() {
+            assert_eq!(branches.held().len(), count);
+            branches.element(BufferOffset(count as u64), *element);
+        }
+        let held = branches.held();
+        let mut other = Branches::new(TextLines::new(TraceId(1), None), true);
+        other.hold(&held);
+        assert_eq!((other.held(), held.len()), (held, HELD));
     }
 
     #[test]

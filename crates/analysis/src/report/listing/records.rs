@@ -127,7 +127,7 @@ impl Content {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn of(line: &Line) -> Self {
         match line {
             Line::Branch(address) => Self::known(kind::BRANCH, address.0),
@@ -184,7 +184,7 @@ impl Content {
 }
 
 impl BranchLines for BranchRecords {
-    #[inline]
+    #[inline(always)]
     fn branch_line(&mut self, at: BufferOffset, line: &Line, cycle: Option<u64>) {
         let content = Content::of(line);
         let flags = content.flags | cycle.map_or(0, |_| flag::CYCLE);
