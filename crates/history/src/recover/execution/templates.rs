@@ -185,6 +185,7 @@ impl Templates {
         let selects = before.first_chunk() == Some(&signals::MOV_X8_SIGRETURN.to_le_bytes());
         let template = &mut self.all[number as usize];
         template.untaken = untaken;
+        template.counter = counter(code).filter(|_| isa == Isa::A64);
         template.sigreturn = isa == Isa::A64 && template.control == Control::SystemCall && selects;
         self.known.insert(key, number);
         number
@@ -284,6 +285,14 @@ impl Templates {
     }
 }
 
+/// The register into which an A64 instruction reads CNTFRQ_EL0, CNTPCT_EL0, CNTVCT_EL0, CNTPCTSS_EL0 or
+/// CNTVCTSS_EL0 (MRS).
+fn counter(code: &[u8]) -> Option<Location> {
+    let word = u32::from_le_bytes(*code.first_chunk()?);
+    let register = (word & 31) as u8;
+    (word & 0xffff_ff00 == 0xd53b_e000 && register != 31).then(|| Location::general(register))
+}
+
 /// Appends the operations of an instruction to others.
 fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template {
     let narrow = isa != Isa::A64;
@@ -319,6 +328,7 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
         clears_block: semantics.clears_block,
         changes_space: semantics.changes_space,
         opaque: false,
+        counter: None,
         calls: calls
             && matches!(
                 semantics.control,

@@ -10,7 +10,7 @@ use crate::recover::execution::steps::{Step, Stretch, ends_in_branch};
 use crate::recover::execution::templates::Templates;
 use crate::timeline::{Direction, History, Position};
 use armsnap_arch::arch::Architecture;
-use armsnap_arch::semantics::Control;
+use armsnap_arch::semantics::{Control, Location};
 use armsnap_snapshot::snapshot::replay::{Call, Cursor, Input};
 use armsnap_snapshot::stop::Cancel;
 use std::ops::Range;
@@ -104,6 +104,8 @@ pub(super) struct Executed {
     number: u32,
     /// Its address, if it is a system call.
     pub call: Option<u64>,
+    /// Its address, and the register into which it reads a counter, if it does.
+    pub counter: Option<(u64, Location)>,
 }
 
 impl Thread {
@@ -141,6 +143,7 @@ impl Thread {
             return Ok(Executed {
                 number,
                 call: Some(template.pc),
+                counter: None,
             });
         }
         let following = batch.next + 1;
@@ -150,7 +153,11 @@ impl Thread {
             None => batch.after,
         };
         self.expected = self.processor.execute(templates, template, after, watch)?;
-        Ok(Executed { number, call: None })
+        Ok(Executed {
+            number,
+            call: None,
+            counter: template.counter.map(|register| (template.pc, register)),
+        })
     }
 }
 
@@ -170,9 +177,7 @@ impl Moment {
         while batch.next < until.min(signal) {
             let executed = self.thread.step(batch, given.templates, watch)?;
             self.threads.count(self.threads.own())?;
-            if let Some(pc) = executed.call {
-                self.call(pc, given, watch)?;
-            }
+            self.enters(&executed, given, watch)?;
             if self.threads.is_over() {
                 self.others(given, watch)?;
             }
@@ -196,8 +201,32 @@ impl Moment {
         }
     }
 
+    /// Applies what enters the program by an instruction that was executed.
+    #[inline]
+    pub fn enters(
+        &mut self,
+        executed: &Executed,
+        given: &Given<'_>,
+        watch: &mut Watch,
+    ) -> Result<(), Stopped> {
+        match (executed.call, executed.counter) {
+            (None, None) => Ok(()),
+            (Some(pc), _) => self.call(pc, given, watch),
+            (None, Some((pc, register))) => {
+                let found = given.inputs.input(self.record).map_err(Stopped::Damaged)?;
+                if let Some((Input::Counter(read), next)) = found
+                    && read.pc == pc
+                {
+                    self.thread.processor.values[register.index()] = Some(read.value);
+                    self.record = next;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Makes a system call of the thread, or begins one that returns in a later turn.
-    pub fn call(&mut self, pc: u64, given: &Given<'_>, watch: &mut Watch) -> Result<(), Stopped> {
+    fn call(&mut self, pc: u64, given: &Given<'_>, watch: &mut Watch) -> Result<(), Stopped> {
         let narrow = given.facts.architecture != Architecture::AArch64;
         if narrow && calls::is_private(&mut self.thread.processor.values) {
             return Ok(());
@@ -235,13 +264,13 @@ impl Moment {
         Ok(())
     }
 
-    /// The next record of the inputs that is not a checkpoint, and the place after it.
+    /// The next record of the inputs that is not a checkpoint or a counter, and the place after it.
     pub fn next<'g>(&self, given: &Given<'g>) -> Result<Option<(Input<'g>, Cursor)>, Stopped> {
         let inputs = given.inputs;
         let mut at = self.record;
         loop {
             match inputs.input(at).map_err(Stopped::Damaged)? {
-                Some((Input::Checkpoint(_), next)) => at = next,
+                Some((Input::Checkpoint(_) | Input::Counter(_), next)) => at = next,
                 found => return Ok(found),
             }
         }

@@ -282,9 +282,7 @@ impl Moment {
             self.threads.count(place)?;
             self.threads.executed += 1;
             batch.next += 1;
-            if let Some(pc) = executed.call {
-                self.call(pc, given, watch)?;
-            }
+            self.enters(&executed, given, watch)?;
         }
         if batch.next == batch.stretch.len() && batch.ends_in_signal() {
             // At the end of a thread too; then no turn follows.
