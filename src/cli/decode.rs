@@ -1,5 +1,6 @@
 //! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
+mod by_time;
 mod destination;
 mod in_parts;
 pub mod input;
@@ -56,6 +57,11 @@ pub struct Arguments {
     /// Do not read code from the program where dumps lack it
     #[arg(long)]
     no_elf_memory: bool,
+
+    /// Merge the lines of all sources of a buffer by their timestamps (only with `--level elements` or
+    /// `instructions`)
+    #[arg(long, conflicts_with_all = ["follow", "like"])]
+    by_time: bool,
 
     /// Also decode what is appended to the trace buffer's file, as it appears. Ends when the
     /// processes that write the file have closed it, if they can be seen, or on Ctrl-C
@@ -191,6 +197,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.format == Format::Binary {
         arguments.permits_records()?;
     }
+    if arguments.by_time && !matches!(arguments.level, Level::Elements | Level::Instructions) {
+        let text =
+            "--by-time: expected --level elements or instructions: other lines have no times";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     // The pager runs from before the first note until the user leaves it.
     let _pager = match in_file
         || matches!(arguments.format, Format::Binary | Format::None)
@@ -251,6 +262,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         level: arguments.level,
         format: arguments.format,
         jobs,
+        by_time: arguments.by_time,
     };
     // Sources that were not selected are still known by their trace IDs.
     let whole = Selection {

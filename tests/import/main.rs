@@ -4,6 +4,7 @@
 mod support;
 
 mod archives;
+mod by_time;
 mod console;
 mod converted;
 mod core_files;

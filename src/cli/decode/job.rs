@@ -17,7 +17,7 @@ use armsnap::report::listing::{
 use armsnap::snapshot::OpenSnapshot;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 /// The number of bytes of trace decoded at once. Their listing is kept in memory, and an atom of a
 /// few bits may become a line.
@@ -73,6 +73,8 @@ pub struct Job<'a> {
     pub format: Format,
     /// The maximum number of threads.
     pub jobs: usize,
+    /// Whether the lines of all sources of a buffer are merged by time.
+    pub by_time: bool,
 }
 
 impl Job<'_> {
@@ -85,6 +87,7 @@ impl Job<'_> {
     ) -> Result<Decoded, Stopped> {
         match (buffer.sources.len(), self.jobs) {
             (0, _) => Ok(Decoded::default()),
+            _ if self.by_time => self.by_time(buffer, out, progress),
             (_, 1) => self.on_one(buffer, out, progress),
             _ => match self.in_parts(buffer, out, &mut progress)? {
                 Some(decoded) => Ok(decoded),
@@ -115,7 +118,7 @@ impl Job<'_> {
 
     /// Decodes a group of sources. After every piece, `send` receives the index of each source,
     /// with its text if that fills a page; at the end it receives the rest of each source's text.
-    fn group(
+    pub(super) fn group(
         &self,
         buffer: &CaptureBuffer,
         sources: &[CaptureSource],
@@ -207,24 +210,7 @@ impl Job<'_> {
             });
             // Threads that are still sending end here.
             drop(pages);
-            let mut decoded = Decoded::default();
-            let mut stopped = None;
-            for worker in workers {
-                match worker.join() {
-                    Ok(Ok(part)) => {
-                        decoded.packets += part.packets;
-                        decoded.counts += part.counts;
-                        // The totals are the same in every group.
-                        decoded.totals = part.totals;
-                        decoded.notes.extend(part.notes);
-                    }
-                    Ok(Err(why)) => stopped = stopped.or(Some(why)),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            // A write error is the cause of closed channels, so it is reported first.
-            written?;
-            stopped.map_or(Ok(decoded), Err)
+            joined(workers, written)
         })
     }
 
@@ -294,8 +280,38 @@ impl Job<'_> {
             Level::Branches => listing::Level::Branches,
             Level::Instructions => listing::Level::Instructions,
         };
-        listing::decoder(self.loaded, self.programs, (buffer, source), (level, form))
+        let form = (level, form);
+        let mut decoder = listing::decoder(self.loaded, self.programs, (buffer, source), form)?;
+        if self.by_time {
+            decoder.output().text().keep_stretches();
+        }
+        Ok(decoder)
     }
+}
+
+/// Returns what threads decoded whose text was `written`.
+pub(super) fn joined(
+    workers: Vec<ScopedJoinHandle<'_, Result<Decoded, Stopped>>>,
+    written: io::Result<()>,
+) -> Result<Decoded, Stopped> {
+    let mut decoded = Decoded::default();
+    let mut stopped = None;
+    for worker in workers {
+        match worker.join() {
+            Ok(Ok(part)) => {
+                decoded.packets += part.packets;
+                decoded.counts += part.counts;
+                // The totals are the same in every group.
+                decoded.totals = part.totals;
+                decoded.notes.extend(part.notes);
+            }
+            Ok(Err(why)) => stopped = stopped.or(Some(why)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    // A write error is the cause of closed channels, so it is reported first.
+    written?;
+    stopped.map_or(Ok(decoded), Err)
 }
 
 /// The channels for the pages of one source, to the writer and back.

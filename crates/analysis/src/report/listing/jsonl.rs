@@ -53,6 +53,7 @@ impl JsonLines {
     /// Starts a line.
     #[inline]
     pub fn begin(&mut self, at: BufferOffset, kind: &str) {
+        self.out.line(at);
         self.out.text(&self.head);
         self.out.decimal(at.0);
         self.out.text(r#","kind":""#);
@@ -305,6 +306,7 @@ impl Lines for JsonLines {
     }
 
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.out.mark(at, mark);
         self.begin_mark(at, mark);
         self.end();
     }

@@ -13,11 +13,13 @@ pub mod packets;
 pub mod records;
 mod rendered;
 mod running_counts;
+mod stretches;
 pub mod text;
 pub mod text_buffer;
 
 pub use decoder::{Level, LineForm, ListingDecoder, decoder};
 pub use running_counts::RunningCounts;
+pub use stretches::Stretch;
 
 use armsnap_arch::quantity::{Address, BufferOffset};
 use armsnap_trace::element::{Atoms, Exception, Mark};

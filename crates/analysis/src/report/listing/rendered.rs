@@ -48,6 +48,7 @@ impl Rendered {
         lines: &mut impl Lines,
     ) -> bool {
         if at != self.at || self.digits.is_empty() {
+            lines.out().line(at);
             self.set_offset(at);
         }
         let Some(kept) = (self.index.get(key(id, taken)))

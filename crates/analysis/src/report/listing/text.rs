@@ -82,6 +82,7 @@ impl<'a> TextLines<'a> {
     /// Starts a line.
     #[inline]
     pub fn begin(&mut self, at: BufferOffset, kind: &str) {
+        self.out.line(at);
         self.start = self.out.len();
         let width = at.0.checked_ilog10().unwrap_or(0) as usize + 1;
         if let Some(blanks @ 1..) = (ID - 2).checked_sub(width) {
@@ -357,6 +358,7 @@ impl Lines for TextLines<'_> {
     }
 
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.out.mark(at, mark);
         self.begin(at, super::kind(mark));
         if !matches!(mark, Mark::ExceptionReturn | Mark::End) {
             self.what();

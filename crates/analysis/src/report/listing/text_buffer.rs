@@ -2,70 +2,105 @@
 //!
 //! Formatting with `write!` takes several times as long as decoding; these few functions do not.
 
+use super::stretches::{Stretch, Stretches};
+use armsnap_arch::quantity::BufferOffset;
+use armsnap_trace::element::Mark;
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Text to be written out in one piece.
 #[derive(Clone, Debug, Default)]
-pub struct TextBuffer(Vec<u8>);
+pub struct TextBuffer {
+    text: Vec<u8>,
+    /// Kept for a listing by time.
+    stretches: Option<Box<Stretches>>,
+}
 
 impl TextBuffer {
     /// The text so far.
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.text
     }
 
     /// Takes the text, leaving the buffer empty.
     pub fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.0)
+        std::mem::take(&mut self.text)
     }
 
     /// Takes the text and continues in `empty`, reusing its memory.
     pub fn replace(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
         empty.clear();
-        std::mem::replace(&mut self.0, empty)
+        std::mem::replace(&mut self.text, empty)
+    }
+
+    /// Keeps the times of the lines from here on.
+    pub fn keep_stretches(&mut self) {
+        self.stretches = Some(Box::default());
+    }
+
+    /// Takes the stretches of the text so far; empty unless they are kept.
+    pub fn take_stretches(&mut self) -> Vec<Stretch> {
+        let stretches = self.stretches.as_mut();
+        stretches.map_or_else(Vec::new, |stretches| stretches.take())
+    }
+
+    /// A line starts.
+    #[inline]
+    pub(super) fn line(&mut self, at: BufferOffset) {
+        if let Some(stretches) = &mut self.stretches {
+            stretches.line(self.text.len(), at);
+        }
+    }
+
+    /// The line of a mark starts next.
+    #[inline]
+    pub(super) fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        if let Some(stretches) = &mut self.stretches {
+            stretches.mark(self.text.len(), at, mark);
+        }
     }
 
     /// The length of the text in bytes.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.text.len()
     }
 
     /// Whether there is no text.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.text.is_empty()
     }
 
     /// Clears the text but keeps the memory.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.text.clear();
     }
 
     /// Appends text.
     #[inline]
     pub fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
+        self.text.extend_from_slice(text.as_bytes());
     }
 
     /// Appends text, and returns the appended copy.
     #[inline]
     pub fn copy(&mut self, text: &[u8]) -> &mut [u8] {
-        let start = self.0.len();
-        self.0.extend_from_slice(text);
-        &mut self.0[start..]
+        let start = self.text.len();
+        self.text.extend_from_slice(text);
+        &mut self.text[start..]
     }
 
     /// Appends one ASCII byte.
     #[inline]
     pub fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
+        self.text.push(byte);
     }
 
     /// Appends spaces until the line that began at `start` has `column` characters.
     #[inline]
     pub fn pad(&mut self, start: usize, column: usize) {
         let to = start + column;
-        if self.0.len() < to {
-            self.0.resize(to, b' ');
+        if self.text.len() < to {
+            self.text.resize(to, b' ');
         } else {
             self.byte(b' ');
         }
@@ -74,12 +109,12 @@ impl TextBuffer {
     /// Turns the text from `start` on into a single word for a column: `, ` becomes `,` and any
     /// other blank `_`.
     pub fn join_words(&mut self, start: usize) {
-        let text = self.0.split_off(start.min(self.0.len()));
+        let text = self.text.split_off(start.min(self.text.len()));
         for (at, &byte) in text.iter().enumerate() {
             match byte {
                 b' ' if at > 0 && text[at - 1] == b',' => {}
-                b' ' => self.0.push(b'_'),
-                byte => self.0.push(byte),
+                b' ' => self.text.push(b'_'),
+                byte => self.text.push(byte),
             }
         }
     }
@@ -97,7 +132,7 @@ impl TextBuffer {
                 break;
             }
         }
-        self.0.extend_from_slice(&digits[at..]);
+        self.text.extend_from_slice(&digits[at..]);
     }
 
     /// Appends a number as `0x` and lower-case hex without leading zeros.
@@ -108,14 +143,14 @@ impl TextBuffer {
         for (i, digit) in digits[2..2 + count].iter_mut().enumerate() {
             *digit = HEX[(value >> (4 * (count - 1 - i)) & 15) as usize];
         }
-        self.0.extend_from_slice(&digits[..2 + count]);
+        self.text.extend_from_slice(&digits[..2 + count]);
     }
 
     /// Appends bytes as two hex digits each.
     #[inline]
     pub fn hex_bytes(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            self.0
+            self.text
                 .extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
         }
     }
