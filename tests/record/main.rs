@@ -10,6 +10,7 @@ mod diff;
 mod ends;
 mod exit;
 mod exit_status;
+mod expressions;
 mod far_back;
 mod faults;
 mod libraries;

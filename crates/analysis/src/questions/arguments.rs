@@ -71,7 +71,9 @@ impl Convention {
                 bytes,
                 encoding: Encoding::Float,
             } => self.float(bytes),
-            Layout::Number { bytes, .. } | Layout::Pointer { bytes, .. } => self.integer(bytes),
+            Layout::Number { bytes, .. }
+            | Layout::Pointer { bytes, .. }
+            | Layout::MemberPointer { bytes, .. } => self.integer(bytes),
             Layout::Record { bytes, .. } => self.record(symbols, kind?, bytes),
             Layout::Array { .. } => None,
         });

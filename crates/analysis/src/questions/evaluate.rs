@@ -2,22 +2,20 @@
 
 use super::answer::Worth;
 use super::core::Core;
+use super::epilogue::{LENGTH, is_near_return};
 use super::expression::Expression;
+use super::fields::paths;
 use super::note::AskError;
+use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{Known, RegisterLocations, Registers, Status};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::program::symbols::variables::{
-    Encoding, Field, Layout, Machine, Placement, TypeId, Variable,
+    Encoding, Layout, Machine, Placement, TypeId, Variable,
 };
 use armsnap_snapshot::stop::Cancel;
 use std::collections::HashMap;
 use std::ops::Range;
-
-/// The deepest nesting of unnamed structures.
-const DEEPEST: usize = 16;
-/// The most structures in which a field is searched for.
-const MOST_RECORDS: usize = 1 << 10;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +43,16 @@ pub(super) struct Object {
 pub(super) struct Evaluator {
     expression: Expression,
     text: String,
-    /// The variables by name; `None` for a register.
-    variables: HashMap<String, Option<Variable>>,
+    /// What the names mean.
+    names: HashMap<String, Meaning>,
+}
+
+/// What a name means.
+enum Meaning {
+    Variable(Variable),
+    /// A member of the object to which this variable points.
+    OfThis(Variable),
+    Register,
 }
 
 /// An evaluation at one position.
@@ -84,18 +90,13 @@ impl Evaluator {
     /// If it is not an expression, or names something that does not exist.
     pub fn new(core: &Core<'_>, text: &str, pc: Option<u64>) -> Result<Self, AskError> {
         let expression = Expression::parse(text)?;
-        let mut variables = HashMap::new();
+        let mut names = HashMap::new();
         let mut open = vec![&expression];
         while let Some(part) = open.pop() {
             match part {
                 Expression::Name(name) => {
-                    let found = core.symbols.variable(name, pc);
-                    let is_register =
-                        || RegisterLocations::of(core.architecture, &name.to_ascii_lowercase());
-                    if found.is_none() && is_register().is_none() {
-                        return Err(AskError::NoVariable(name.clone()));
-                    }
-                    variables.insert(name.clone(), found);
+                    let meaning = meaning(core, name, pc)?;
+                    names.insert(name.clone(), meaning);
                 }
                 Expression::Register(name) => {
                     if RegisterLocations::of(core.architecture, name).is_none() {
@@ -106,13 +107,15 @@ impl Evaluator {
                 Expression::Target(inner)
                 | Expression::Address(inner)
                 | Expression::Field(inner, _) => open.push(inner),
-                Expression::Element(array, index) => open.extend([&**array, &**index]),
+                Expression::Element(one, other) | Expression::Member(one, other) => {
+                    open.extend([&**one, &**other]);
+                }
             }
         }
         Ok(Self {
             expression,
             text: text.to_owned(),
-            variables,
+            names,
         })
     }
 
@@ -127,15 +130,17 @@ impl Evaluator {
         while let Some(part) = open.pop() {
             match part {
                 Expression::Register(_) => return true,
-                Expression::Name(name) => match self.variables.get(name) {
-                    Some(Some(variable)) if variable.is_global() => {}
+                Expression::Name(name) => match self.names.get(name) {
+                    Some(Meaning::Variable(variable)) if variable.is_global() => {}
                     _ => return true,
                 },
                 Expression::Number(_) => {}
                 Expression::Target(inner)
                 | Expression::Address(inner)
                 | Expression::Field(inner, _) => open.push(inner),
-                Expression::Element(array, index) => open.extend([&**array, &**index]),
+                Expression::Element(one, other) | Expression::Member(one, other) => {
+                    open.extend([&**one, &**other]);
+                }
             }
         }
         false
@@ -219,8 +224,15 @@ impl At<'_, '_, '_> {
     /// Where an expression is; `None` if that is not known here.
     fn object(&mut self, expression: &Expression) -> Result<Option<Object>, AskError> {
         match expression {
-            Expression::Name(name) => match self.evaluator.variables.get(name) {
-                Some(Some(variable)) => self.variable(variable),
+            Expression::Name(name) => match self.evaluator.names.get(name) {
+                Some(Meaning::Variable(variable)) => {
+                    let object = self.variable(variable)?;
+                    self.referred(object)
+                }
+                Some(Meaning::OfThis(this)) => {
+                    let this = self.variable(this)?;
+                    self.field(this, name)
+                }
                 _ => Ok(self.named_register(&name.to_ascii_lowercase())),
             },
             Expression::Register(name) => Ok(self.named_register(name)),
@@ -251,40 +263,125 @@ impl At<'_, '_, '_> {
                 let Some((number, status)) = self.index(index)? else {
                     return Ok(None);
                 };
-                let element = self.element(inner, number)?;
-                Ok(element.map(|element| Object {
+                let element = self.element(inner, number)?.map(|element| Object {
                     status: element.status.max(status),
                     ..element
-                }))
+                });
+                self.referred(element)
             }
             Expression::Field(inner, name) => {
-                let Some(mut object) = self.object(inner)? else {
+                let object = self.object(inner)?;
+                self.field(object, name)
+            }
+            Expression::Member(inner, member) => {
+                let (object, member) = (self.object(inner)?, self.object(member)?);
+                let (Some(object), Some(member)) = (object, member) else {
                     return Ok(None);
                 };
-                let layout = object.kind.and_then(|kind| self.core.symbols.layout(kind));
-                if let Some(Layout::Pointer { to, .. }) = layout {
-                    let Some(target) = self.target(object, to)? else {
-                        return Ok(None);
-                    };
-                    object = target;
-                }
-                let kind = object.kind.ok_or_else(|| self.meaningless())?;
-                let mut left = MOST_RECORDS;
-                let found = field(self.core, kind, name, (DEEPEST, &mut left));
-                let Some((offset, field)) = found else {
-                    return Err(AskError::NoField(name.clone()));
-                };
-                let Cell::Memory(address) = object.cell else {
-                    return Ok(None);
-                };
-                Ok(Some(Object {
-                    cell: Cell::Memory(address.wrapping_add(offset)),
-                    kind: Some(field.kind),
-                    bits: field.bits.map(|(first, size)| (first % 8, size)),
-                    status: object.status,
-                }))
+                self.pointed_member(object, member)
             }
         }
+    }
+
+    fn layout(&self, object: Object) -> Option<Layout> {
+        self.core.symbols.layout(object.kind?)
+    }
+
+    /// What a reference refers to; other objects themselves.
+    fn referred(&mut self, object: Option<Object>) -> Result<Option<Object>, AskError> {
+        let Some(found) = object else {
+            return Ok(None);
+        };
+        match self.layout(found) {
+            Some(Layout::Pointer {
+                to,
+                is_reference: true,
+                ..
+            }) => self.target(found, to),
+            _ => Ok(object),
+        }
+    }
+
+    /// The structure that a pointer points to; other objects themselves.
+    fn pointed(&mut self, object: Object) -> Result<Option<Object>, AskError> {
+        match self.layout(object) {
+            Some(Layout::Pointer { to, .. }) => self.target(object, to),
+            _ => Ok(Some(object)),
+        }
+    }
+
+    /// A field of a structure, or of the structure that a pointer points to.
+    fn field(&mut self, object: Option<Object>, name: &str) -> Result<Option<Object>, AskError> {
+        let Some(object) = object else {
+            return Ok(None);
+        };
+        let Some(object) = self.pointed(object)? else {
+            return Ok(None);
+        };
+        let kind = object.kind.ok_or_else(|| self.meaningless())?;
+        let paths = paths(self.core.symbols, kind, name);
+        let mut found: Option<Object> = None;
+        for path in &paths {
+            let Some(last) = path.last() else { continue };
+            let Cell::Memory(mut address) = object.cell else {
+                return Ok(None);
+            };
+            self.status = object.status;
+            for field in path {
+                let symbols = self.core.symbols;
+                let inner = symbols.member(field, address, self);
+                if let Some(error) = self.failed.take() {
+                    return Err(error);
+                }
+                match inner {
+                    Some(inner) => address = inner,
+                    None => return Ok(None),
+                }
+            }
+            let one = Object {
+                cell: Cell::Memory(address),
+                kind: Some(last.kind),
+                bits: last.bits.map(|(first, size)| (first % 8, size)),
+                status: self.status,
+            };
+            // A virtual base class may be reached in several ways.
+            if found.is_some_and(|found| found.cell != one.cell) {
+                return Err(AskError::SeveralFields(name.to_owned()));
+            }
+            found = Some(one);
+        }
+        if found.is_none() {
+            return Err(AskError::NoField(name.to_owned()));
+        }
+        self.referred(found)
+    }
+
+    /// The member of an object to which a pointer to a member points.
+    fn pointed_member(
+        &mut self,
+        object: Object,
+        member: Object,
+    ) -> Result<Option<Object>, AskError> {
+        let Some(Layout::MemberPointer { to, .. }) = self.layout(member) else {
+            return Err(self.meaningless());
+        };
+        let Some(object) = self.pointed(object)? else {
+            return Ok(None);
+        };
+        let (Some((offset, status)), Cell::Memory(address)) = (self.index(member)?, object.cell)
+        else {
+            return Ok(None);
+        };
+        // No member.
+        if offset == u64::MAX {
+            return Ok(None);
+        }
+        Ok(Some(Object {
+            cell: Cell::Memory(address.wrapping_add(offset)),
+            kind: to,
+            bits: None,
+            status: object.status.max(status),
+        }))
     }
 
     fn named_register(&self, name: &str) -> Option<Object> {
@@ -323,16 +420,18 @@ impl At<'_, '_, '_> {
         self.depends_on(index);
         let layout = index.kind.and_then(|kind| self.core.symbols.layout(kind));
         let unused = match layout {
-            Some(Layout::Number {
-                bytes: bytes @ 1..=8,
-                encoding: Encoding::Signed,
-            }) => 64 - 8 * bytes,
+            Some(
+                Layout::Number {
+                    bytes: bytes @ 1..=8,
+                    encoding: Encoding::Signed,
+                }
+                | Layout::MemberPointer {
+                    bytes: bytes @ 1..=8,
+                    ..
+                },
+            ) => 64 - 8 * bytes,
             _ => 0,
         };
-        let unused = index.bits.map_or(unused, |(_, size)| match unused {
-            0 => 0,
-            _ => 64_u64.saturating_sub(size.max(1)),
-        });
         let found = self.value(index)?;
         Ok(found.map(|(value, status)| {
             let value = (value as u64) << unused;
@@ -392,11 +491,42 @@ impl At<'_, '_, '_> {
         }))
     }
 
+    /// Whether the function returns with one of the next instructions.
+    fn is_near_return(&mut self) -> bool {
+        let read = self.core.memory(self.at, self.pc, LENGTH, self.cancel);
+        let code = read.unwrap_or_default();
+        let code: Vec<u8> = code.iter().map_while(|byte| Some((*byte)?.value)).collect();
+        code.len() < 4 || is_near_return(self.core.architecture, &code)
+    }
+
+    /// The number of bytes of a register, or of a value without a place, that are those of a number.
+    fn width(&self, cell: Cell) -> u64 {
+        match (cell, self.core.architecture) {
+            (Cell::Memory(_), _) => 16,
+            (_, Architecture::AArch64) => 8,
+            (_, Architecture::AArch32 | Architecture::MProfile) => 4,
+        }
+    }
+
     /// The value of a number or a pointer; `None` if it is unknown or something else.
     fn value(&mut self, object: Object) -> Result<Option<(u128, Status)>, AskError> {
         let layout = object.kind.and_then(|kind| self.core.symbols.layout(kind));
+        let is_signed = matches!(
+            layout,
+            Some(Layout::Number {
+                encoding: Encoding::Signed,
+                ..
+            })
+        );
         let bytes = match (layout, object.kind) {
-            (Some(Layout::Number { bytes, .. } | Layout::Pointer { bytes, .. }), _) => bytes,
+            (
+                Some(
+                    Layout::Number { bytes, .. }
+                    | Layout::Pointer { bytes, .. }
+                    | Layout::MemberPointer { bytes, .. },
+                ),
+                _,
+            ) if bytes <= self.width(object.cell) => bytes,
             (None, None) => 8,
             _ => return Ok(None),
         };
@@ -407,7 +537,10 @@ impl At<'_, '_, '_> {
             return Ok(None);
         };
         let read = match object.bits {
-            Some((first, size)) => u8::try_from((first + size).div_ceil(8)).unwrap_or(bytes),
+            Some((first, size)) => match u8::try_from((first + size).div_ceil(8)) {
+                Ok(read @ ..=16) => read,
+                _ => return Ok(None),
+            },
             None => bytes,
         };
         let (value, status) = match object.cell {
@@ -425,13 +558,26 @@ impl At<'_, '_, '_> {
                 }
             }
         };
+        let whole = u128::MAX >> (128 - 8 * u32::from(bytes));
         let value = match object.bits {
-            Some(_) if self.core.big_endian => return Ok(None),
             Some((first, size)) => {
-                let shifted = value.checked_shr(first as u32).unwrap_or(0);
-                shifted & !u128::MAX.checked_shl(size as u32).unwrap_or(0)
+                let unused = match self.core.big_endian {
+                    true => (8 * u64::from(read)).checked_sub(first + size),
+                    false => Some(first),
+                };
+                let unused = unused.and_then(|unused| u32::try_from(unused).ok());
+                let shifted = unused.and_then(|unused| value.checked_shr(unused));
+                let Some(shifted) = shifted else {
+                    return Ok(None);
+                };
+                let value = shifted & !u128::MAX.checked_shl(size as u32).unwrap_or(0);
+                match is_signed && value >> (size - 1) & 1 == 1 {
+                    // As negative numbers of its type are.
+                    true => (value | u128::MAX.checked_shl(size as u32).unwrap_or(0)) & whole,
+                    false => value,
+                }
             }
-            None => value & u128::MAX >> (128 - 8 * u32::from(bytes)),
+            None => value & whole,
         };
         Ok(Some((value, status.max(object.status))))
     }
@@ -466,29 +612,39 @@ impl Machine for At<'_, '_, '_> {
         let base = Machine::register(self, frame.register)?;
         Some(base.wrapping_add_signed(frame.offset))
     }
+
+    fn keeps_frame(&mut self, since: u64) -> bool {
+        let frames = (self.core.frames)();
+        let frame = frames.at(self.pc);
+        frame.is_some() && frame == frames.at(since) && !self.is_near_return()
+    }
 }
 
-/// Finds a field by name, also within unnamed structures and base classes: its offset, and the field.
-fn field(
-    core: &Core<'_>,
-    kind: TypeId,
-    name: &str,
-    (depth, left): (usize, &mut usize),
-) -> Option<(u64, Field)> {
-    *left = left.checked_sub(1)?;
-    let Layout::Record { fields, .. } = core.symbols.layout(kind)? else {
-        return None;
-    };
-    let named = |field: &&Field| field.name.as_deref() == Some(name);
-    if let Some(field) = fields.iter().find(named) {
-        return Some((field.offset, field.clone()));
+/// Finds what a name means in the scope of an instruction.
+fn meaning(core: &Core<'_>, name: &str, pc: Option<u64>) -> Result<Meaning, AskError> {
+    let symbols = core.symbols;
+    if let Some(pc) = pc {
+        if let Some(local) = symbols.local(name, pc) {
+            return Ok(Meaning::Variable(local));
+        }
+        let this = symbols.local("this", pc);
+        let class = this.as_ref().and_then(|this| this.kind);
+        if let Some(Layout::Pointer { to: Some(to), .. }) =
+            class.and_then(|class| symbols.layout(class))
+            && let Some(this) = this
+            && !paths(symbols, to, name).is_empty()
+        {
+            return Ok(Meaning::OfThis(this));
+        }
     }
-    let depth = depth.checked_sub(1)?;
-    fields
-        .iter()
-        .filter(|field| field.name.is_none())
-        .find_map(|outer| {
-            let (offset, inner) = self::field(core, outer.kind, name, (depth, &mut *left))?;
-            Some((outer.offset.checked_add(offset)?, inner))
-        })
+    if let Some(global) = symbols.global(name, pc)? {
+        return Ok(Meaning::Variable(global));
+    }
+    if let Some(local) = pc.and_then(|pc| symbols.local_elsewhere(name, pc)) {
+        return Ok(Meaning::Variable(local));
+    }
+    match RegisterLocations::of(core.architecture, &name.to_ascii_lowercase()) {
+        Some(_) => Ok(Meaning::Register),
+        None => Err(AskError::NoVariable(name.to_owned())),
+    }
 }

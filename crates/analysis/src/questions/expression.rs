@@ -8,7 +8,8 @@ const DEEPEST: usize = 64;
 /// An expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expression {
-    /// A variable, or a register that no variable is named like.
+    /// A variable, after its source file if that is given (`file.c:name`), or a register that no
+    /// variable is named like.
     Name(String),
     /// A register: its name after `$`.
     Register(String),
@@ -22,6 +23,9 @@ pub(super) enum Expression {
     Field(Box<Self>, String),
     /// An element of an array, or after a pointer.
     Element(Box<Self>, Box<Self>),
+    /// The member of an object, or of the object that a pointer points to, to which a pointer to a
+    /// member points.
+    Member(Box<Self>, Box<Self>),
 }
 
 impl Expression {
@@ -89,6 +93,9 @@ impl Reader<'_> {
                     return None;
                 }
                 found = Expression::Element(Box::new(found), Box::new(index));
+            } else if self.takes("->*") || self.takes(".*") {
+                let member = self.unary(depth)?;
+                found = Expression::Member(Box::new(found), Box::new(member));
             } else if self.takes("->") || self.takes(".") {
                 found = Expression::Field(Box::new(found), self.word()?);
             } else {
@@ -106,6 +113,13 @@ impl Reader<'_> {
         if self.takes("$") {
             return Some(Expression::Register(self.word()?.to_ascii_lowercase()));
         }
+        if self.takes("-") {
+            let Expression::Number(number) = self.primary(depth)? else {
+                return None;
+            };
+            return Some(Expression::Number(number.wrapping_neg()));
+        }
+        let file = self.file();
         let is_global = self.takes("::");
         let mut name = self.word()?;
         if !is_global && name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -118,7 +132,34 @@ impl Reader<'_> {
         while self.takes("::") {
             name = format!("{name}::{}", self.word()?);
         }
-        Some(Expression::Name(name))
+        Some(Expression::Name(match file {
+            Some(file) => format!("{file}:{name}"),
+            None => name,
+        }))
+    }
+
+    /// The name of a source file, up to the `:` before the name of a variable: `file.c:` or
+    /// `'file.c'::`.
+    fn file(&mut self) -> Option<String> {
+        let rest = self.rest();
+        let (file, taken) = match rest.strip_prefix('\'') {
+            Some(quoted) => {
+                let (file, _) = quoted.split_once("'::")?;
+                (file, file.len() + 4)
+            }
+            None => {
+                let (file, after) = rest.split_once(':')?;
+                let is_part = |c: char| c.is_alphanumeric() || "_./+-".contains(c);
+                let is_file = file.contains('.') && file.chars().all(is_part);
+                if !is_file || file.contains("->") || after.starts_with(':') {
+                    return None;
+                }
+                (file, file.len() + 1)
+            }
+        };
+        let file = file.to_owned();
+        self.at += taken;
+        Some(file)
     }
 }
 
@@ -141,6 +182,14 @@ mod tests {
                 "(*a).b",
                 field(Box::new(Expression::Target(name("a"))), "b"),
             ),
+            ("a.c:b", *name("a.c:b")),
+            ("'x/a-b.c'::b", *name("x/a-b.c:b")),
+            ("x/a.cc:n::b.d", field(name("x/a.cc:n::b"), "d")),
+            ("a->*b", Expression::Member(name("a"), name("b"))),
+            (
+                "a[-1]",
+                Expression::Element(name("a"), Box::new(Expression::Number(u64::MAX))),
+            ),
             (
                 "&a[0x10]",
                 Expression::Address(Box::new(Expression::Element(
@@ -153,7 +202,8 @@ mod tests {
         }
         let deep = "*".repeat(10_000) + "a";
         for text in [
-            "", "a.", "a[1", "a b", "(a", "1x", "a + 1", "$", &deep, "é.", "a->*b",
+            "", "a.", "a[1", "a b", "(a", "1x", "a + 1", "$", &deep, "é.", "a->*", "-a", "a.c:",
+            "'a.c'b",
         ] {
             assert!(Expression::parse(text).is_err(), "{text}");
         }

@@ -2,6 +2,7 @@
 
 use armsnap_history::recover::Limit;
 use armsnap_history::timeline::Position;
+use armsnap_snapshot::program::symbols::variables::Ambiguous;
 use std::io;
 
 /// A question that cannot be understood.
@@ -49,6 +50,12 @@ pub enum AskError {
     /// There is no such variable, nor a register.
     #[error("there is no variable or register {0:?} in scope there; debug information names them")]
     NoVariable(String),
+    /// Several variables have a name.
+    #[error(transparent)]
+    Ambiguous(#[from] Ambiguous),
+    /// Several base classes have a field.
+    #[error("several base classes have a field {0:?}")]
+    SeveralFields(String),
     /// A structure has no such field.
     #[error("there is no field {0:?}")]
     NoField(String),

@@ -3,8 +3,11 @@
 //! Independent of snapshots and trace.
 
 pub(super) mod debug_info;
+mod global_names;
+mod globals;
 mod lines;
 pub(super) mod locations;
+mod scopes;
 pub(super) mod types;
 pub mod variables;
 

@@ -3,7 +3,7 @@
 use super::elf::Elf;
 use super::symbols::debug_info::{DebugInfo, Die};
 use super::symbols::debug_information;
-use super::symbols::locations::{Machine, Placement};
+use super::symbols::locations::{Nothing, Placement, Scene};
 use super::symbols::types::{Layout, TypeId};
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl Variables {
                             && variables.contains(&&*name)
                             && let Some(kind) = info.type_of(&die)
                             && let Some(Placement::Memory(address)) =
-                                info.place(&die, (None, 0), &mut NoMachine)
+                                info.place(&die, Scene::NONE, &mut Nothing)
                         {
                             self.variables.entry(name).or_insert((address, kind));
                         }
@@ -208,23 +208,6 @@ impl<'v> Type<'v> {
                 None => {}
             }
         }
-        None
-    }
-}
-
-/// Variables with static storage depend on no registers or memory.
-struct NoMachine;
-
-impl Machine for NoMachine {
-    fn register(&mut self, _number: u16) -> Option<u64> {
-        None
-    }
-
-    fn memory(&mut self, _address: u64, _bytes: u8) -> Option<u64> {
-        None
-    }
-
-    fn frame(&mut self) -> Option<u64> {
         None
     }
 }

@@ -1,9 +1,10 @@
 //! The entries of the debug information of a file, and what they refer to (DWARF 5, 2 and 7.5).
 
+use super::globals::Globals;
 use super::{Slice, shown};
 use gimli::{
-    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, DwTag, Dwarf, Reader, Unit,
-    UnitOffset,
+    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, DwTag, Dwarf, Reader,
+    Section, Unit, UnitOffset,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -23,6 +24,8 @@ pub(in crate::program) struct DebugInfo {
     pub moved: u64,
     /// Its units by offset, read on first use.
     units: OnceLock<Vec<Unit<Slice>>>,
+    /// What it defines outside of functions, read on first use.
+    globals: OnceLock<Globals>,
 }
 
 /// An entry with its unit.
@@ -57,7 +60,13 @@ impl DebugInfo {
             file,
             moved,
             units: OnceLock::new(),
+            globals: OnceLock::new(),
         }
+    }
+
+    /// Returns what is defined outside of functions.
+    pub(super) fn globals(&self) -> &Globals {
+        self.globals.get_or_init(|| self.read_globals())
     }
 
     /// Returns the units; those that cannot be read are left out.
@@ -129,6 +138,10 @@ impl DebugInfo {
 
     pub(crate) fn number(&self, die: &Die<'_>, name: DwAt) -> Option<u64> {
         self.attribute(die, name)?.1.udata_value()
+    }
+
+    pub(super) fn is_big_endian(&self) -> bool {
+        self.dwarf.debug_info.reader().endian() == gimli::RunTimeEndian::Big
     }
 
     /// Returns the name in the source.

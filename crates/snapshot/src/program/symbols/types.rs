@@ -39,6 +39,15 @@ pub enum Layout {
         bytes: u64,
         /// The type that it points to; `None` for `void`.
         to: Option<TypeId>,
+        /// Whether it is a reference: in the source, its name means what it refers to.
+        is_reference: bool,
+    },
+    /// A pointer to a member of a class, other than a function: the offset of the member.
+    MemberPointer {
+        /// Its size.
+        bytes: u64,
+        /// The type of the member.
+        to: Option<TypeId>,
     },
     /// A structure, a class or a union.
     Record {
@@ -61,11 +70,14 @@ pub enum Layout {
 pub struct Field {
     /// Its name; `None` for an unnamed structure or union, or a base class.
     pub name: Option<String>,
-    /// Its offset in bytes.
+    /// Its offset in bytes; 0 for a virtual base class.
     pub offset: u64,
-    /// For a bit field: the number of its first bit, counted from the start of the structure in
-    /// little-endian order, and its size in bits.
+    /// For a bit field: the number of its first bit and its size. Bits are counted from the start of
+    /// the structure; within a byte, the lowest one is the first in little-endian order, the highest
+    /// one in big-endian order.
     pub bits: Option<(u64, u64)>,
+    /// For a virtual base class: what computes its offset in an object.
+    pub(super) computed: Option<EntryId>,
     /// Its type.
     pub kind: TypeId,
 }
@@ -94,6 +106,7 @@ impl DebugInfo {
             match self.layout(kind)? {
                 Layout::Number { bytes, .. }
                 | Layout::Pointer { bytes, .. }
+                | Layout::MemberPointer { bytes, .. }
                 | Layout::Record { bytes, .. } => return times.checked_mul(bytes),
                 Layout::Array { element, count } => {
                     times = times.checked_mul(count?)?;
@@ -111,6 +124,10 @@ impl DebugInfo {
             let size = || self.number(&die, gimli::DW_AT_byte_size);
             let address = u64::from(die.unit.encoding().address_size);
             match die.entry.tag() {
+                // The other byte order is not read.
+                gimli::DW_TAG_base_type if die.entry.has_attr(gimli::DW_AT_endianity) => {
+                    return None;
+                }
                 gimli::DW_TAG_base_type => {
                     let encoding = match die.entry.attr_value(gimli::DW_AT_encoding)? {
                         AttributeValue::Encoding(gimli::DW_ATE_float) => Encoding::Float,
@@ -142,7 +159,24 @@ impl DebugInfo {
                     return Some(Layout::Pointer {
                         bytes: size().unwrap_or(address),
                         to: self.type_of(&die),
+                        is_reference: die.entry.tag() != gimli::DW_TAG_pointer_type,
                     });
+                }
+                gimli::DW_TAG_ptr_to_member_type => {
+                    let to = self.type_of(&die);
+                    let member = to.and_then(|to| self.die(to.entry));
+                    if member.is_some_and(|to| to.entry.tag() == gimli::DW_TAG_subroutine_type) {
+                        return None;
+                    }
+                    let bytes = size().unwrap_or(address);
+                    return Some(Layout::MemberPointer { bytes, to });
+                }
+                gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_class_type
+                | gimli::DW_TAG_union_type
+                    if Self::is_declared(&die) =>
+                {
+                    die = self.defined(&die)?;
                 }
                 gimli::DW_TAG_structure_type
                 | gimli::DW_TAG_class_type
@@ -195,30 +229,80 @@ impl DebugInfo {
             if !is_field || die.entry.has_attr(gimli::DW_AT_external) {
                 return None;
             }
-            let bits = self.number(die, gimli::DW_AT_bit_size);
-            let first = self.number(die, gimli::DW_AT_data_bit_offset);
-            let (offset, bits) = match (first, bits) {
-                (Some(first), Some(size @ 1..=128)) => (first / 8, Some((first, size))),
-                (_, Some(_)) => return None,
-                _ => {
-                    let at = self.attribute(die, gimli::DW_AT_data_member_location);
-                    (at.map_or(Some(0), |(_, at)| at.udata_value())?, None)
-                }
+            let location = self.attribute(die, gimli::DW_AT_data_member_location);
+            let offset = match &location {
+                None => Some(0),
+                Some((unit, location)) => self.offset(*unit, location),
+            };
+            let is_base = die.entry.tag() == gimli::DW_TAG_inheritance;
+            let computed = (is_base && offset.is_none()).then(|| die.id());
+            let offset = match computed {
+                Some(_) => 0,
+                None => offset?,
+            };
+            let kind = self.type_of(die)?;
+            let bits = match self.number(die, gimli::DW_AT_bit_size) {
+                None => None,
+                Some(size @ 1..=128) => Some((self.first_bit(die, (offset, kind), size)?, size)),
+                Some(_) => return None,
             };
             Some(Field {
                 name: self.name(die),
-                offset,
+                offset: bits.map_or(offset, |(first, _)| first / 8),
                 bits,
-                kind: self.type_of(die)?,
+                computed,
+                kind,
             })
         };
         children.iter().filter_map(field).collect()
+    }
+
+    /// Returns the first bit of a bit field, as [`Field::bits`] counts them (DWARF 5, 5.7.6; DWARF 3,
+    /// 5.6.6).
+    fn first_bit(&self, die: &Die<'_>, (offset, kind): (u64, TypeId), size: u64) -> Option<u64> {
+        if let Some(first) = self.number(die, gimli::DW_AT_data_bit_offset) {
+            return Some(first);
+        }
+        let start = offset.checked_mul(8)?;
+        let Some((_, value)) = self.attribute(die, gimli::DW_AT_bit_offset) else {
+            return Some(start);
+        };
+        // From the highest bit of a unit of storage.
+        let from_highest = value.sdata_value()?;
+        if self.is_big_endian() {
+            return start.checked_add_signed(from_highest);
+        }
+        let unit = self.number(die, gimli::DW_AT_byte_size);
+        let unit = unit.or_else(|| self.size_of_number(kind))?.checked_mul(8)?;
+        let end = start
+            .checked_add(unit)?
+            .checked_add_signed(from_highest.checked_neg()?)?;
+        end.checked_sub(size)
+    }
+
+    /// Returns the size in bytes of a number that is not a pointer.
+    fn size_of_number(&self, kind: TypeId) -> Option<u64> {
+        let mut die = self.die(kind.entry)?;
+        for _ in 0..CHAIN {
+            if matches!(
+                die.entry.tag(),
+                gimli::DW_TAG_base_type | gimli::DW_TAG_enumeration_type
+            ) {
+                return self.number(&die, gimli::DW_AT_byte_size);
+            }
+            let (unit, value) = self.attribute(&die, gimli::DW_AT_type)?;
+            die = self.referred(unit, &value)?;
+        }
+        None
     }
 
     /// Returns the layout of an array of which some outer dimensions are indexed.
     fn array(&self, die: &Die<'_>, dimensions: usize) -> Option<Layout> {
         let all = self.children(die, gimli::DW_TAG_subrange_type);
         let this = all.get(dimensions)?;
+        if self.number(this, gimli::DW_AT_lower_bound).unwrap_or(0) != 0 {
+            return None;
+        }
         let count = self.number(this, gimli::DW_AT_count).or_else(|| {
             let last = self.number(this, gimli::DW_AT_upper_bound)?;
             last.checked_add(1)

@@ -2,15 +2,12 @@
 
 use super::Symbols;
 use super::debug_info::{DebugInfo, Die, EntryId};
+pub use super::global_names::Ambiguous;
+use super::locations::Scene;
 pub use super::locations::{Machine, Placement};
+use super::scopes::Local;
 pub use super::types::{Encoding, Field, Layout, TypeId};
-use gimli::AttributeValue;
-use std::collections::HashSet;
-
-/// The deepest nesting of blocks and namespaces in which variables are searched for.
-const DEEPEST: usize = 64;
-/// The most entries that a search for a variable reads.
-const MOST_ENTRIES: usize = 1 << 24;
+use std::ops::Range;
 
 /// A variable or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +20,14 @@ pub struct Variable {
     /// Its entry, and that of the function that contains it.
     entry: EntryId,
     function: Option<EntryId>,
+    /// Outside of this block of the function, it does not exist.
+    block: Option<EntryId>,
+    /// The addresses of the prologue of the function in the file.
+    prologue: Option<Range<u64>>,
 }
 
 impl Variable {
-    /// Whether it is not a variable or a parameter of a function.
+    /// Whether it is neither a parameter nor a variable of a call of a function.
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.function.is_none()
@@ -43,7 +44,7 @@ pub struct Signature {
 }
 
 impl Symbols {
-    fn debug_files(&self) -> impl Iterator<Item = &DebugInfo> {
+    pub(super) fn debug_files(&self) -> impl Iterator<Item = &DebugInfo> {
         self.lines.iter().map(|lines| &lines.info)
     }
 
@@ -69,20 +70,25 @@ impl Symbols {
         })
     }
 
-    /// Returns the variable that a name means at an instruction: the innermost local variable or
-    /// parameter with this name there, otherwise a global variable.
+    /// Returns the local variable or parameter that a name means in the source at an instruction: not
+    /// one beyond a function that is inlined there.
     #[must_use]
-    pub fn variable(&self, name: &str, pc: Option<u64>) -> Option<Variable> {
-        let local = pc.and_then(|pc| {
-            self.debug_files().find_map(|file| {
-                let function = file.function(pc)?;
-                let found = file.local(&function, name, pc.wrapping_sub(file.moved), DEEPEST)?;
-                file.variable(&found, Some(function.id()))
-            })
-        });
-        local.or_else(|| {
-            let mut files = self.debug_files();
-            files.find_map(|file| file.variable(&file.global(name)?, None))
+    pub fn local(&self, name: &str, pc: u64) -> Option<Variable> {
+        self.debug_files().find_map(|file| {
+            let blocks = file.blocks(pc)?;
+            let found = file.visible(&blocks, name)?;
+            file.local(&found, &blocks.function)
+        })
+    }
+
+    /// Returns the local variable with a name of a function around an inlined one at an instruction;
+    /// otherwise the only one in the whole function, which is not visible there.
+    #[must_use]
+    pub fn local_elsewhere(&self, name: &str, pc: u64) -> Option<Variable> {
+        self.debug_files().find_map(|file| {
+            let blocks = file.blocks(pc)?;
+            let found = file.elsewhere(&blocks, name)?;
+            file.local(&found, &blocks.function)
         })
     }
 
@@ -109,135 +115,75 @@ impl Symbols {
         let file = self.debug_file(variable.file)?;
         let die = file.die(variable.entry)?;
         let function = variable.function.and_then(|function| file.die(function));
+        let block = variable.block.and_then(|block| file.die(block));
         let pc = pc.wrapping_sub(file.moved);
-        file.place(&die, (function.as_ref(), pc), machine)
+        if block.is_some_and(|block| !file.contains(&block, pc)) {
+            return None;
+        }
+        let scene = Scene {
+            function: function.as_ref(),
+            prologue: variable.prologue.as_ref(),
+            pc,
+        };
+        file.place(&die, scene, machine)
+    }
+
+    /// Returns the address of a field of the object at an address.
+    pub fn member(&self, field: &Field, object: u64, machine: &mut dyn Machine) -> Option<u64> {
+        let Some(entry) = field.computed else {
+            return Some(object.wrapping_add(field.offset));
+        };
+        let file = self.debug_file(field.kind.file)?;
+        file.base_class(&file.die(entry)?, object, machine)
     }
 }
 
 impl DebugInfo {
-    fn variable(&self, die: &Die<'_>, function: Option<EntryId>) -> Option<Variable> {
+    pub(super) fn variable(&self, die: &Die<'_>, function: Option<EntryId>) -> Option<Variable> {
         Some(Variable {
             name: self.name(die)?,
             kind: self.type_of(die),
             file: self.file,
             entry: die.id(),
             function,
+            block: None,
+            prologue: None,
         })
     }
 
-    fn contains(&self, die: &Die<'_>, pc: u64) -> bool {
-        let Ok(mut ranges) = self.dwarf.die_ranges(die.unit, &die.entry) else {
+    fn local(&self, local: &Local<'_>, function: &Die<'_>) -> Option<Variable> {
+        if Self::is_declared(&local.die) {
+            return None;
+        }
+        let variable = self.variable(&local.die, Some(function.id()))?;
+        if self.is_static(&local.die) {
+            return Some(Variable {
+                function: None,
+                ..variable
+            });
+        }
+        Some(Variable {
+            block: Some(local.block.id()),
+            prologue: self.prologue(function),
+            ..variable
+        })
+    }
+
+    /// Whether a variable is at a fixed address.
+    pub(super) fn is_static(&self, die: &Die<'_>) -> bool {
+        use gimli::Operation;
+        let Some((unit, location)) = self.attribute(die, gimli::DW_AT_location) else {
             return false;
         };
-        while let Ok(Some(range)) = ranges.next() {
-            if (range.begin..range.end).contains(&pc) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Returns the function that contains an address in memory.
-    fn function(&self, address: u64) -> Option<Die<'_>> {
-        let pc = address.wrapping_sub(self.moved);
-        let mut units = self.units().iter().enumerate().filter(|(_, unit)| {
-            let Ok(mut ranges) = self.dwarf.unit_ranges(unit) else {
-                return false;
-            };
-            std::iter::from_fn(|| ranges.next().ok().flatten())
-                .any(|range| (range.begin..range.end).contains(&pc))
-        });
-        let (number, unit) = units.next()?;
-        let mut entries = unit.entries();
-        while let Ok(Some(entry)) = entries.next_dfs() {
-            if entry.tag() != gimli::DW_TAG_subprogram {
-                continue;
-            }
-            let die = Die {
-                number,
-                unit,
-                entry: entry.clone(),
-            };
-            if self.contains(&die, pc) {
-                return Some(die);
-            }
-        }
-        None
-    }
-
-    /// Returns the innermost variable with a name in the blocks that contain an instruction.
-    fn local<'i>(&'i self, block: &Die<'i>, name: &str, pc: u64, depth: usize) -> Option<Die<'i>> {
-        let children = self.all_children(block);
-        let within = children.iter().filter(|child| {
-            child.entry.tag() == gimli::DW_TAG_lexical_block && self.contains(child, pc)
-        });
-        let mut within = within.take_while(|_| depth > 0);
-        within
-            .find_map(|block| self.local(block, name, pc, depth - 1))
-            .or_else(|| {
-                let is_wanted = |die: &&Die<'_>| {
-                    let is_variable = matches!(
-                        die.entry.tag(),
-                        gimli::DW_TAG_variable | gimli::DW_TAG_formal_parameter
-                    );
-                    is_variable && self.name(die).as_deref() == Some(name)
-                };
-                children.iter().find(is_wanted).cloned()
-            })
-    }
-
-    /// Returns the global variable with a name, which may begin with namespaces: all of them, or the
-    /// innermost ones.
-    fn global(&self, name: &str) -> Option<Die<'_>> {
-        let mut path: Vec<&str> = name.split("::").collect();
-        let last = path.pop()?;
-        let mut left = MOST_ENTRIES;
-        for (number, unit) in self.units().iter().enumerate() {
-            let mut entries = unit.entries();
-            // The entries around the current one: their depths, and their names if they are not
-            // functions.
-            let mut around: Vec<(isize, Option<String>)> = Vec::new();
-            // What is declared in the wanted namespaces, and may be defined outside.
-            let mut declared = HashSet::new();
-            while let Ok(Some(entry)) = entries.next_dfs() {
-                left = left.checked_sub(1)?;
-                let depth = entry.depth();
-                around.truncate(around.partition_point(|(outer, _)| *outer < depth));
-                let die = Die {
-                    number,
-                    unit,
-                    entry: entry.clone(),
-                };
-                match entry.tag() {
-                    gimli::DW_TAG_subprogram => around.push((depth, None)),
-                    gimli::DW_TAG_namespace
-                    | gimli::DW_TAG_structure_type
-                    | gimli::DW_TAG_class_type
-                    | gimli::DW_TAG_union_type => {
-                        around.push((depth, Some(self.name(&die).unwrap_or_default())));
-                    }
-                    gimli::DW_TAG_variable | gimli::DW_TAG_member
-                        if around.iter().all(|(_, name)| name.is_some())
-                            && self.name(&die).as_deref() == Some(last) =>
-                    {
-                        let outer = around.iter().filter_map(|(_, name)| name.as_deref());
-                        // As in C++, unnamed namespaces are not written.
-                        let outer: Vec<&str> = outer.filter(|name| !name.is_empty()).collect();
-                        let completes = entry.attr_value(gimli::DW_AT_specification);
-                        let is_wanted = outer.ends_with(&path)
-                            || matches!(completes, Some(AttributeValue::UnitRef(declaration))
-                                if declared.contains(&declaration));
-                        if is_wanted && entry.has_attr(gimli::DW_AT_location) {
-                            return Some(die);
-                        }
-                        if is_wanted {
-                            declared.insert(entry.offset());
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-        None
+        let Some(expression) = location.exprloc_value() else {
+            return false;
+        };
+        let mut operations = expression.operations(self.units()[unit].encoding());
+        matches!(
+            operations.next(),
+            Ok(Some(
+                Operation::Address { .. } | Operation::AddressIndex { .. }
+            ))
+        )
     }
 }
