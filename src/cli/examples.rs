@@ -122,7 +122,8 @@ Examples:
   armsnap import perf.data board --symfs target-root
   armsnap import core.1234 board --sysroot target-root
   armsnap import --raw etb.bin --core Cortex-M4 board
-  armsnap import --memory ram.bin@0x20000000 --core Cortex-M4 board";
+  armsnap import --memory ram.bin@0x20000000 --core Cortex-M4 board
+  armsnap import --memory ram.bin@0x20000000 --registers regs.txt --elf firmware.elf board";
 
 pub const RECORD: &str = "\
 Examples:

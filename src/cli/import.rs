@@ -31,10 +31,16 @@ pub struct Arguments {
     #[arg(long, value_name = "BUFFER")]
     raw: Vec<PathBuf>,
 
-    /// Memory of the cores: raw bytes at an address, Intel HEX or S-records (repeatable). With
+    /// Memory of the cores: raw bytes at an address, Intel HEX, S-records, LiME or ELF (repeatable). With
     /// --raw, or alone
     #[arg(long, value_name = "FILE[@ADDRESS]", value_parser = program)]
     memory: Vec<NamedProgram>,
+
+    /// The registers of a core, as a debugger prints them: OpenOCD and pyOCD (reg), J-Link Commander
+    /// (regs), GDB (info registers), the monitor of QEMU (repeatable, in the order of the cores).
+    /// With --memory, --raw or --mtb
+    #[arg(long, value_name = "FILE")]
+    registers: Vec<PathBuf>,
 
     /// RAM with the trace of an MTB (Cortex-M0+, M23, M33), and its address. Name its registers
     /// POSITION and MASTER with --register, and BASE, FLOW, VTOR and PC if they are known
@@ -251,13 +257,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         memory: arguments.memory.clone(),
         mtb: arguments.mtb.clone(),
         crash_metadata: arguments.crash_metadata.clone(),
+        register_lists: arguments.registers.clone(),
         registers: arguments.register.clone(),
         sysfs: arguments.sysfs.clone(),
         core_type: arguments.core.clone(),
         ..arguments.options.options()
     };
     let traced = !arguments.raw.is_empty() || arguments.mtb.is_some();
-    let raw = traced || !arguments.memory.is_empty();
+    let raw = traced || !arguments.memory.is_empty() || !arguments.registers.is_empty();
     let (input, output) = match &arguments.paths[..] {
         [output] if raw => (None, output),
         [input, output] if traced || !raw => (Some(input), output),
@@ -269,7 +276,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         _ => {
             return Err(Failure::Usage(
-                "--memory gives the input: expected only the snapshot directory to write"
+                "--memory and --registers give the input: expected only the snapshot directory to write"
                     .to_owned(),
             ));
         }
@@ -303,6 +310,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let memory = arguments.mtb.iter().chain(&arguments.memory);
     let memory = memory.map(|memory| &memory.path);
     let inputs = input.into_iter().chain(&arguments.raw).chain(memory);
+    let inputs = inputs.chain(&arguments.registers);
     let inputs: Vec<String> = inputs.map(|path| path.display().to_string()).collect();
     print(arguments.json, &inputs, output, &imported)?;
     Ok(ExitCode::SUCCESS)

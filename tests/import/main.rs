@@ -28,6 +28,7 @@ mod perf_threads;
 mod pointer_auth;
 mod private;
 mod raw;
+mod register_lists;
 mod signals;
 mod strangers;
 mod swo;

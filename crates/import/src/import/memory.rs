@@ -1,10 +1,11 @@
-//! Dumps of memory: raw bytes, Intel HEX, Motorola S-records, LiME.
+//! Dumps of memory: raw bytes, Intel HEX, Motorola S-records, LiME, ELF.
 
 use super::note::{MemoryForm, Note};
 use super::options::NamedProgram;
 use super::records::{self, Format, Records};
 use super::{ImportError, Imported, imported, lime};
 use armsnap_snapshot::mapped::Mapped;
+use armsnap_snapshot::program::elf::{Elf, is_elf};
 use armsnap_snapshot::snapshot::model::Dump;
 use armsnap_snapshot::text;
 
@@ -35,6 +36,15 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
                 let ranges = ranges.filter(|(_, place)| !place.is_empty());
                 let runs = ranges.map(|(address, place)| (address, bytes.part(place)));
                 (MemoryForm::Lime, runs.collect())
+            }
+            (None, None) if is_elf(&bytes) => {
+                let elf = Elf::read(named.path.clone(), bytes.clone())?;
+                let runs = elf.segments.iter();
+                let runs = runs.map(|run| (run.address, bytes.part(run.file.clone())));
+                (
+                    MemoryForm::Elf,
+                    runs.filter(|(_, bytes)| !bytes.is_empty()).collect(),
+                )
             }
             (Some(format), moved) => {
                 let read = Records::read(&bytes, format).map_err(fault)?;

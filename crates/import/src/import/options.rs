@@ -48,6 +48,8 @@ pub struct Options {
     pub mtb: Option<NamedProgram>,
     /// The metadata of the panic buffers of Linux, in the order of the buffers.
     pub crash_metadata: Vec<PathBuf>,
+    /// Lists of registers as debuggers print them, one for each core.
+    pub register_lists: Vec<PathBuf>,
     /// Registers of trace units.
     pub registers: Vec<(String, u64)>,
     /// A copy of the directories of trace units in Linux's sysfs.

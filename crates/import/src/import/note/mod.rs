@@ -111,6 +111,8 @@ pub enum MemoryForm {
     SRecords,
     /// LiME.
     Lime,
+    /// The parts of an ELF file.
+    Elf,
     /// Raw bytes.
     Raw,
 }
@@ -122,6 +124,7 @@ impl MemoryForm {
             Self::IntelHex => "Intel HEX",
             Self::SRecords => "S-records",
             Self::Lime => "LiME",
+            Self::Elf => "ELF",
             Self::Raw => "raw bytes",
         }
     }

@@ -22,6 +22,16 @@ pub enum RawNote {
         /// The sources that were found.
         sources: Vec<FoundSource>,
     },
+    /// The registers of a core were read from a list.
+    #[error("{path}: {} are those of {core}", text::count(*.count as u64, "register"))]
+    Registers {
+        /// The file.
+        path: PathBuf,
+        /// Their number.
+        count: usize,
+        /// The core.
+        core: String,
+    },
     /// Trace units without trace in the buffers.
     #[error("trace units without trace in the buffers: {}", .units.join(", "))]
     UnitsWithoutTrace {

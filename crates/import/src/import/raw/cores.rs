@@ -1,6 +1,7 @@
 //! The traced cores: those of a saved state, or assumed ones.
 
 use super::hints::Hints;
+use super::registers::{Kind, List};
 use super::units::Unit;
 use crate::import::note::{Note, RawNote};
 use crate::import::paths::Names;
@@ -45,6 +46,24 @@ impl<'o> Cores<'o> {
     /// Whether a state was saved.
     pub const fn are_saved(&self) -> bool {
         self.saved > 0
+    }
+
+    /// Adds a core with the registers that the user lists. Returns its name.
+    pub fn listed(&mut self, list: List, names: &mut Names) -> String {
+        let mut device = self.device(None, list.kind == Kind::Micro, None);
+        if self.options.core_type.is_none() {
+            match list.kind {
+                Kind::Wide => device.kind = "ARMv8-A".to_owned(),
+                Kind::Narrow if device.kind == "ARMv8-A" => device.kind = "ARM-AA32".to_owned(),
+                Kind::Micro | Kind::Narrow => {}
+            }
+        }
+        device.name = names.unique(&format!("cpu{}", self.saved));
+        device.registers = list.registers;
+        let name = device.name.clone();
+        self.devices.push(device);
+        self.saved += 1;
+        name
     }
 
     /// Adds memory to all cores, after the memory of a saved state.

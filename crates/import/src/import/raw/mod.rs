@@ -2,7 +2,7 @@
 //!
 //! [`units`] collects the trace units: registers given by the user, or files of Linux's sysfs.
 //! [`form`] determines how a buffer is formatted and which trace it contains. [`panic`] checks
-//! buffers that a kernel kept, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace.
+//! buffers that a kernel kept, [`registers`] reads lists that debuggers print, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace.
 //! [`ctrace`] reads the description of a run that CMSIS-Debugger traced. [`snapshot`] joins them with
 //! the [`cores`].
 
@@ -14,6 +14,7 @@ mod frames;
 mod hints;
 mod mtb;
 mod panic;
+mod registers;
 mod snapshot;
 mod units;
 
@@ -59,6 +60,7 @@ pub fn import(
     }
     let units = units::units(options)?;
     let mut out = RawSnapshot::new(state, units, options)?;
+    out.registers(&options.register_lists)?;
     let mut metadata = options.crash_metadata.iter();
     for path in buffers {
         let mut bytes = imported::map_unpacked(path)?;
@@ -85,6 +87,7 @@ fn with_mtb(
 ) -> Result<Imported, ImportError> {
     let registers = mtb::Registers::of(&options.registers)?;
     let mut out = RawSnapshot::new(state, Vec::new(), options)?;
+    out.registers(&options.register_lists)?;
     let files: Vec<NamedProgram> = [mtb].into_iter().chain(&options.memory).cloned().collect();
     out.memory(&files)?;
     let core = out.first_core();

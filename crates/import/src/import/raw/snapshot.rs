@@ -2,11 +2,12 @@
 
 use super::cores::Cores;
 use super::form::{self, DetectedSource, form};
+use super::registers::List;
 use super::units::Unit;
 use crate::import::imported::SECTION;
 use crate::import::note::{FoundSource, RawNote};
 use crate::import::paths::{Names, plain};
-use crate::import::{ImportError, Imported, NamedProgram, Options, memory, programs};
+use crate::import::{ImportError, Imported, NamedProgram, Options, imported, memory, programs};
 use armsnap_arch::arch::CoreType;
 use armsnap_arch::quantity::TraceId;
 use armsnap_snapshot::capture::Protocol;
@@ -15,7 +16,7 @@ use armsnap_snapshot::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Snapshot, SourceBuffers, Trace,
 };
 use armsnap_trace::formatter::FrameKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A trace unit, and the buffers with its trace.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct RawSnapshot<'o> {
     pub out: Imported,
     /// The cores.
     pub cores: Cores<'o>,
+    /// Whether its reader has used the programs that the user names.
+    has_programs: bool,
     /// The devices of a saved state that are not cores.
     others: Vec<Device>,
     trace: Trace,
@@ -83,12 +86,13 @@ impl<'o> RawSnapshot<'o> {
             false => format!("{} with raw trace", out.kind),
         };
         let is_core = |device: &Device| device.class == DeviceClass::Core;
-        let (saved, others) = saved.into_iter().partition(is_core);
+        let (saved, others): (Vec<_>, Vec<_>) = saved.into_iter().partition(is_core);
         let sections = &mut out.snapshot.other_sections;
         sections.retain(|section| section.name != SECTION);
         Ok(Self {
             options,
             out,
+            has_programs: !saved.is_empty(),
             cores: Cores::new(saved, options),
             others,
             trace: Trace {
@@ -247,6 +251,32 @@ impl<'o> RawSnapshot<'o> {
         Ok(())
     }
 
+    /// Adds cores with the registers that the user lists, one for each file.
+    ///
+    /// # Errors
+    ///
+    /// If a file has no registers, or the cores of a saved state have them.
+    pub fn registers(&mut self, files: &[PathBuf]) -> Result<(), ImportError> {
+        if !files.is_empty() && self.cores.are_saved() {
+            return Err(ImportError::Usage(
+                "--registers: the input has registers of its own".to_owned(),
+            ));
+        }
+        for path in files {
+            let list = List::read(&imported::map_unpacked(path)?).ok_or_else(|| {
+                let text = "no list of registers is found: expected what OpenOCD, pyOCD, J-Link Commander or GDB print";
+                ImportError::input(path, text)
+            })?;
+            let count = list.registers.len();
+            let core = self.cores.listed(list, &mut self.names);
+            let path = path.clone();
+            let note = RawNote::Registers { path, count, core };
+            self.out.notes.push(note.into());
+            self.out.kind = "registers with raw trace".to_owned();
+        }
+        Ok(())
+    }
+
     /// Adds the memory that the user specifies: dumps first, then programs.
     ///
     /// # Errors
@@ -254,8 +284,7 @@ impl<'o> RawSnapshot<'o> {
     /// If a file cannot be read.
     pub fn memory(&mut self, files: &[NamedProgram]) -> Result<(), ImportError> {
         let mut dumps = memory::dumps(files, &mut self.out)?;
-        if !self.cores.are_saved() {
-            // With a saved state, its reader has already used them.
+        if !self.has_programs {
             dumps.extend(programs::dumps(&self.options.elf, &mut self.out)?);
         }
         self.cores.add_memory(dumps);
