@@ -62,6 +62,7 @@ impl Input {
             Self::Imported(InputKind::KernelLog) => "the log of a Linux kernel that failed",
             Self::Imported(InputKind::Minidump) => "a minidump",
             Self::Imported(InputKind::Tombstone) => "a tombstone of Android",
+            Self::Imported(InputKind::Tarmac) => "a Tarmac trace",
             Self::Imported(InputKind::Archive) => "a snapshot in an archive",
             Self::Imported(InputKind::CtraceRun) => "a run that CMSIS-Debugger traced",
             Self::TraceFile => "a trace file",
@@ -73,7 +74,8 @@ impl Input {
     /// Returns the commands for it and their purposes. `@` stands for its path.
     fn commands(self) -> Vec<(&'static str, &'static str)> {
         match self {
-            Self::Snapshot | Self::Imported(InputKind::PerfData | InputKind::Archive) => vec![
+            Self::Snapshot
+            | Self::Imported(InputKind::PerfData | InputKind::Tarmac | InputKind::Archive) => vec![
                 ("gdb @", "debug it, backwards too"),
                 ("info @", "what is in it"),
                 ("decode @", "list its trace"),

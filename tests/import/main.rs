@@ -32,6 +32,7 @@ mod register_lists;
 mod signals;
 mod strangers;
 mod swo;
+mod tarmac;
 mod tombstone;
 mod with_state;
 mod written_by_others;

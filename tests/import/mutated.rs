@@ -37,6 +37,11 @@ fn logs_of_kernels() {
 }
 
 #[test]
+fn tarmac_traces() {
+    damaged(INPUTS, damaged::tarmac::all);
+}
+
+#[test]
 fn tombstones() {
     damaged(INPUTS, damaged::tombstone::all);
 }

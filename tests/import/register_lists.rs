@@ -43,7 +43,7 @@ fn what_gdb_prints_is_read_back() {
         ),
         (
             "recorded/etmv4",
-            "memory_40000000.bin@0x40000000",
+            "memory_40100000.bin@0x40100000",
             "Cortex-A57",
             "pc sp x0 x30 cpsr",
         ),

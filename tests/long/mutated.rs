@@ -1,7 +1,7 @@
-//! Thirty-five thousand inputs with damage, like the few in `tests/import`.
+//! Forty thousand inputs with damage, like the few in `tests/import`.
 
 use crate::support::damaged::{
-    cores, damaged, kernel_log, minidump, modules, perf, tombstone, zephyr,
+    cores, damaged, kernel_log, minidump, modules, perf, tarmac, tombstone, zephyr,
 };
 
 /// How many inputs of each kind are used.
@@ -47,4 +47,10 @@ fn logs_of_kernels() {
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn tombstones() {
     damaged(INPUTS, tombstone::all);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn tarmac_traces() {
+    damaged(INPUTS, tarmac::all);
 }

@@ -8,6 +8,7 @@ pub mod measured;
 pub mod minidump;
 pub mod modules;
 pub mod perf;
+pub mod tarmac;
 pub mod tombstone;
 pub mod zephyr;
 

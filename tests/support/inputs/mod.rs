@@ -8,6 +8,7 @@ pub mod minidump;
 pub mod module;
 pub mod perf;
 pub mod perf_builder;
+pub mod tarmac;
 pub mod tombstone;
 pub mod vmcore;
 pub mod zephyr;

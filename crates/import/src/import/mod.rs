@@ -38,11 +38,12 @@ pub use foreign::Foreign;
 pub use imported::{ImportError, Imported};
 pub use note::{
     CoreFileNote, CrashCatcherNote, CrashNote, FoundSource, ImageNote, KernelLogNote, MemoryForm,
-    MinidumpNote, MtbNote, Note, PerfNote, RawNote, TombstoneNote, TraceOf, ZephyrNote,
+    MinidumpNote, MtbNote, Note, PerfNote, RawNote, TarmacNote, TombstoneNote, TraceOf, ZephyrNote,
 };
 pub use options::{NamedProgram, Options};
 pub use packed::{Format as PackedFormat, head as unpacked_head, map as unpacked};
 pub use raw::import as import_raw;
+pub use raw::tarmac::import_bytes as import_tarmac;
 pub use wanted::Wanted;
 
 use armsnap_snapshot::mapped::{self, Mapped};
@@ -72,6 +73,8 @@ pub enum InputKind {
     KernelLog,
     /// A tombstone of Android.
     Tombstone,
+    /// A Tarmac trace.
+    Tarmac,
     /// The description of a run that CMSIS-Debugger traced.
     CtraceRun,
 }
@@ -88,6 +91,9 @@ pub fn recognise(path: &Path) -> Option<InputKind> {
     }
     if is_directory {
         return None;
+    }
+    if raw::tarmac::is_tarmac(&head) {
+        return Some(InputKind::Tarmac);
     }
     let unpacked = OnceCell::new();
     let whole = || match format {
@@ -139,7 +145,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
                 Err(error) => error.to_string(),
                 Ok(()) if let Some(foreign) = Foreign::of(path) => foreign.to_string(),
                 Ok(()) => "is not an input that is known by its contents (perf.data, core file, \
-                           core dump of Zephyr, minidump, dump of CrashCatcher, log of a Linux kernel, tombstone of Android, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
+                           core dump of Zephyr, minidump, dump of CrashCatcher, log of a Linux kernel, tombstone of Android, Tarmac trace, archive of a snapshot): --raw takes a trace buffer, --mtb and --memory an image of memory; a \
                            snapshot needs no import"
                     .to_owned(),
             },
@@ -164,6 +170,7 @@ pub fn import_as(kind: InputKind, path: &Path, options: &Options) -> Result<Impo
         InputKind::KernelLog => kernel_log::import_bytes(path, bytes()?, options),
         InputKind::Minidump => minidump::import_bytes(path, bytes()?, options),
         InputKind::Tombstone => tombstone::import_bytes(path, bytes()?, options),
+        InputKind::Tarmac => raw::tarmac::import_bytes(path, bytes()?, options),
         InputKind::CtraceRun => raw::ctrace::import(path, options),
     }
 }

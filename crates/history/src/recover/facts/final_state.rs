@@ -11,6 +11,7 @@ use armsnap_snapshot::program::go::GoCode;
 use armsnap_snapshot::program::landing_pads::LandingPads;
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_snapshot::snapshot::core_files;
+use armsnap_snapshot::snapshot::imported::has_other_writers;
 use armsnap_snapshot::snapshot::memory::CoreMemory;
 use armsnap_snapshot::snapshot::model::{DeviceClass, Snapshot};
 use armsnap_snapshot::snapshot::recording::Recording;
@@ -220,6 +221,9 @@ impl Others {
     /// The other writers of the memory of a core of a snapshot.
     #[must_use]
     pub fn of(snapshot: &Snapshot, core: &str) -> Self {
+        if has_other_writers(snapshot) {
+            return Self::Always;
+        }
         let recording = Recording::of(snapshot);
         let devices = snapshot.devices.iter();
         let others = devices.filter(|d| d.class == DeviceClass::Core && d.name != core);

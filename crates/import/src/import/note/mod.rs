@@ -6,6 +6,7 @@ mod kernel_log;
 mod minidump;
 mod perf;
 mod raw;
+mod tarmac;
 mod tombstone;
 mod zephyr;
 
@@ -15,6 +16,7 @@ pub use kernel_log::KernelLogNote;
 pub use minidump::MinidumpNote;
 pub use perf::{PerfNote, TraceOf};
 pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
+pub use tarmac::TarmacNote;
 pub use tombstone::TombstoneNote;
 pub use zephyr::ZephyrNote;
 
@@ -88,6 +90,9 @@ pub enum Note {
         /// The line of the end record.
         line: usize,
     },
+    /// A note on a Tarmac trace.
+    #[error(transparent)]
+    Tarmac(#[from] TarmacNote),
     /// A note on a tombstone of Android.
     #[error(transparent)]
     Tombstone(#[from] TombstoneNote),

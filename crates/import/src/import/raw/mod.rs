@@ -3,7 +3,7 @@
 //! [`units`] collects the trace units: registers given by the user, or files of Linux's sysfs.
 //! [`form`] determines how a buffer is formatted and which trace it contains. [`panic`] checks
 //! buffers that a kernel kept, [`registers`] reads lists that debuggers print, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace.
-//! [`ctrace`] reads the description of a run that CMSIS-Debugger traced. [`snapshot`] joins them with
+//! [`tarmac`] reads what models print, [`ctrace`] the description of a run that CMSIS-Debugger traced. [`snapshot`] joins them with
 //! the [`cores`].
 
 mod branches;
@@ -16,6 +16,7 @@ mod mtb;
 mod panic;
 mod registers;
 mod snapshot;
+pub(super) mod tarmac;
 mod units;
 
 use super::note::{MtbNote, Note};

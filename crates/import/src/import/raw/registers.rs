@@ -52,18 +52,21 @@ impl List {
             }
         }
         let is_whole = list.len() >= LEAST || last.is_empty();
-        Self::of(if is_whole { list } else { last })
+        Self::of(if is_whole { list } else { last }, None)
     }
 
-    fn of(mut values: BTreeMap<String, u128>) -> Option<Self> {
+    /// A list of values by the names in snapshots; `None` if there are none. `kind` is the
+    /// architecture, if the names need not tell it.
+    pub fn of(mut values: BTreeMap<String, u128>, kind: Option<Kind>) -> Option<Self> {
         let has = |name: &str| values.contains_key(name);
         let is_wide = (0..31).any(|number| has(&format!("X{number}")));
         let micro = ["xPSR", "MSP", "PSP", "PRIMASK", "BASEPRI", "FAULTMASK"];
-        let kind = match is_wide {
+        let told = match is_wide {
             true => Kind::Wide,
             false if micro.into_iter().any(has) => Kind::Micro,
             false => Kind::Narrow,
         };
+        let kind = kind.unwrap_or(told);
         if kind == Kind::Wide
             && let Some(link) = values.remove("LR")
         {
@@ -280,7 +283,7 @@ fn value(line: &[u8], mut at: usize) -> Option<(u128, usize)> {
 }
 
 /// The name of a register in snapshots; `None` if it is not one.
-fn name_of(printed: &str) -> Option<String> {
+pub fn name_of(printed: &str) -> Option<String> {
     if printed.len() > 16 || !printed.starts_with(|first: char| first.is_ascii_alphabetic()) {
         return None;
     }

@@ -268,13 +268,18 @@ impl<'o> RawSnapshot<'o> {
                 ImportError::input(path, text)
             })?;
             let count = list.registers.len();
-            let core = self.cores.listed(list, &mut self.names);
+            let core = self.listed(list);
             let path = path.clone();
             let note = RawNote::Registers { path, count, core };
             self.out.notes.push(note.into());
             self.out.kind = "registers with raw trace".to_owned();
         }
         Ok(())
+    }
+
+    /// Adds a core with these registers. Returns its name.
+    pub fn listed(&mut self, list: List) -> String {
+        self.cores.listed(list, &mut self.names)
     }
 
     /// Adds the memory that the user specifies: dumps first, then programs.
