@@ -304,9 +304,7 @@ impl Recorded {
         let go = GoCode::new(elves.clone());
         FinalState {
             architecture: self.guest.architecture(),
-            is_plain_microcontroller: false,
-            aligns_frames: false,
-            main_stack_only: false,
+            microcontroller: None,
             status: self.registers.value("cpsr"),
             registers: FinalState::locations(&self.registers),
             memory: Arc::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),

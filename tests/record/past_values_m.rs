@@ -4,6 +4,7 @@
 use crate::process_stack::{MICROCONTROLLERS, build_program, told};
 use crate::support::record::installed;
 use crate::systems::record_image;
+use crate::trustzone::{VENEERS, build_trustzone};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
 use armsnap::recover::{FinalState, Limit, Options, Recovery, SnapshotMemory, Status};
@@ -17,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// R0 to R15 and xPSR before an instruction.
-type State = [u64; 17];
+/// R0 to R15, xPSR and D0 to D15 before an instruction.
+type State = [u64; 33];
 
 /// The states before each instruction, by the emulator's log of a run that takes the same interrupts at
 /// the same instructions as a recording.
@@ -31,7 +32,7 @@ fn states(image: &Path, machine: &str) -> Vec<State> {
                 .split(' '),
         )
         .args("-semihosting-config enable=on,target=native -accel tcg,thread=single".split(' '))
-        .args("-singlestep -d cpu,exec,nochain -D".split(' '))
+        .args("-singlestep -d cpu,fpu,exec,nochain -D".split(' '))
         .args([&log, Path::new("-kernel"), image])
         .stdin(Stdio::null())
         .output()
@@ -47,16 +48,17 @@ fn states(image: &Path, machine: &str) -> Vec<State> {
             if std::mem::take(&mut rewound) {
                 states.pop();
             }
-            states.push([0; 17]);
+            states.push([0; 33]);
         }
         for word in line.split(' ') {
             let Some((name, value)) = word.split_once('=') else {
                 continue;
             };
-            let number = match name.strip_prefix('R') {
-                Some(number) => number.parse().unwrap(),
-                None if name == "XPSR" => 16,
-                None => continue,
+            let number: usize = match (name.strip_prefix('R'), name.strip_prefix('d')) {
+                (Some(number), _) => number.parse().unwrap(),
+                (_, Some(number)) => 17 + number.parse::<usize>().unwrap(),
+                _ if name == "XPSR" => 16,
+                _ => continue,
             };
             if let Some(state) = states.last_mut() {
                 state[number] = u64::from_str_radix(value, 16).unwrap();
@@ -115,8 +117,8 @@ impl Score {
 }
 
 /// Compares all registers and flags at the last positions and at samples of the others, with the log;
-/// returns the scores of the general registers, of SP and of the flags.
-fn compare(recorded: &mut Recorded, states: &[State], samples: usize) -> [Score; 3] {
+/// returns the scores of the general registers, of SP, of the flags, and of the floating-point registers.
+fn compare(recorded: &mut Recorded, states: &[State], samples: usize) -> [Score; 4] {
     let mut recovery = recorded.recovery();
     let history = recorded.timeline.history(0).unwrap();
     let limits: Vec<String> = recovery
@@ -129,7 +131,7 @@ fn compare(recorded: &mut Recorded, states: &[State], samples: usize) -> [Score;
     while let Some(next) = history.step(positions[positions.len() - 1], Direction::Forward) {
         positions.push(next);
     }
-    let mut scores: [Score; 3] = Default::default();
+    let mut scores: [Score; 4] = Default::default();
     let every = positions.len() / samples + 1;
     let mut compared = 0;
     let mut log = states.iter();
@@ -163,10 +165,13 @@ fn compare(recorded: &mut Recorded, states: &[State], samples: usize) -> [Score;
         let flags = [Location::N, Location::Z, Location::C, Location::V];
         let flags = flags.into_iter().zip([31, 30, 29, 28]);
         let flags = flags.map(|(flag, bit)| (flag, truth[16] >> bit & 1));
-        for (location, value) in general.chain(flags) {
+        let floats =
+            (0..16_u8).map(|d| (Location::vector(d / 2, d % 2), truth[usize::from(17 + d)]));
+        for (location, value) in general.chain(flags).chain(floats) {
             let kind = match location {
                 _ if location == Location::general(13) => 1,
                 _ if location.index() < 15 => 0,
+                _ if location >= Location::vector(0, 0) => 3,
                 _ => 2,
             };
             let score = &mut scores[kind];
@@ -196,30 +201,63 @@ const CORTEX_M3: ([&str; 4], &str) = (
     "etmv3",
 );
 
+const CORTEX_M4: ([&str; 4], &str) = (
+    [
+        "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16",
+        "mps2-an386",
+        "0",
+        "0x20000000",
+    ],
+    "etmv3",
+);
+const CORTEX_M7: ([&str; 4], &str) = (
+    [
+        "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+        "mps2-an500",
+        "0",
+        "0x20000000",
+    ],
+    "etmv4",
+);
+const CORTEX_M33: ([&str; 4], &str) = (
+    [
+        "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16",
+        "mps2-an505",
+        "0x10000000",
+        "0x38000000",
+    ],
+    "etmv4",
+);
+
 /// Builds and records a program, and compares its values.
 fn scores(
     program: &str,
     (microcontroller, protocol): ([&str; 4], &str),
     level: &str,
-) -> Option<[Score; 3]> {
+) -> Option<[Score; 4]> {
     if !installed(&["qemu-system-arm", "arm-none-eabi-gcc"]) {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
     let image = build_program(directory.path(), microcontroller, program, &[level]);
-    let output = directory.path().join("out");
-    let options = ["--system", microcontroller[1], "--protocol", protocol];
-    let run = record_image(&image, &output, &options.map(str::to_owned));
+    Some(scores_of(&image, microcontroller[1], protocol))
+}
+
+/// Records a program, and compares its values.
+fn scores_of(image: &Path, machine: &str, protocol: &str) -> [Score; 4] {
+    let output = image.with_file_name("out");
+    let options = ["--system", machine, "--protocol", protocol, "--force"];
+    let run = record_image(image, &output, &options.map(str::to_owned));
     assert!(run.status.success(), "{run:?}");
-    let states = states(&image, microcontroller[1]);
-    let mut recorded = Recorded::open(&image, &output);
-    Some(compare(&mut recorded, &states, 400))
+    let states = states(image, machine);
+    let mut recorded = Recorded::open(image, &output);
+    compare(&mut recorded, &states, 400)
 }
 
 #[test]
 fn what_is_known_across_interrupts_is_true() {
     for level in ["-O0", "-Os"] {
-        let Some([registers, stack_pointer, flags]) = scores("exceptions-m.c", CORTEX_M3, level)
+        let Some([registers, stack_pointer, flags, _]) = scores("exceptions-m.c", CORTEX_M3, level)
         else {
             return;
         };
@@ -230,11 +268,10 @@ fn what_is_known_across_interrupts_is_true() {
     }
 }
 
-/// Before a switch, a task's stack pointer is known only as long as the switcher's variables are.
 #[test]
 fn what_is_known_across_task_switches_is_true() {
     for level in ["-O0", "-Os"] {
-        let Some([registers, stack_pointer, _]) = scores("tasks-m.c", CORTEX_M3, level) else {
+        let Some([registers, stack_pointer, ..]) = scores("tasks-m.c", CORTEX_M3, level) else {
             return;
         };
         assert!(registers.percent() >= 20, "{registers:?}");
@@ -268,5 +305,79 @@ fn registers_of_peripherals_have_names_in_answers() {
     ] {
         let told = told(&output, options, &["monitor why r0"]);
         assert!(told.contains(wanted), "{told}");
+    }
+}
+
+#[test]
+fn what_is_known_of_code_with_floating_point_is_true() {
+    for (core, level) in [(CORTEX_M4, "-O0"), (CORTEX_M7, "-Os"), (CORTEX_M33, "-Os")] {
+        let Some([registers, _, _, floats]) = scores("floats-m.c", core, level) else {
+            return;
+        };
+        assert!(registers.percent() >= 55, "{registers:?}");
+        assert!(floats.percent() >= 45, "{floats:?}");
+    }
+}
+
+#[test]
+fn what_is_known_of_tasks_with_floating_point_is_true() {
+    for (core, level) in [(CORTEX_M4, "-Os"), (CORTEX_M7, "-O0"), (CORTEX_M33, "-O0")] {
+        let Some([registers, stack_pointer, ..]) = scores("tasks-m.c", core, level) else {
+            return;
+        };
+        assert!(registers.percent() >= 18, "{registers:?}");
+        assert!(stack_pointer.percent() >= 9, "{stack_pointer:?}");
+    }
+}
+
+/// Without floating-point instructions, all frames are small.
+#[test]
+fn what_is_known_on_cores_with_floating_point_is_true() {
+    for core in [CORTEX_M4, CORTEX_M33] {
+        let Some([registers, stack_pointer, ..]) = scores("exceptions-m.c", core, "-O0") else {
+            return;
+        };
+        assert!(registers.percent() >= 95, "{registers:?}");
+        assert!(stack_pointer.percent() >= 95, "{stack_pointer:?}");
+    }
+}
+
+/// Each security state has stacks of its own.
+#[test]
+fn stack_pointers_of_one_security_state_are_not_known_in_the_other() {
+    if !installed(&["qemu-system-arm", "arm-none-eabi-gcc"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let image = build_trustzone(directory.path());
+    for protocol in ["etmv4", "etmv3"] {
+        let output = image.with_file_name("out");
+        let options = ["--system", "mps2-an505", "--protocol", protocol, "--force"];
+        let run = record_image(&image, &output, &options.map(str::to_owned));
+        assert!(run.status.success(), "{run:?}");
+        let mut recorded = Recorded::open(&image, &output);
+        let mut recovery = recorded.recovery();
+        let history = recorded.timeline.history(0).unwrap();
+        let (mut position, mut known) = (history.end(), 0);
+        while let Some(before) = history.step(position, Direction::Backward) {
+            position = before;
+            let place = history.place(position);
+            let pc = place.and_then(|place| place.pc());
+            // SG is executed in Non-secure state.
+            let Some(pc) = pc.filter(|pc| pc.0 < VENEERS) else {
+                continue;
+            };
+            let found = recovery
+                .registers(history, position, &Cancel::default())
+                .unwrap();
+            if let Some(stack_pointer) = found.get(Location::general(13)) {
+                known += 1;
+                let is_secure = pc.0 >= 0x1000_0000;
+                assert_eq!(stack_pointer.value >= 0x3800_0000, is_secure, "{pc:?}");
+            }
+        }
+        let limits = recovery.limits(history);
+        println!("{known} {limits:?}");
+        assert!(limits.contains(&Limit::SecurityChanges), "{limits:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Compiles the secure and the non-secure part of a program.
-fn build_trustzone(directory: &Path) -> PathBuf {
+pub fn build_trustzone(directory: &Path) -> PathBuf {
     let file = |name: &str| directory.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/programs/trustzone-m.c");
     let script = "SECTIONS {\n\
@@ -55,7 +55,7 @@ const COMMANDS: [&str; 6] = [
 ];
 
 /// The address of the veneers that non-secure code calls.
-const VENEERS: u64 = 0x1008_0000;
+pub const VENEERS: u64 = 0x1008_0000;
 
 #[test]
 fn calls_between_the_security_states_of_a_cortex_m33() {

@@ -20,6 +20,15 @@ pub struct CoreType {
     pub version: u8,
 }
 
+/// What an M-profile core may have, by its type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extensions {
+    /// Floating point.
+    pub floating_point: bool,
+    /// The Security Extension, and the stack limits of ARMv8-M.
+    pub security: bool,
+}
+
 /// M-profile cores of ARMv8-M, by the number in `Cortex-M…`.
 const ARMV8_M: [u32; 6] = [23, 33, 35, 52, 55, 85];
 
@@ -40,21 +49,24 @@ impl CoreType {
         }
     }
 
-    /// Whether a type names an M-profile core without floating point and without the Security
-    /// Extension.
+    /// The extensions of an M-profile core that may have no others; `None` if the type names no such
+    /// core. Cores with vectors (MVE) have others.
     #[must_use]
-    pub fn is_plain(kind: &str) -> bool {
+    pub fn extensions(kind: &str) -> Option<Extensions> {
         let name = normalised(kind);
-        let name = name.strip_prefix("arm").unwrap_or(&name);
-        [
-            "cortexm0",
-            "cortexm0plus",
-            "cortexm1",
-            "cortexm3",
-            "sc000",
-            "sc300",
-        ]
-        .contains(&name)
+        let (floating_point, security) = match name.strip_prefix("arm").unwrap_or(&name) {
+            "cortexm0" | "cortexm0plus" | "cortexm1" | "cortexm3" | "sc000" | "sc300" => {
+                (false, false)
+            }
+            "cortexm4" | "cortexm7" => (true, false),
+            "cortexm23" => (false, true),
+            "cortexm33" | "cortexm35p" | "starmc1" => (true, true),
+            _ => return None,
+        };
+        Some(Extensions {
+            floating_point,
+            security,
+        })
     }
 
     /// The core that a type names; `None` if the type is not known.
@@ -201,6 +213,24 @@ mod tests {
         ] {
             let found = CoreType::parse(kind).unwrap();
             assert_eq!((found.profile, found.version), (profile, version), "{kind}");
+        }
+    }
+
+    #[test]
+    fn types_give_extensions() {
+        for (kind, extensions) in [
+            ("Cortex-M3", Some((false, false))),
+            ("ARM Cortex-M4", Some((true, false))),
+            ("cortex-m7", Some((true, false))),
+            ("Cortex-M23", Some((false, true))),
+            ("Cortex-M33", Some((true, true))),
+            ("Cortex-M55", None),
+            ("ARMv8.1-M", None),
+            ("Cortex-A7", None),
+        ] {
+            let found = CoreType::extensions(kind);
+            let found = found.map(|e| (e.floating_point, e.security));
+            assert_eq!(found, extensions, "{kind}");
         }
     }
 

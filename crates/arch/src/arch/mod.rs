@@ -27,7 +27,7 @@ pub mod target;
 pub mod views;
 
 pub use architecture::{Architecture, Detected, Machine};
-pub use core_type::CoreType;
+pub use core_type::{CoreType, Extensions};
 pub use description::{Feature, RegisterDescription, TargetDescription};
 pub use note::RegisterNote;
 pub use registers::{RegisterFile, RegisterView};

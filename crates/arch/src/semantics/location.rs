@@ -41,6 +41,16 @@ impl Location {
     pub const ON_PROCESS_STACK: Self = Self(43);
     /// On M-profile cores, whether the core is in Handler mode (0 or 1).
     pub const HANDLER_MODE: Self = Self(44);
+    /// On M-profile cores with floating point, whether the code that is executed has used it
+    /// (CONTROL.FPCA, 0 or 1): then an exception makes room for its floating-point registers.
+    pub const FLOATS: Self = Self(45);
+    /// On M-profile cores with floating point, whether the core has not stored the floating-point
+    /// registers of interrupted code yet (FPCCR.LSPACT, 0 or 1); then its first floating-point
+    /// instruction does.
+    pub const FLOATS_PENDING: Self = Self(46);
+    /// On M-profile cores with floating point, the address in the last frame with room for
+    /// floating-point registers where they are stored (FPCAR).
+    pub const LAZY_FRAME: Self = Self(47);
     /// Used instead of a destination: the result is dropped.
     pub const NOWHERE: Self = Self(255);
 
@@ -93,7 +103,7 @@ impl Location {
 
     /// The locations that are kept between instructions and may change.
     pub(super) fn kept() -> impl Iterator<Item = Self> {
-        // 42 to 44 are those of the M profile; 45 to 47 are not used.
+        // 42 to 47 are those of the M profile.
         (0..=Self::FPSCR_FLAGS.0)
             .chain(Self::VECTORS..Self::TEMPORARIES)
             .map(Self)
@@ -130,6 +140,9 @@ impl fmt::Debug for Location {
             42 => f.write_str("other_sp"),
             43 => f.write_str("on_psp"),
             44 => f.write_str("handler"),
+            45 => f.write_str("fpca"),
+            46 => f.write_str("lspact"),
+            47 => f.write_str("fpcar"),
             255 => f.write_str("nowhere"),
             half @ Self::VECTORS..Self::TEMPORARIES => {
                 let half = half - Self::VECTORS;

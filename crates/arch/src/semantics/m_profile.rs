@@ -1,8 +1,9 @@
 //! The M profile: the registers that only it has, and what a core does when it takes an exception
 //! and returns from one (DDI 0403, B1.5.6 to B1.5.8; DDI 0419 for Armv6-M).
 //!
-//! Modelled without floating point and without the Security Extension. A core takes an exception
-//! and returns from it between two instructions; both are lists of relations, like instructions.
+//! Modelled without changes between Secure and Non-secure state. A core takes an exception and
+//! returns from it between two instructions; both are lists of relations, like instructions. So is
+//! what happens before the first floating-point instruction of a handler or thread.
 
 use super::builder::{Builder, ONE};
 use super::operation::{Operation, Width};
@@ -11,28 +12,36 @@ use super::{Control, Location, Operand, Semantics};
 use crate::encoding::t32::Wide;
 
 /// Inputs of [`exception_entry`] that the core does not compute from registers: the address to
-/// return to, and EXC_RETURN without its bits 3:2.
+/// return to, and EXC_RETURN without its bits 3:2, and on cores with floating point 4.
 pub const RETURN_ADDRESS: Location = Location::temporary(126);
 /// See [`RETURN_ADDRESS`].
 pub const EXCEPTION_RETURN: Location = Location::temporary(127);
 /// The address of the frame, in [`exception_entry`] and [`exception_return`].
 pub const FRAME_ADDRESS: Location = Location::temporary(125);
-/// Bits of EXC_RETURN that are the same in all exceptions of a core without floating point.
-pub const EXCEPTION_RETURN_BITS: u64 = 0xffff_fff1;
+/// An input of [`first_float`]: whether the instruction is executed, and the core notes that floating
+/// point is used (FPCCR.ASPEN).
+pub const NOTES_FLOATS: Location = Location::temporary(124);
+/// Bits of EXC_RETURN that are always 1.
+pub const EXCEPTION_RETURN_BITS: u64 = 0xffff_ff80;
 
-/// Bits of EXC_RETURN: the interrupted code used the process stack, in Thread mode.
+/// Bits of EXC_RETURN: the interrupted code used the process stack, in Thread mode; its frame has no
+/// room for floating-point registers.
 const ON_PROCESS_STACK: u8 = 2;
 const IN_THREAD_MODE: u8 = 3;
+const WITHOUT_FLOATS: u8 = 4;
 /// Offsets in the frame of an exception after R0 to R3: R12, LR, the return address, and xPSR.
 const FRAME: u64 = 0x20;
 const REST: [(u64, Location); 2] = [(16, Location::general(12)), (20, Location::general(14))];
 const FRAME_PC: u64 = 24;
 const FRAME_STATUS: u64 = 28;
+/// The size of a frame with S0 to S15 and FPSCR, which follow the others.
+const FRAME_WITH_FLOATS: u64 = 0x68;
 
 const STACK: Operand = Operand::Location(Location::general(13));
 const OTHER: Operand = Operand::Location(Location::OTHER_STACK);
 const ON_PROCESS: Operand = Operand::Location(Location::ON_PROCESS_STACK);
 const HANDLER: Operand = Operand::Location(Location::HANDLER_MODE);
+const FLOATS: Operand = Operand::Location(Location::FLOATS);
 
 /// The flags, with their bits in xPSR.
 const FLAGS: [(Location, u8, u8); 6] = [
@@ -50,6 +59,24 @@ fn saved() -> impl Iterator<Item = (u64, Location)> {
     low.chain(REST)
 }
 
+/// The registers that a frame with floating-point registers contains: D0 to D7, and those of FPSCR.
+pub fn saved_floats() -> impl Iterator<Item = Location> {
+    let low = (0..8).map(|number| Location::vector(number / 2, number % 2));
+    low.chain([Location::FPSCR_FLAGS, Location::FPCR])
+}
+
+/// Whether an instruction is a floating-point instruction, which [`first_float`] may precede.
+#[must_use]
+pub const fn is_float(first: u16, second: u16) -> bool {
+    first & 0xec00 == 0xec00 && second >> 9 & 7 == 0b101
+}
+
+/// Whether an instruction may change between Secure and Non-secure state: BXNS, BLXNS and SG.
+#[must_use]
+pub const fn changes_security(first: u16, second: u16) -> bool {
+    first & 0xff07 == 0x4704 || first == 0xe97f && second == 0xe97f
+}
+
 /// Like [`t32::decode`], on a core of the M profile.
 #[must_use]
 pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantics {
@@ -57,6 +84,11 @@ pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantic
     let special = t32::is_wide(first).then(|| Wide::decode(word)).flatten();
     let number = (second & 0xff) as u8;
     let mut b = Builder::new();
+    // TT, TTT, TTA and TTAT, which otherwise are STREX of the pc (DDI 0553, C2.4.275).
+    if first & 0xfff0 == 0xe840 && second & 0xf03f == 0xf000 {
+        b.unknown(Location::general((second >> 8 & 0xf).min(14) as u8));
+        return b.finish(4);
+    }
     match special {
         Some(Wide::ReadState { rd }) if rd < 13 && !block.is_inside() => {
             let to = Location::general(rd);
@@ -76,8 +108,9 @@ pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantic
             let value = Operand::Location(Location::general(rn));
             let value = b.op2(Operation::And, value, Operand::Constant(0xffff_fffc));
             match number {
-                // Read-only, or they mask exceptions.
-                5..=7 | 16..=19 => return Builder::new().finish(4),
+                // Read-only, limits of stacks, what masks exceptions, and registers of the other security
+                // state.
+                5..=7 | 10 | 11 | 16..=19 | 128.. => return Builder::new().finish(4),
                 // An unprivileged thread writes nothing.
                 8 => {
                     let lost = b.op1(Operation::Unknown, Operand::ZERO);
@@ -147,15 +180,19 @@ fn forget_stacks(b: &mut Builder) {
         Location::OTHER_STACK,
         Location::ON_PROCESS_STACK,
         Location::HANDLER_MODE,
+        Location::FLOATS,
+        Location::FLOATS_PENDING,
+        Location::LAZY_FRAME,
     ] {
         b.unknown(location);
     }
 }
 
 /// What a core does when it takes an exception, before the first instruction of the handler. The
-/// architecture leaves R0 to R3, R12 and the flags unknown there.
+/// architecture leaves R0 to R3, R12 and the flags unknown there. `floats`: it may have floating
+/// point.
 #[must_use]
-pub fn exception_entry() -> Semantics {
+pub fn exception_entry(floats: bool) -> Semantics {
     let mut b = Builder::new();
     // Whether the frame was aligned to 8 bytes: CCR.STKALIGN is not known.
     let aligns = b.op1(Operation::Unknown, Operand::ZERO);
@@ -168,7 +205,12 @@ pub fn exception_entry() -> Semantics {
     );
     let top = b.op2(Operation::Subtract(Width::W32), STACK, padding);
     let frame = Operand::Location(FRAME_ADDRESS);
-    let size = Operand::Constant(FRAME);
+    let size = if floats {
+        let sizes = [FRAME_WITH_FLOATS, FRAME].map(Operand::Constant);
+        b.op(Operation::Select, sizes[0], sizes[1], FLOATS)
+    } else {
+        Operand::Constant(FRAME)
+    };
     b.set2(FRAME_ADDRESS, Operation::Subtract(Width::W32), top, size);
     let mut status = b.op1(Operation::Unknown, Operand::ZERO);
     let bits = FLAGS.map(|(flag, low, count)| (Operand::Location(flag), low, count));
@@ -177,11 +219,12 @@ pub fn exception_entry() -> Semantics {
         status = b.op2(Operation::Insert { low, count }, status, bit);
     }
     let thread = b.inverted(HANDLER);
-    let link = Operand::Location(EXCEPTION_RETURN);
-    let low = ON_PROCESS_STACK;
-    let link = b.op2(Operation::Insert { low, count: 1 }, link, ON_PROCESS);
-    let low = IN_THREAD_MODE;
-    let link = b.op2(Operation::Insert { low, count: 1 }, link, thread);
+    let mut link = Operand::Location(EXCEPTION_RETURN);
+    let bits = [(ON_PROCESS_STACK, ON_PROCESS), (IN_THREAD_MODE, thread)];
+    let without = floats.then(|| (WITHOUT_FLOATS, b.inverted(FLOATS)));
+    for (low, bit) in bits.into_iter().chain(without) {
+        link = b.op2(Operation::Insert { low, count: 1 }, link, bit);
+    }
     b.set(
         Location::general(13),
         Operation::Select,
@@ -205,6 +248,21 @@ pub fn exception_entry() -> Semantics {
         let at = address(&mut b, frame, offset);
         b.store(4, at, value);
     }
+    if floats {
+        let at = address(&mut b, frame, FRAME);
+        b.set(
+            Location::LAZY_FRAME,
+            Operation::Select,
+            at,
+            Operand::Location(Location::LAZY_FRAME),
+            FLOATS,
+        );
+        lose_where(&mut b, Location::FLOATS_PENDING, FLOATS);
+        store_floats(&mut b, frame, FRAME, FLOATS);
+        for location in saved_floats() {
+            lose_where(&mut b, location, FLOATS);
+        }
+    }
     b.copy(Location::general(14), link);
     for number in [0, 1, 2, 3, 12] {
         b.unknown(Location::general(number));
@@ -214,13 +272,56 @@ pub fn exception_entry() -> Semantics {
     }
     b.copy(Location::ON_PROCESS_STACK, Operand::ZERO);
     b.copy(Location::HANDLER_MODE, ONE);
+    if floats {
+        b.copy(Location::FLOATS, Operand::ZERO);
+    }
+    b.finish(0)
+}
+
+/// Stores unknown values where a frame has room for floating-point registers, if `condition` is 1: it
+/// is not known when the core stores the registers there (FPCCR.LSPEN), if at all.
+fn store_floats(b: &mut Builder, frame: Operand, offset: u64, condition: Operand) {
+    for offset in (offset..).step_by(8).take(9) {
+        let value = b.op1(Operation::Unknown, Operand::ZERO);
+        let at = address(b, frame, offset);
+        b.store_where(8, at, value, condition);
+    }
+}
+
+fn lose_where(b: &mut Builder, location: Location, condition: Operand) {
+    let lost = b.op1(Operation::Unknown, Operand::ZERO);
+    let kept = Operand::Location(location);
+    b.set(location, Operation::Select, lost, kept, condition);
+}
+
+/// What a core does before the first floating-point instruction after an exception or a return:
+/// it stores the registers of interrupted code if it has not yet, and unless floating point is in
+/// use already, sets the control bits of FPSCR anew.
+#[must_use]
+pub fn first_float() -> Semantics {
+    let mut b = Builder::new();
+    let frame = Operand::Location(Location::LAZY_FRAME);
+    let pending = Operand::Location(Location::FLOATS_PENDING);
+    store_floats(&mut b, frame, 0, pending);
+    let first = b.inverted(FLOATS);
+    lose_where(&mut b, Location::FPCR, first);
+    let notes = Operand::Location(NOTES_FLOATS);
+    b.set(
+        Location::FLOATS_PENDING,
+        Operation::Select,
+        Operand::ZERO,
+        pending,
+        notes,
+    );
+    b.set2(Location::FLOATS, Operation::Or, FLOATS, notes);
     b.finish(0)
 }
 
 /// What a core does when a handler branched to EXC_RETURN, which is in [`EXCEPTION_RETURN`]. The
-/// loaded address is left in [`RETURN_ADDRESS`].
+/// loaded address is left in [`RETURN_ADDRESS`]. `floats`: it may have floating point; then the
+/// registers in the frame are unknown.
 #[must_use]
-pub fn exception_return() -> Semantics {
+pub fn exception_return(floats: bool) -> Semantics {
     let mut b = Builder::new();
     let link = Operand::Location(EXCEPTION_RETURN);
     let bit = |b: &mut Builder, low| b.op1(Operation::Extract { low, count: 1 }, link);
@@ -244,7 +345,26 @@ pub fn exception_return() -> Semantics {
         padded,
         Operand::Constant(2),
     );
-    let top = b.op2(Operation::Add(Width::W32), frame, Operand::Constant(FRAME));
+    let mut size = Operand::Constant(FRAME);
+    if floats {
+        let without = bit(&mut b, WITHOUT_FLOATS);
+        let larger = Operand::Constant(FRAME_WITH_FLOATS);
+        size = b.op(Operation::Select, size, larger, without);
+        let with = b.inverted(without);
+        for location in saved_floats() {
+            lose_where(&mut b, location, with);
+        }
+        b.copy(Location::FLOATS, with);
+        // If they are not stored yet, they never are.
+        b.set(
+            Location::FLOATS_PENDING,
+            Operation::Select,
+            Operand::ZERO,
+            Operand::Location(Location::FLOATS_PENDING),
+            with,
+        );
+    }
+    let top = b.op2(Operation::Add(Width::W32), frame, size);
     b.set(
         Location::OTHER_STACK,
         Operation::Select,

@@ -47,6 +47,7 @@ mod tests;
 
 pub use facts::constants::Constants;
 pub use facts::final_state::{FinalMemory, FinalState, Others, RecordedAddresses, SnapshotMemory};
+pub use facts::microcontroller::{Microcontroller, Reset};
 pub use facts::register_locations::RegisterLocations;
 pub use kernel::outputs::{BufferSize, KernelBuffer};
 pub use kernel::system_calls::kernel_buffers;

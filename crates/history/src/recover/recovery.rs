@@ -479,6 +479,9 @@ impl Recovery {
             out.push(Limit::EndUnknown);
         }
         out.extend(self.blind());
+        if self.window.steps.changes_security && self.blind().is_none() {
+            out.push(Limit::SecurityChanges);
+        }
         let stopped = self.replay.stopped();
         let recorded = self.facts.replay.as_ref();
         let order_known = recorded.is_some_and(Recorded::has_threads) && stopped.is_none();

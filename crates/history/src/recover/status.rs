@@ -116,8 +116,8 @@ pub enum Limit {
     NoModel,
     /// The M-profile core is not modelled.
     #[error(
-        "nothing is known: of M-profile cores only Cortex-M0, M0+, M1 and M3 are modelled, which have \
-         no floating point and no Security Extension"
+        "nothing is known: of M-profile cores only Cortex-M0, M0+, M1, M3, M4, M7, M23, M33 and M35P are \
+         modelled"
     )]
     NoCoreModel,
     /// Translation tables may map several addresses to the same memory.
@@ -128,6 +128,12 @@ pub enum Limit {
     /// Other cores may write the memory.
     #[error("nothing in memory is proved: other cores may have written it")]
     OtherWriters,
+    /// The security state of an M-profile core changes in the trace.
+    #[error(
+        "nothing is known across a change between Secure and Non-secure state, which the trace \
+         reports"
+    )]
+    SecurityChanges,
     /// Devices may write the memory.
     #[error("nothing in memory is proved: devices (DMA) may have written it")]
     Devices,

@@ -1,6 +1,7 @@
 //! Small executions, written by hand.
 
 mod faults;
+mod floats;
 mod inferred;
 mod interrupted;
 mod lifetimes;
@@ -54,9 +55,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
     }
     FinalState {
         architecture: Architecture::AArch64,
-        is_plain_microcontroller: false,
-        aligns_frames: false,
-        main_stack_only: false,
+        microcontroller: None,
         status: None,
         registers: all,
         memory: Arc::new(Words(memory.into())),
@@ -480,9 +479,7 @@ fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
             let taken = number.map(|number| Taken {
                 step: 0,
                 number,
-                return_to: None,
-                interrupted: None,
-                returns: false,
+                ..Taken::default()
             });
             steps.taken.extend(taken);
         });

@@ -103,8 +103,7 @@ impl Window {
         };
         window.templates.architecture = facts.architecture;
         window.templates.without_model = facts.has_no_model();
-        window.templates.main_stack_only = facts.main_stack_only;
-        window.templates.aligns_frames = facts.aligns_frames;
+        window.templates.model(facts.microcontroller);
         window.templates.go = facts.go.clone();
         window.steps.begin_at(history, end);
         window
@@ -145,8 +144,7 @@ impl Window {
         self.started = true;
         self.templates.architecture = facts.architecture;
         self.templates.without_model = facts.has_no_model();
-        self.templates.main_stack_only = facts.main_stack_only;
-        self.templates.aligns_frames = facts.aligns_frames;
+        self.templates.model(facts.microcontroller);
         self.templates.go = facts.go.clone();
         match facts.others {
             Others::EndedBy(time) => self.alone_from = after(history, time),

@@ -47,6 +47,16 @@ impl AddressSpace {
         }
     }
 
+    /// Whether the security state is known, and which it is.
+    pub fn is_secure(self) -> Option<bool> {
+        self.security.map(|security| security == Security::Secure)
+    }
+
+    /// Whether a later point is in another security state.
+    pub fn changes_security(self, later: Self) -> bool {
+        matches!((self.security, later.security), (Some(old), Some(new)) if old != new)
+    }
+
     /// Moves on to a later point, keeping what is not reported there. Returns whether nothing
     /// reported has changed.
     pub fn move_to(&mut self, later: Self) -> bool {

@@ -2,6 +2,7 @@
 
 pub(super) mod address_space;
 pub(super) mod blocks;
+mod floats;
 mod handlers;
 pub(super) mod recorded;
 pub(super) mod stack_walk;

@@ -4,9 +4,11 @@
 
 use super::address_space::AddressSpace;
 use super::blocks::Blocks;
+use super::floats::UsesFloats;
 use super::handlers::{Chained, Handlers};
 use super::template::Template;
 use super::templates::Templates;
+use crate::recover::facts::microcontroller::Microcontroller;
 use crate::timeline::{Direction, Entry, History, Position};
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::{Address, Isa};
@@ -33,7 +35,7 @@ pub(in crate::recover) enum Step {
 
 /// An exception between a step and the one before it in time, or on M-profile cores also the return
 /// from one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::recover) struct Taken {
     /// The step after it.
     pub step: u32,
@@ -45,6 +47,12 @@ pub(in crate::recover) struct Taken {
     pub return_to: Option<u64>,
     /// The instruction there, on M-profile cores, if it is known.
     pub interrupted: Option<u32>,
+    /// Whether floating point is known to have been used before it, on M-profile cores.
+    pub floats: bool,
+    /// Whether the core is in Secure state before and after it, if that is known.
+    pub is_secure: Option<bool>,
+    /// Whether it is a fault of an M-profile core.
+    pub is_fault: bool,
 }
 
 /// Consecutive positions.
@@ -74,6 +82,10 @@ pub(in crate::recover) struct Steps {
     begin: Option<Position>,
     /// Whether the earliest position is the first of the history.
     complete: bool,
+    /// Whether a fault of an M-profile core was passed.
+    faulted: bool,
+    /// Whether the trace reports that the security state of an M-profile core changed.
+    pub changes_security: bool,
 }
 
 /// Consecutive positions, forward in time.
@@ -88,6 +100,7 @@ pub(in crate::recover) struct Stretch {
     space: AddressSpace,
     /// The number of the first position after the last change of the address space.
     space_changed: Option<u32>,
+    changes_security: bool,
 }
 
 impl Steps {
@@ -250,13 +263,13 @@ impl Steps {
             }
         }
         let stretch = Stretch::of(history, templates, start..begin, self.space, cancel)?;
-        self.add(stretch);
+        self.add(stretch, templates.microcontroller);
         self.begin = Some(start);
         self.complete = history.step(start, Direction::Backward).is_none();
         Some(())
     }
 
-    fn add(&mut self, stretch: Stretch) {
+    fn add(&mut self, stretch: Stretch, microcontroller: Microcontroller) {
         let count = stretch.places.len() as u32;
         // The step of a position, by its number in the stretch.
         let before = self.len();
@@ -287,8 +300,15 @@ impl Steps {
             } else {
                 step(taken.step)
             };
-            self.taken.push(Taken { step, ..taken });
+            let mut taken = Taken { step, ..taken };
+            if taken.is_fault && microcontroller.frames_may_fail {
+                let has_frame = microcontroller.last_has_frame && !self.faulted;
+                taken.number = if has_frame { taken.number } else { UNKNOWN };
+            }
+            self.faulted |= taken.is_fault;
+            self.taken.push(taken);
         }
+        self.changes_security |= stretch.changes_security;
         self.space = stretch.space;
         if let Some(changed) = stretch.space_changed {
             // The position before the change: the last one of the next stretch if this one has
@@ -377,6 +397,8 @@ impl Stretch {
         // The return itself is before these positions.
         let mut resumes = is_m_profile && follows_return(history, start);
         let mut handlers = Handlers::default();
+        let mut floats = UsesFloats::default();
+        let has_floats = templates.microcontroller.extensions.floating_point;
         // Where execution continues, if that follows from the trace so far.
         let mut next = None;
         let mut sequences: Vec<u32> = Vec::new();
@@ -415,6 +437,9 @@ impl Stretch {
                     {
                         stretch.places[number as usize] = templates.resumed(first);
                     }
+                    if has_floats {
+                        floats.pass(templates, &mut stretch.places[number as usize..]);
+                    }
                     if let Some(&last) = sequence.last().filter(|_| is_m_profile) {
                         let template = &templates.all[last as usize];
                         handlers.pass(template, templates, range.last.taken);
@@ -431,17 +456,21 @@ impl Stretch {
                     stretch.places.push(GAP);
                     blocks.lose();
                     handlers.lose();
+                    floats.lose();
                     (resumes, next) = (false, None);
                 }
                 Entry::Exception(exception) => {
                     let to = exception.return_address.map(|address| address.0);
                     let mut taken = Taken {
                         step: number,
-                        returns: false,
                         number: number_of(&exception, is_m_profile),
                         return_to: to,
-                        interrupted: None,
+                        floats: floats.0,
+                        is_secure: space.is_secure(),
+                        is_fault: is_m_profile && is_fault(exception.name),
+                        ..Taken::default()
                     };
+                    floats.lose();
                     resumes = false;
                     let next = next.take();
                     if is_m_profile {
@@ -452,7 +481,7 @@ impl Stretch {
                             taken.number = UNKNOWN;
                         }
                         match handlers.exception(to) {
-                            Chained::Yes => stretch.taken.push(returned_at(number)),
+                            Chained::Yes => stretch.taken.push(returned_at(number, space)),
                             Chained::Unknown => taken.number = UNKNOWN,
                             Chained::No => interrupted.extend(blocks.interrupted(to)),
                         }
@@ -462,8 +491,9 @@ impl Stretch {
                 }
                 Entry::Mark(Mark::ExceptionReturn) if is_m_profile => {
                     handlers.returned();
-                    stretch.taken.push(returned_at(number));
+                    stretch.taken.push(returned_at(number, space));
                     blocks.lose();
+                    floats.lose();
                     returned = true;
                     resumes = true;
                 }
@@ -471,6 +501,10 @@ impl Stretch {
                     view = history.view(Some(&context));
                     let next = AddressSpace::of(Some(&context), versions);
                     stretch.space = stretch.space.or(next);
+                    if is_m_profile && space.changes_security(next) {
+                        stretch.change_security(number);
+                        floats.lose();
+                    }
                     if !space.move_to(next) {
                         stretch.space_changed = Some(number);
                     }
@@ -490,6 +524,20 @@ impl Stretch {
     fn is_derived(&self, exception: &Exception, number: u32) -> bool {
         let entered = |last: &Taken| last.step == number && !last.returns;
         is_fault(exception.name) && self.taken.last().is_some_and(entered)
+    }
+
+    /// Loses everything where the security state changes, whose registers and frames are others.
+    fn change_security(&mut self, number: u32) {
+        self.changes_security = true;
+        let here = self.taken.iter_mut().rev();
+        for taken in here.take_while(|taken| taken.step == number) {
+            taken.is_secure = None;
+        }
+        self.taken.push(Taken {
+            step: number,
+            number: UNKNOWN,
+            ..Taken::default()
+        });
     }
 
     /// Records a position, unless it follows from the last recorded one.
@@ -558,13 +606,13 @@ pub(in crate::recover) fn ends_in_branch(entry: &Entry) -> bool {
 }
 
 /// A return from an exception before a position.
-fn returned_at(step: u32) -> Taken {
+fn returned_at(step: u32, space: AddressSpace) -> Taken {
     Taken {
         step,
         returns: true,
         number: INTERRUPT,
-        return_to: None,
-        interrupted: None,
+        is_secure: space.is_secure(),
+        ..Taken::default()
     }
 }
 

@@ -155,6 +155,24 @@ pub(in crate::recover) struct Template {
     /// Whether an exception may have interrupted it after a part of its loads or stores: on M-profile
     /// cores, it continues or starts again when the handler returns (DDI 0403, B1.5.10).
     pub resumed: bool,
+    /// What it means for the use of floating point, on M-profile cores.
+    pub floats: Floats,
+    /// Whether no instruction with floating point is known to have been executed since the last
+    /// exception or the return from it.
+    pub is_first_float: bool,
+}
+
+/// What an instruction of an M-profile core means for the use of floating point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::recover) enum Floats {
+    /// Nothing.
+    Keeps,
+    /// It is a floating-point instruction.
+    Uses,
+    /// It is one that depends on a condition.
+    MayUse,
+    /// After it, it is not known whether floating point was used.
+    Forgets,
 }
 
 impl Template {

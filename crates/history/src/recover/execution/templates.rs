@@ -1,7 +1,8 @@
 //! The instructions encountered, each decoded once.
 
 use super::blocks::Blocks;
-use super::template::{Op, Template, half, is_direct};
+use super::template::{Floats, Op, Template, half, is_direct};
+use crate::recover::facts::microcontroller::Microcontroller;
 use crate::recover::kernel::signals;
 use crate::timeline::History;
 use armsnap_arch::arch::Architecture;
@@ -25,16 +26,16 @@ pub(in crate::recover) struct Templates {
     known: HashMap<Key, u32>,
     /// By instruction, the same one after the return from a handler.
     resumed: HashMap<u32, u32>,
+    /// By instruction, the same one as the first with floating point ([`m_profile::first_float`]).
+    first_floats: HashMap<u32, u32>,
     /// The addresses after calls.
     pub return_sites: HashSet<u64>,
     /// The architecture of the core.
     pub architecture: Architecture,
     /// Whether the core's instructions are not modelled.
     pub without_model: bool,
-    /// Whether an M-profile program has no code that selects the process stack.
-    pub main_stack_only: bool,
-    /// Whether an M-profile core aligns the frames of exceptions to 8 bytes, as far as is known.
-    pub aligns_frames: bool,
+    /// What is known of an M-profile core.
+    pub microcontroller: Microcontroller,
     /// Code whose functions preserve nothing.
     pub go: GoCode,
     /// What the kernel does when a signal is delivered, and when its handler returns.
@@ -43,6 +44,8 @@ pub(in crate::recover) struct Templates {
     /// What an M-profile core does when it takes an exception, and when it returns from one.
     pub entry: Template,
     pub exit: Template,
+    /// What it does before the first floating-point instruction after these.
+    pub first_float: Template,
 }
 
 impl Default for Templates {
@@ -67,28 +70,50 @@ impl Default for Templates {
             own.iter_mut().for_each(|op| op.direct = false);
             template
         });
-        let handlers = [m_profile::exception_entry(), m_profile::exception_return()];
-        let [entry, exit] = handlers.map(|semantics| put(&mut ops, 0, Isa::T32, &semantics));
+        let handlers = [
+            m_profile::exception_entry(false),
+            m_profile::exception_return(false),
+            m_profile::first_float(),
+        ];
+        let handlers = handlers.map(|semantics| put(&mut ops, 0, Isa::T32, &semantics));
+        let [entry, exit, first_float] = handlers;
         Self {
             all: Vec::new(),
             ops,
             known: HashMap::new(),
             resumed: HashMap::new(),
+            first_floats: HashMap::new(),
             return_sites: HashSet::new(),
             architecture: Architecture::AArch64,
             without_model: false,
-            main_stack_only: false,
-            aligns_frames: false,
+            microcontroller: Microcontroller::default(),
             go: GoCode::default(),
             delivery,
             sigreturn,
             entry,
             exit,
+            first_float,
         }
     }
 }
 
 impl Templates {
+    /// Sets what is known of an M-profile core, before instructions are decoded.
+    pub fn model(&mut self, microcontroller: Option<Microcontroller>) {
+        let Some(microcontroller) = microcontroller else {
+            return;
+        };
+        self.microcontroller = microcontroller;
+        if microcontroller.extensions.floating_point {
+            let handlers = [
+                m_profile::exception_entry(true),
+                m_profile::exception_return(true),
+            ];
+            [self.entry, self.exit] =
+                handlers.map(|semantics| put(&mut self.ops, 0, Isa::T32, &semantics));
+        }
+    }
+
     /// Whether the core's registers have 32 bits.
     pub fn is_narrow(&self) -> bool {
         self.architecture != Architecture::AArch64
@@ -186,6 +211,15 @@ impl Templates {
         let template = &mut self.all[number as usize];
         template.untaken = untaken;
         template.counter = counter(code).filter(|_| isa == Isa::A64);
+        if self.architecture == Architecture::MProfile
+            && let (Some(first), Some(second)) = (half(code), code.get(2..).and_then(half))
+            && m_profile::is_float(first, second)
+        {
+            template.floats = match block {
+                Some(ItState::OUTSIDE) => Floats::Uses,
+                _ => Floats::MayUse,
+            };
+        }
         template.sigreturn = isa == Isa::A64 && template.control == Control::SystemCall && selects;
         self.known.insert(key, number);
         number
@@ -213,10 +247,23 @@ impl Templates {
         })
     }
 
+    /// An instruction as the first one with floating point.
+    pub fn first_float(&mut self, number: u32) -> u32 {
+        *self.first_floats.entry(number).or_insert_with(|| {
+            let template = self.all[number as usize];
+            self.all.push(Template {
+                is_first_float: true,
+                ..template
+            });
+            self.all.len() as u32 - 1
+        })
+    }
+
     /// Whether an exception may interrupt an instruction after a part of its effects.
     pub fn is_interruptible(&self, template: &Template) -> bool {
         let ops = self.ops_of(template);
-        ops.iter().filter(|op| op.access().is_some()).count() > 1
+        let bytes = ops.iter().filter_map(Op::access);
+        bytes.map(u32::from).sum::<u32>() > 4
     }
 
     /// The operations of an instruction.
@@ -249,6 +296,9 @@ impl Templates {
                     0
                 };
                 Some(match self.architecture {
+                    Architecture::MProfile if m_profile::changes_security(first, second) => {
+                        return None;
+                    }
                     Architecture::MProfile => m_profile::decode(first, second, address, block),
                     _ => t32::decode(first, second, address, block),
                 })
@@ -269,7 +319,8 @@ impl Templates {
             changes_space: false,
         };
         let number = self.add(pc, isa, &semantics);
-        self.all[number as usize].opaque = true;
+        let template = &mut self.all[number as usize];
+        (template.opaque, template.floats) = (true, Floats::Forgets);
         number
     }
 
@@ -298,6 +349,7 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
     let narrow = isa != Isa::A64;
     let first = ops.len() as u32;
     let mut calls = false;
+    let mut floats = Floats::Keeps;
     for (index, relation) in semantics.relations.iter().enumerate() {
         let mut op = Op {
             operation: relation.operation,
@@ -313,6 +365,9 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
             op.operands[0] = base;
             op.displacement = displacement;
             op.direct = is_direct(base, narrow);
+        }
+        if relation.destination == Location::FLOATS {
+            floats = Floats::Forgets;
         }
         calls |= is_link(relation, pc.wrapping_add(semantics.size.into()), narrow);
         ops.push(op);
@@ -338,6 +393,8 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
         sigreturn: false,
         go: false,
         resumed: false,
+        floats,
+        is_first_float: false,
     }
 }
 

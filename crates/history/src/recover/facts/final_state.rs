@@ -2,8 +2,9 @@
 
 use super::address_map;
 use super::constants::Constants;
+use super::microcontroller::Microcontroller;
 use crate::timeline::{History, Timeline, TracedCore};
-use armsnap_arch::arch::{Architecture, CoreType, RegisterFile, Space};
+use armsnap_arch::arch::{Architecture, RegisterFile, Space};
 use armsnap_arch::quantity::Address;
 use armsnap_arch::semantics::Location;
 use armsnap_snapshot::program::elf::Elf;
@@ -102,12 +103,11 @@ impl SnapshotMemory {
 }
 
 impl SnapshotMemory {
-    /// CCR.STKALIGN (DDI 0403, B3.2.8), if the register was saved; otherwise 1, the usual value.
-    fn aligns_frames(&self) -> bool {
-        const CCR: Address = Address(0xe000_ed14);
+    /// The word at an address, also of a device, if the snapshot contains it.
+    fn word(&self, address: Address) -> Option<u32> {
         let mut bytes = [0; 4];
-        let known = self.memory.read(CCR, self.space, &mut bytes);
-        known < bytes.len() || u32::from_le_bytes(bytes) >> 9 & 1 == 1
+        let known = self.memory.read(address, self.space, &mut bytes);
+        (known == bytes.len()).then_some(u32::from_le_bytes(bytes))
     }
 }
 
@@ -290,13 +290,8 @@ impl Recorded {
 pub struct FinalState {
     /// The architecture of the core.
     pub architecture: Architecture,
-    /// Whether it is an M-profile core without floating point and without the Security Extension.
-    pub is_plain_microcontroller: bool,
-    /// Whether the program of an M-profile core has no code that selects the process stack.
-    pub main_stack_only: bool,
-    /// Whether an M-profile core aligns the frames of exceptions to 8 bytes: unless CCR.STKALIGN is
-    /// known to be 0.
-    pub aligns_frames: bool,
+    /// What is known of an M-profile core whose exceptions are modelled.
+    pub microcontroller: Option<Microcontroller>,
     /// CPSR of the halted core.
     pub status: Option<u64>,
     /// The registers of the halted core.
@@ -346,10 +341,13 @@ impl FinalState {
         let replay = Recorded::of(loaded, core, &memory.memory);
         Self {
             architecture,
-            main_stack_only: is_m_profile && has_main_stack_only(code.clone()),
-            aligns_frames: is_m_profile && memory.aligns_frames(),
-            is_plain_microcontroller: is_m_profile
-                && device.is_some_and(|device| CoreType::is_plain(&device.kind)),
+            microcontroller: device.filter(|_| is_m_profile).and_then(|device| {
+                let words: (&dyn Fn(_) -> _, &dyn Fn(_) -> _) =
+                    (&|address| memory.word(address), &|address| {
+                        memory.is_constant(address)
+                    });
+                Microcontroller::of(&device.kind, words, code.clone())
+            }),
             status: registers.value("cpsr"),
             registers: Self::locations(registers),
             memory: Arc::new(SnapshotMemory {
@@ -378,12 +376,12 @@ impl FinalState {
 
     /// Whether the core's instructions are not modelled: AArch32 is modelled only for programs
     /// traced without their kernel, with little-endian data (bit E of CPSR), and of the M profile
-    /// only plain cores.
+    /// only cores whose exceptions are.
     pub(in crate::recover) fn has_no_model(&self) -> bool {
         match self.architecture {
             Architecture::AArch64 => false,
             Architecture::AArch32 => !self.without_kernel || self.has(9),
-            Architecture::MProfile => !self.is_plain_microcontroller,
+            Architecture::MProfile => self.microcontroller.is_none(),
         }
     }
 
@@ -453,7 +451,9 @@ impl FinalState {
             set(Location::HANDLER_MODE, Some(handles.into()));
             let [sp, msp, psp] = ["sp", "msp", "psp"].map(|name| file.value(name));
             // CONTROL.SPSEL, in Thread mode.
-            let selected = file.value("CONTROL").map(|control| control & 2 != 0);
+            let control = file.value("CONTROL");
+            let selected = control.map(|control| control & 2 != 0);
+            set(Location::FLOATS, control.map(|control| control >> 2 & 1));
             let on_process = match (handles, selected) {
                 (true, _) => Some(false),
                 (false, Some(selected)) => Some(selected),
@@ -468,28 +468,6 @@ impl FinalState {
         }
         out
     }
-}
-
-/// Whether nothing in programs looks like an instruction that writes PSP or CONTROL (`msr`, DDI 0403,
-/// B5.2.3).
-fn has_main_stack_only<'a>(programs: impl IntoIterator<Item = &'a Elf>) -> bool {
-    let mut segments = programs
-        .into_iter()
-        .flat_map(|elf| {
-            elf.segments
-                .iter()
-                .map(|segment| elf.segment_bytes(segment))
-        })
-        .peekable();
-    let selects = |code: &[u8; 4]| {
-        let [first, second] = [[code[0], code[1]], [code[2], code[3]]].map(u16::from_le_bytes);
-        first & 0xffe0 == 0xf380 && second & 0xd000 == 0x8000 && matches!(second & 0xff, 9 | 20)
-    };
-    segments.peek().is_some()
-        && segments.all(|bytes| {
-            let windows = bytes.windows(4).step_by(2);
-            !windows.filter_map(|code| code.first_chunk()).any(selects)
-        })
 }
 
 #[cfg(test)]

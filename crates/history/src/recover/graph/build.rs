@@ -12,7 +12,7 @@ use super::nodes::NONE;
 use crate::recover::bits::{Bits, low};
 use crate::recover::execution::steps::{Step, Steps, Taken};
 use crate::recover::execution::template::{
-    ARGUMENTS, CLEARS_BLOCK, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, stack_pointer,
+    ARGUMENTS, CLEARS_BLOCK, Floats, Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, stack_pointer,
 };
 use crate::recover::execution::templates::Templates;
 use armsnap_arch::quantity::Isa;
@@ -28,6 +28,10 @@ const ALL: usize = 256;
 
 /// General registers of AArch32: r0 to r14.
 const GENERAL_NARROW: usize = 15;
+
+/// Locations of the M profile that are 0 or 1.
+const MODES: std::ops::RangeInclusive<usize> =
+    Location::ON_PROCESS_STACK.index()..=Location::FLOATS_PENDING.index();
 
 /// ETMv4's exception numbers of a reset, of the entry to debug state and of a call (IHI 0064H, 6.4.8).
 const RESET: u16 = 0;
@@ -269,6 +273,9 @@ impl Builder {
             Step::Instruction(number) => {
                 let template = &through.templates.all[number as usize];
                 self.instruction(through, template, step, sink);
+                if step + 1 == through.steps.len() && through.steps.is_complete() {
+                    self.begin(through, template, sink);
+                }
             }
         }
     }
@@ -325,6 +332,9 @@ impl Builder {
         // Bits 63:32 of FPCR are RES0 (DDI 0487, C5.2, FPCR).
         if self.narrow && location < GENERAL_NARROW || location == Location::FPCR.index() {
             sink.fact(node, Bits::new(!low(32), 0));
+        }
+        if MODES.contains(&location) {
+            sink.fact(node, Bits::new(!1, 0));
         }
         node
     }
@@ -452,6 +462,13 @@ impl Builder {
             if op.frees_stack() && !other_stack && after != NONE {
                 let before = self.node(op.destination.index(), sink);
                 sink.below(before, after);
+            }
+        }
+        if matches!(template.floats, Floats::Uses | Floats::MayUse) {
+            self.uses_floats();
+            if template.is_first_float {
+                let is_executed = template.floats == Floats::Uses;
+                self.first_float(through, is_executed, step, sink);
             }
         }
         if template.control == Control::SystemCall && through.without_kernel {

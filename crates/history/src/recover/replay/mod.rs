@@ -276,9 +276,7 @@ impl Replay {
         processor.settle(&mut Watch::default());
         let there = FinalState {
             architecture: facts.architecture,
-            is_plain_microcontroller: false,
-            aligns_frames: false,
-            main_stack_only: false,
+            microcontroller: None,
             status: facts.status,
             registers: processor.values,
             memory: Arc::new(ReplayedMemory {

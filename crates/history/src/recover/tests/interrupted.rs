@@ -3,6 +3,7 @@
 use super::facts;
 use crate::recover::execution::steps::{Step, Taken};
 use crate::recover::facts::final_state::FinalState;
+use crate::recover::facts::microcontroller::Microcontroller;
 use crate::recover::window::Window;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::Isa;
@@ -33,7 +34,10 @@ fn solved(code: &[u16], facts: &FinalState, is_known: bool) -> Window {
     let mut window = Window::at_end(0x401 + 2 * code.len() as u64);
     let templates = &mut window.templates;
     templates.architecture = Architecture::MProfile;
-    templates.aligns_frames = true;
+    templates.model(Some(Microcontroller {
+        aligns_frames: true,
+        ..Microcontroller::default()
+    }));
     let mut add = |pc, word| {
         let semantics = m_profile::decode(word, 0, pc, ItState::OUTSIDE);
         templates.add(pc, Isa::T32, &semantics)
@@ -57,8 +61,8 @@ fn solved(code: &[u16], facts: &FinalState, is_known: bool) -> Window {
         step,
         returns,
         number: INTERRUPT,
-        return_to: None,
         interrupted: (is_known && !returns).then_some(last),
+        ..Taken::default()
     };
     window.steps.taken = vec![taken(RESUMED, true), taken(IN_HANDLER, false)];
     window.work(facts, &Cancel::default()).unwrap();

@@ -214,9 +214,7 @@ fn window(code: &[Semantics], run: &Run, facts: &FinalState, cuts: &[usize]) -> 
             window.steps.taken.push(Taken {
                 step,
                 number: 10,
-                return_to: None,
-                interrupted: None,
-                returns: false,
+                ..Taken::default()
             });
         }
         window.steps.push(step);

@@ -4,16 +4,17 @@
 use super::{Builder, PRESERVED_MOST, PendingReturn, Sink, Through};
 use crate::recover::bits::Bits;
 use crate::recover::execution::steps::Taken;
-use crate::recover::execution::template::{Op, SAME_BY_CONVENTION, Template};
+use crate::recover::execution::template::{Floats, Op, SAME_BY_CONVENTION, Template};
 use crate::recover::graph::nodes::NONE;
 use armsnap_arch::quantity::Isa;
 use armsnap_arch::semantics::m_profile::{
-    EXCEPTION_RETURN, EXCEPTION_RETURN_BITS, FRAME_ADDRESS, RETURN_ADDRESS,
+    EXCEPTION_RETURN, EXCEPTION_RETURN_BITS, FRAME_ADDRESS, NOTES_FLOATS, RETURN_ADDRESS,
+    saved_floats,
 };
 use armsnap_arch::semantics::{Control, Location, Operand};
 
-/// The bits of EXC_RETURN that are always the same.
-const LINK: Bits = Bits::new(!0xc, EXCEPTION_RETURN_BITS);
+/// Registers that a frame with floating-point registers contains.
+const FLOATS: usize = 10;
 
 /// Code that was interrupted by an exception whose entry is not reached yet.
 #[derive(Clone, Debug)]
@@ -29,6 +30,12 @@ pub(super) struct Interrupted {
     /// Whether `preserved` are from before an instruction of which a part was executed before the
     /// exception.
     resumes: bool,
+    /// The nodes of the registers in a frame with floating-point registers, after the return, and
+    /// whether code since may have written them.
+    floats: [u32; FLOATS],
+    writes_floats: bool,
+    /// The node that says whether floating point is in use, after the return.
+    uses_floats: u32,
 }
 
 impl Builder {
@@ -48,7 +55,7 @@ impl Builder {
                 self.return_from_handler(through, taken, sink);
             }
         } else if Self::is_chained(through, taken, Some(passed)) {
-            self.chain(sink);
+            self.chain(through, taken, sink);
         } else {
             self.enter_handler(through, taken, sink);
         }
@@ -61,9 +68,9 @@ impl Builder {
         if let Some(to) = to {
             self.input(RETURN_ADDRESS, Bits::new(!1, to), sink);
         }
-        self.input(EXCEPTION_RETURN, LINK, sink);
+        self.input(EXCEPTION_RETURN, link(through, taken), sink);
         self.forget_inputs();
-        self.infer_main_stack(through, sink);
+        self.infer_program(through, sink);
         let Some(interrupted) = taken.interrupted else {
             // It may be any instruction.
             return self.lose_everything(taken.step, sink);
@@ -76,6 +83,10 @@ impl Builder {
         if in_part {
             self.abandon(through, interrupted, taken.step + 1, sink);
         }
+        if interrupted.floats == Floats::Uses {
+            // It may have begun.
+            self.first_float(through, false, taken.step + 1, sink);
+        }
         if !self.follows_returns {
             return;
         }
@@ -85,6 +96,9 @@ impl Builder {
             let same = to.is_some_and(|to| open.to.map(|at| at & !1) == Some(to & !1));
             if same && in_part == open.resumes {
                 self.same(&open.preserved, Isa::T32, sink);
+                if through.templates.microcontroller.extensions.floating_point {
+                    self.same_floats(&open, taken, sink);
+                }
                 self.returns = open.returns;
             }
         } else {
@@ -96,14 +110,19 @@ impl Builder {
         let to = self.address_at(through, taken.step);
         let began = self.began.take();
         let preserved = began.unwrap_or_else(|| self.preserved(Isa::T32));
-        self.infer_main_stack(through, sink);
+        let mut floats = [NONE; FLOATS];
+        for (slot, location) in floats.iter_mut().zip(saved_floats()) {
+            *slot = self.current[location.index()];
+        }
+        self.infer_program(through, sink);
+        let uses_floats = self.current[Location::FLOATS.index()];
         let node = self.node(RETURN_ADDRESS.index(), sink);
         if let Some(to) = to {
             sink.fact(node, Bits::new(!1, to));
         }
         self.align_frame(through, sink);
         self.relations_of(through, &through.templates.exit, taken.step + 1, sink);
-        self.input(EXCEPTION_RETURN, LINK, sink);
+        self.input(EXCEPTION_RETURN, link(through, taken), sink);
         if self.follows_returns {
             self.interrupted.push(Interrupted {
                 to,
@@ -111,6 +130,9 @@ impl Builder {
                 returns: std::mem::take(&mut self.returns),
                 switched: false,
                 resumes: began.is_some(),
+                floats,
+                writes_floats: false,
+                uses_floats,
             });
         }
     }
@@ -179,28 +201,105 @@ impl Builder {
     /// Infers that the core aligns frames to 8 bytes (CCR.STKALIGN).
     fn align_frame(&mut self, through: &Through<'_>, sink: &mut impl Sink) {
         let node = self.node(FRAME_ADDRESS.index(), sink);
-        if through.templates.aligns_frames {
+        if through.templates.microcontroller.aligns_frames {
             sink.inferred(node, Bits::new(7, 0));
         }
     }
 
-    /// Infers that a program without code that selects the process stack does not use it.
-    fn infer_main_stack(&mut self, through: &Through<'_>, sink: &mut impl Sink) {
+    /// At the beginning of history: infers the state after a reset, if the first instruction is the one
+    /// where the core starts.
+    pub(super) fn begin(&mut self, through: &Through<'_>, first: &Template, sink: &mut impl Sink) {
+        let microcontroller = through.templates.microcontroller;
+        let Some(stack_pointer) = microcontroller.stack_pointer_at_reset(first.pc) else {
+            return;
+        };
+        for (location, value) in [
+            (Location::general(13), stack_pointer),
+            (Location::ON_PROCESS_STACK, 0),
+            (Location::HANDLER_MODE, 0),
+            (Location::FLOATS, 0),
+            (Location::FLOATS_PENDING, 0),
+        ] {
+            let node = self.node(location.index(), sink);
+            sink.inferred(node, Bits::known(value));
+        }
+    }
+
+    /// Infers that a program without code that selects the process stack does not use it, and that
+    /// one without floating-point instructions does not use floating point.
+    fn infer_program(&mut self, through: &Through<'_>, sink: &mut impl Sink) {
         let node = self.node(Location::ON_PROCESS_STACK.index(), sink);
-        if through.templates.main_stack_only {
+        let microcontroller = through.templates.microcontroller;
+        if microcontroller.main_stack_only {
             sink.inferred(node, Bits::known(0));
+        }
+        if microcontroller.extensions.floating_point {
+            let node = self.node(Location::FLOATS.index(), sink);
+            if microcontroller.without_floats {
+                sink.inferred(node, Bits::known(0));
+            }
+        }
+    }
+
+    /// Infers that interrupted code has the same floating-point registers after the return: they are in
+    /// its frame, or no handler used floating point.
+    fn same_floats(&mut self, open: &Interrupted, taken: Taken, sink: &mut impl Sink) {
+        let use_of_floats = self.current[Location::FLOATS.index()];
+        if open.uses_floats != use_of_floats && open.uses_floats != NONE {
+            let nodes = [open.uses_floats, use_of_floats, NONE, NONE];
+            sink.relation(SAME_BY_CONVENTION, nodes);
+        }
+        if open.writes_floats && !taken.floats {
+            return;
+        }
+        for (&after, location) in open.floats.iter().zip(saved_floats()) {
+            let before = self.current[location.index()];
+            if after != before && after != NONE && before != NONE {
+                sink.relation(SAME_BY_CONVENTION, [after, before, NONE, NONE]);
+            }
+        }
+    }
+
+    /// Builds what the core does before an instruction that may be the first with floating point;
+    /// `is_executed`: it is executed.
+    pub(super) fn first_float(
+        &mut self,
+        through: &Through<'_>,
+        is_executed: bool,
+        step: u32,
+        sink: &mut impl Sink,
+    ) {
+        self.relations_of(through, &through.templates.first_float, step, sink);
+        let input = NOTES_FLOATS.index();
+        let notes = std::mem::replace(&mut self.current[input], NONE);
+        if notes != NONE {
+            sink.fact(notes, Bits::new(!1, 0));
+            if is_executed && through.templates.microcontroller.notes_floats {
+                sink.inferred(notes, Bits::known(1));
+            }
+        }
+    }
+
+    /// Notes an instruction with floating point.
+    pub(super) fn uses_floats(&mut self) {
+        for open in &mut self.interrupted {
+            open.writes_floats = true;
         }
     }
 
     /// Builds the transition from a handler to the next one.
-    fn chain(&mut self, sink: &mut impl Sink) {
+    fn chain(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
         let link = self.node(Location::general(14).index(), sink);
-        sink.fact(link, LINK);
+        sink.fact(link, self::link(through, taken));
         self.current[Location::general(14).index()] = NONE;
         self.current[EXCEPTION_RETURN.index()] = link;
         let flags = [Location::N, Location::Z, Location::C, Location::V];
         let general = [0, 1, 2, 3, 12].map(Location::general);
-        let rest = [Location::Q, Location::GE];
+        let rest = [Location::Q, Location::GE, Location::FLOATS];
+        let floats = self.current[Location::FLOATS.index()];
+        if floats != NONE {
+            sink.fact(floats, Bits::known(0));
+        }
         for location in general.into_iter().chain(flags).chain(rest) {
             self.lose(location.index(), sink);
         }
@@ -250,6 +349,33 @@ impl Builder {
             self.current[input.index()] = NONE;
         }
     }
+}
+
+/// The bits of EXC_RETURN that are known without values: all but those of the interrupted code, and of
+/// its security state if it is not known.
+fn link(through: &Through<'_>, taken: Taken) -> Bits {
+    /// Bits ES, FType, DCRS and S (DDI 0553, D1.2.95). Before Armv8-M, the others are 1.
+    const SECURE_HANDLER: u64 = 1;
+    const WITHOUT_FLOATS: u64 = 1 << 4;
+    const USUAL_FRAME: u64 = 1 << 5;
+    const SECURE_STACK: u64 = 1 << 6;
+    let extensions = through.templates.microcontroller.extensions;
+    let security = SECURE_HANDLER | SECURE_STACK;
+    let (known, set) = match (extensions.security, taken.is_secure) {
+        (false, _) => (!0, SECURE_HANDLER | USUAL_FRAME | SECURE_STACK),
+        (true, Some(true)) => (!0, security | USUAL_FRAME),
+        (true, Some(false)) => (!0, USUAL_FRAME),
+        (true, None) => (!(security | USUAL_FRAME), 0),
+    };
+    let floats = if extensions.floating_point {
+        WITHOUT_FLOATS
+    } else {
+        0
+    };
+    Bits::new(
+        known & !(0xc | floats),
+        EXCEPTION_RETURN_BITS | WITHOUT_FLOATS | set,
+    )
 }
 
 /// Where execution continues after the instruction at a step, if that does not depend on values.
