@@ -62,7 +62,7 @@ impl Builder {
     }
 
     fn enter_handler(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
-        self.align_frame(through, sink);
+        self.align_frame(through, true, sink);
         self.relations_of(through, &through.templates.entry, taken.step + 1, sink);
         let to = taken.return_to.or_else(|| after(through, taken.step + 1));
         if let Some(to) = to {
@@ -120,7 +120,9 @@ impl Builder {
         if let Some(to) = to {
             sink.fact(node, Bits::new(!1, to));
         }
-        self.align_frame(through, sink);
+        // Software may have made the frame of a task.
+        let made_by_core = through.templates.microcontroller.main_stack_only;
+        self.align_frame(through, made_by_core, sink);
         self.relations_of(through, &through.templates.exit, taken.step + 1, sink);
         self.input(EXCEPTION_RETURN, link(through, taken), sink);
         if self.follows_returns {
@@ -199,9 +201,9 @@ impl Builder {
     }
 
     /// Infers that the core aligns frames to 8 bytes (CCR.STKALIGN).
-    fn align_frame(&mut self, through: &Through<'_>, sink: &mut impl Sink) {
+    fn align_frame(&mut self, through: &Through<'_>, made_by_core: bool, sink: &mut impl Sink) {
         let node = self.node(FRAME_ADDRESS.index(), sink);
-        if through.templates.microcontroller.aligns_frames {
+        if made_by_core && through.templates.microcontroller.aligns_frames {
             sink.inferred(node, Bits::new(7, 0));
         }
     }
