@@ -55,7 +55,7 @@ const COMMANDS: [&str; 6] = [
 ];
 
 /// The address of the veneers that non-secure code calls.
-pub const VENEERS: u64 = 0x1008_0000;
+const VENEERS: u64 = 0x1008_0000;
 
 #[test]
 fn calls_between_the_security_states_of_a_cortex_m33() {

@@ -117,7 +117,7 @@ pub enum Limit {
     /// The M-profile core is not modelled.
     #[error(
         "nothing is known: of M-profile cores only Cortex-M0, M0+, M1, M3, M4, M7, M23, M33 and M35P are \
-         modelled"
+         modelled, the last three only with a program that has no entries for Non-secure code"
     )]
     NoCoreModel,
     /// Translation tables may map several addresses to the same memory.

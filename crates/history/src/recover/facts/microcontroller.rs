@@ -16,6 +16,9 @@ const FPCCR: Address = Address(0xe000_ef34);
 /// Bits of CFSR: the core could not store the frame of an exception (MSTKERR, STKERR, STKOF).
 const NOT_STORED: u32 = 1 << 4 | 1 << 12 | 1 << 20;
 
+/// SG, with which functions of Secure code begin that Non-secure code calls (DDI 0553, C2.4.159).
+const SG: [u16; 2] = [0xe97f; 2];
+
 /// Registers that MSR writes, by number (DDI 0553, C2.4.111): PSP, the stack limits, CONTROL.
 const PSP: u8 = 9;
 const LIMITS: [u8; 2] = [10, 11];
@@ -67,7 +70,7 @@ impl Microcontroller {
     }
 
     /// What the words of a snapshot and the programs in it say about a core of some type; `None` if its exceptions
-    /// are not modelled.
+    /// are not modelled, or if it may have the Security Extension and a program uses it.
     pub(super) fn of<'a>(
         kind: &str,
         (word, is_constant): Words<'_>,
@@ -75,6 +78,9 @@ impl Microcontroller {
     ) -> Option<Self> {
         let extensions = CoreType::extensions(kind)?;
         let lacks = |is: &dyn Fn(u16, u16) -> bool| has_none(programs.clone(), is);
+        if extensions.security && !lacks(&|first, second| [first, second] == SG) {
+            return None;
+        }
         let register = word;
         let reset = |table: u64| {
             let constant = |address: u64| (address..address + 4).all(is_constant);
