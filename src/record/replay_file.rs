@@ -259,17 +259,18 @@ impl CallFile {
     }
 }
 
-/// Writes the turns up to that of the next call or read of a counter.
+/// Writes the turns up to that of the next call or read of a counter. Returns whether that turn is known.
 fn begin_turns<'t>(
     writer: &mut Writer<impl Write>,
     turns: &mut Peekable<impl Iterator<Item = (u64, &'t Turn)>>,
     of_inputs: &mut Iter<'_, u64>,
-) -> io::Result<()> {
+    known: u64,
+) -> io::Result<bool> {
     let now = of_inputs.next().copied().unwrap_or(0);
     while let Some((_, turn)) = turns.next_if(|(number, _)| *number <= now) {
         writer.turn(*turn)?;
     }
-    Ok(())
+    Ok(now <= known)
 }
 
 /// Writes the start, the calls, the checkpoints and the turns of a directory to one file there, without what is
@@ -308,16 +309,21 @@ pub fn join(
         writer.start(&start.registers, memory, &saved)?;
         let mut at = calls.calls();
         let (mut offsets, mut changed) = (places.offsets.iter(), Vec::new());
+        let known = places.turns.len() as u64;
         let (mut turns, mut of_inputs) =
             ((1..).zip(places.turns).peekable(), places.of_inputs.iter());
         while let Ok(Some((input, next))) = calls.input(at) {
             match input {
                 Input::Call(call) => {
-                    begin_turns(&mut writer, &mut turns, &mut of_inputs)?;
+                    if !begin_turns(&mut writer, &mut turns, &mut of_inputs, known)? {
+                        break;
+                    }
                     writer.call(&call, &saved)?;
                 }
                 Input::Counter(read) => {
-                    begin_turns(&mut writer, &mut turns, &mut of_inputs)?;
+                    if !begin_turns(&mut writer, &mut turns, &mut of_inputs, known)? {
+                        break;
+                    }
                     writer.counter(read)?;
                 }
                 // A file of calls has no turns.

@@ -110,6 +110,65 @@ fn all_is_known(architecture: &'static str, flags: &[&str], options: &[&str]) {
     }
 }
 
+/// A thread reads into a buffer, and waits; meanwhile the other one makes the kernel fill it, and reads it.
+const KERNEL: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+static long buffer = 0x4444;
+static volatile int begun;
+static int ends[2];
+__attribute__((noinline)) void see(long value) { __asm__ volatile("" :: "r"(value) : "memory"); }
+static void *work(void *arg) {
+  begun = 1;
+  while (read(ends[0], &buffer, sizeof buffer) != sizeof buffer);
+  return arg;
+}
+int main(void) {
+  pthread_t other;
+  long value = 0x5555;
+  if (pipe(ends) < 0) return 1;
+  see(buffer);
+  pthread_create(&other, 0, work, 0);
+  while (!begun) usleep(100);
+  usleep(20000);
+  write(ends[1], &value, sizeof value);
+  for (int i = 0; i < 20; i++) see(*(volatile long *)&buffer);
+  pthread_join(other, 0);
+  see(*(volatile long *)&buffer);
+  return 0;
+}
+"#;
+
+#[test]
+fn what_the_kernel_may_write_meanwhile_is_unknown() {
+    let flags = ["-g", "-O1", "-static", "-pthread"];
+    let Some(guest) = build("aarch64", "program.c", KERNEL, &flags) else {
+        return;
+    };
+    let run = record(&guest, "snapshot", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let run = Command::new(crate::support::armsnap())
+        .arg("ask")
+        .arg(guest.directory.path().join("snapshot"))
+        .args(["calls", "see", "--format", "jsonl"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(run.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let calls: Vec<Value> = lines.collect();
+    assert_eq!(calls.len(), 22, "{text}");
+    assert_eq!(number(&calls[0]["arguments"][0]), 0x4444);
+    for call in &calls[1..21] {
+        let value = &call["arguments"][0];
+        // Whether it was known before the call returned is a matter of time.
+        assert!(
+            value["status"] == "unknown" || number(value) == 0x5555,
+            "{value}"
+        );
+    }
+    assert_eq!(number(&calls[21]["arguments"][0]), 0x5555);
+}
+
 #[test]
 fn values_of_threads_are_known() {
     all_is_known("aarch64", &["-O1", "-static"], &[]);

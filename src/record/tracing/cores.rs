@@ -305,7 +305,15 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
 
     fn turn(&mut self, core: u32, number: u64) {
         let executed = self.core(core).map_or(0, |trace| trace.executed);
-        if self.turns.len() < MOST_TURNS {
+        // Without the later ones, it is not known where the turns before end.
+        if self.turns.len() > MOST_TURNS {
+            self.turns.truncate(1);
+            self.turns[0].number = u64::MAX;
+        } else if self
+            .turns
+            .first()
+            .is_none_or(|first| first.number != u64::MAX)
+        {
             self.turns.push(TurnBegins {
                 number,
                 core,

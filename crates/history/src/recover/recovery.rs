@@ -407,7 +407,10 @@ impl Recovery {
         most: usize,
         cancel: &Cancel,
     ) -> Option<Way> {
-        if self.options.level != Level::Off {
+        // The steps before a change are solved as if only this thread wrote memory.
+        let recorded = self.facts.replay.as_ref();
+        let is_alone = !recorded.is_some_and(Recorded::has_threads);
+        if self.options.level != Level::Off && is_alone {
             let given = (&mut self.replay, &mut *history, &self.facts);
             let shown = (self.options.level, most);
             if let Some(way) = replayed::origin(given, position, what, shown, cancel)? {

@@ -23,8 +23,8 @@ pub enum BufferSize {
     Argument(u8),
     /// The argument with this index is a number of structures of this size, all of which may change.
     Structures(u8, u64),
-    /// The call returns the number of structures of this size.
-    Returned(u64),
+    /// The call returns a number of structures of this size, at most the argument with this index.
+    Returned(u8, u64),
     /// The argument with this index is the address of a `u32` with the number of bytes.
     Length(u8),
     /// The buffer is an array of `struct iovec`, whose length is the argument with this index; what they
@@ -43,7 +43,7 @@ impl BufferSize {
             Self::Bytes(bytes) => Some(bytes),
             Self::Argument(index) => Some(argument(index).min(returned)),
             Self::Structures(index, bytes) => argument(index).checked_mul(bytes),
-            Self::Returned(bytes) => returned.checked_mul(bytes),
+            Self::Returned(most, bytes) => argument(most).min(returned).checked_mul(bytes),
             Self::Length(_) | Self::Vector(_) | Self::Message => None,
         }
     }
@@ -55,7 +55,7 @@ impl BufferSize {
             Self::Bytes(bytes) => small(bytes),
             Self::Argument(index) => 0x8000 | u64::from(index),
             Self::Structures(index, bytes) => 0x9000 | (bytes & 0xff) << 4 | u64::from(index),
-            Self::Returned(bytes) => 0xa000 | small(bytes),
+            Self::Returned(_, bytes) => 0xa000 | small(bytes),
             Self::Length(index) => 0xb000 | u64::from(index),
             Self::Vector(index) => 0xc000 | u64::from(index),
             Self::Message => 0xd000,
@@ -91,7 +91,7 @@ fn of_a64(number: u64) -> Option<Fills> {
         8..=10 => &[(2, Argument(3))],
         11..=13 => &[(1, Argument(2))],
         // epoll_pwait; fcntl: F_GETLK, F_GETOWN_EX.
-        22 => &[(1, Returned(16))],
+        22 => &[(1, Returned(2, 16))],
         25 => &[(2, Bytes(32))],
         // readv, preadv, preadv2.
         65 | 69 | 286 => &[(1, Vector(2))],
@@ -123,7 +123,7 @@ fn of_a64(number: u64) -> Option<Fills> {
         137 => &[(1, Bytes(128))],
         // getresuid, getresgid; getgroups.
         148 | 150 => &[(0, Bytes(4)), (1, Bytes(4)), (2, Bytes(4))],
-        158 => &[(1, Returned(4))],
+        158 => &[(1, Returned(0, 4))],
         // prctl; getcpu, gettimeofday.
         167 => &[(1, Bytes(64))],
         168 => &[(0, Bytes(4)), (1, Bytes(4))],
@@ -178,13 +178,13 @@ fn of_arm(number: u64) -> Option<Fills> {
         177 => &[(1, Bytes(128))],
         184 => &[(0, Bytes(8)), (1, Bytes(24))],
         // getgroups32; getresuid32, getresgid32.
-        205 => &[(1, Returned(4))],
+        205 => &[(1, Returned(0, 4))],
         209 | 211 => &[(0, Bytes(4)), (1, Bytes(4)), (2, Bytes(4))],
         // getxattr to fgetxattr, listxattr to flistxattr.
         229..=231 => &[(2, Argument(3))],
         232..=234 => &[(1, Argument(2))],
         // epoll_wait, epoll_pwait.
-        252 | 346 => &[(1, Returned(16))],
+        252 | 346 => &[(1, Returned(2, 16))],
         // timer_create, timer_settime, timerfd_settime; timer_getoverrun, timer_delete; waitid.
         257 => &[(2, Bytes(8))],
         258 | 353 => &[(3, Bytes(16))],

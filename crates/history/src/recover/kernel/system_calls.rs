@@ -71,6 +71,17 @@ impl Arguments {
         is_shared.then(|| start..start.saturating_add(length))
     }
 
+    /// All of them, and the result if it is known.
+    pub fn of([first, second, third, fourth, ..]: [u64; 6], result: Option<u64>) -> Self {
+        Self {
+            first: Some(first),
+            second: Some(second),
+            third: Some(third),
+            fourth: Some(fourth),
+            result,
+        }
+    }
+
     fn get(self, argument: Argument) -> Option<u64> {
         match argument {
             Argument::First => self.first,

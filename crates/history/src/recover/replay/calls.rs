@@ -95,17 +95,8 @@ impl Kernel {
             return Err(Stopped::CallDiffers);
         }
         let [first, second, third, fourth, ..] = call.arguments;
-        let arguments = Arguments {
-            first: Some(first),
-            second: Some(second),
-            third: Some(third),
-            fourth: Some(fourth),
-            result: Some(call.result),
-        };
-        let result = match narrow {
-            true => i64::from(call.result as i32),
-            false => call.result.cast_signed(),
-        };
+        let arguments = Arguments::of(call.arguments, Some(call.result));
+        let result = signed(call.result, architecture);
         if (-600..-500).contains(&result) {
             // Codes of the emulator: the call is made again, or returns from a signal's handler.
             return Err(Stopped::Call(call.number));
@@ -177,12 +168,18 @@ impl Kernel {
             }
             // The kernel does not have it.
             Effect::Unknown if result == NO_SUCH_CALL => {}
-            Effect::Unknown => many = further(call, architecture, result, memory)?,
+            Effect::Unknown => {
+                many = further(call, architecture, result)?;
+                many.iter().for_each(|range| memory.forget(range.clone()));
+            }
         }
         for piece in &call.memory {
             add(memory, piece, saved);
             if memory.is_full() {
                 return Err(Stopped::Full);
+            }
+            if !many.is_empty() {
+                many.push(piece.address..piece.address.saturating_add(piece.length));
             }
         }
         values[0] = Some(call.result);
@@ -191,12 +188,11 @@ impl Kernel {
     }
 }
 
-/// Forgets what a call with several buffers filled, unless its record has it. Returns what it filled, or may have.
+/// What a call with several buffers filled, or may have, as far as its record does not have it.
 fn further(
     call: &Call<'_>,
     architecture: Architecture,
     result: i64,
-    memory: &mut Memory,
 ) -> Result<Vec<Range<u64>>, Stopped> {
     /// `PR_GET_AUXV` of prctl(2) has a size.
     const AUXILIARY_VECTOR: u64 = 0x4155_5856;
@@ -205,26 +201,64 @@ fn further(
     if call.arguments[0] == AUXILIARY_VECTOR {
         return Err(Stopped::Call(call.number));
     }
-    let pieces = call.memory.iter();
-    let mut changed: Vec<Range<u64>> = pieces
-        .map(|piece| piece.address..piece.address.saturating_add(piece.length))
-        .collect();
+    let mut filled = Vec::new();
     for buffer in buffers {
         let start = untagged(call.arguments[usize::from(buffer.argument)]);
-        let size = buffer.size.bytes(call.arguments, result);
-        match size {
+        match buffer.size.bytes(call.arguments, result) {
             _ if start == 0 => {}
-            Some(size) => {
-                let range = start..start.saturating_add(size);
-                memory.forget(range.clone());
-                changed.push(range);
-            }
+            Some(size) => filled.push(start..start.saturating_add(size)),
             // The record has what it is.
             None if result < 0 || !call.memory.is_empty() => {}
             None => return Err(Stopped::Call(call.number)),
         }
     }
-    Ok(changed)
+    Ok(filled)
+}
+
+/// What a call may write while other threads execute, before it returns as recorded.
+pub fn written(call: &Call<'_>, architecture: Architecture) -> Result<Vec<Range<u64>>, Stopped> {
+    let result = signed(call.result, architecture);
+    let pieces = call.memory.iter();
+    let pieces = pieces.map(|piece| piece.address..piece.address.saturating_add(piece.length));
+    let mut all: Vec<Range<u64>> = pieces.collect();
+    let arguments = Arguments::of(call.arguments, Some(call.result));
+    match of(architecture, call.number, arguments) {
+        Effect::Nothing => {}
+        Effect::Fills(buffer) => {
+            let filled = buffer.filled(arguments, result);
+            all.push(filled.ok_or(Stopped::Call(call.number))?);
+        }
+        Effect::Unknown if result == NO_SUCH_CALL => {}
+        Effect::Unknown => all.extend(further(call, architecture, result)?),
+        // The thread keeps its turn, unless the emulator is slow.
+        Effect::Layout(_) => return Err(Stopped::Call(call.number)),
+    }
+    all.retain(|range| !range.is_empty());
+    Ok(all)
+}
+
+/// Whether a call with these arguments writes nothing, if they are known.
+pub fn writes_nothing(
+    architecture: Architecture,
+    number: u64,
+    arguments: [Option<u64>; 6],
+) -> bool {
+    let arguments = Arguments {
+        first: arguments[0],
+        second: arguments[1],
+        third: arguments[2],
+        fourth: arguments[3],
+        result: None,
+    };
+    of(architecture, number, arguments) == Effect::Nothing
+}
+
+/// A result as a signed number.
+fn signed(result: u64, architecture: Architecture) -> i64 {
+    match architecture {
+        Architecture::AArch64 => result.cast_signed(),
+        _ => i64::from(result as i32),
+    }
 }
 
 /// The pages of a range.

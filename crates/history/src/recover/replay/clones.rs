@@ -3,7 +3,8 @@
 use super::Stopped;
 use super::machine::Processor;
 use super::memory::Memory;
-use super::moment::{Moment, Thread};
+use super::thread::Thread;
+use super::threads::Threads;
 use crate::recover::bits::untagged;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
@@ -17,6 +18,9 @@ const SET_TLS: u64 = 0x8_0000;
 const PARENT_SET_ID: u64 = 0x10_0000;
 const CHILD_CLEAR_ID: u64 = 0x20_0000;
 const CHILD_SET_ID: u64 = 0x100_0000;
+
+/// The result of a call with invalid arguments (`EINVAL`).
+const INVALID: i64 = -22;
 
 /// The numbers of the calls.
 struct Numbers {
@@ -80,14 +84,30 @@ impl Arguments {
     }
 }
 
+/// The address at which the kernel clears the ID of the thread when it ends, if a call sets it.
+pub(super) fn clears(call: &Call<'_>, architecture: Architecture) -> Option<u64> {
+    let numbers = Numbers::of(architecture != Architecture::AArch64);
+    (call.number == numbers.set_tid_address).then_some(call.arguments[0])
+}
+
+/// Whether a call starts or ends a thread or process.
+pub(super) fn is_one(call: &Call<'_>, architecture: Architecture) -> bool {
+    let Numbers { clone, exit, .. } = Numbers::of(architecture != Architecture::AArch64);
+    call.number == clone || call.number == exit
+}
+
 /// Begins a system call of the executing thread. One that is started may execute before the call returns.
-pub(super) fn begins(moment: &mut Moment, narrow: bool) -> Result<(), Stopped> {
+pub(super) fn begins(
+    thread: &mut Thread,
+    threads: &mut Threads,
+    narrow: bool,
+) -> Result<(), Stopped> {
     let Numbers { clone, .. } = Numbers::of(narrow);
     let Thread {
         processor,
         expected,
         ..
-    } = &mut moment.thread;
+    } = thread;
     let number = processor.values[if narrow { 7 } else { 8 }];
     if number != Some(clone) {
         return Ok(());
@@ -120,29 +140,34 @@ pub(super) fn begins(moment: &mut Moment, narrow: bool) -> Result<(), Stopped> {
         clears: Some(if clears { arguments.child_id } else { 0 }),
         ..Thread::new(born, *expected)
     };
-    moment.threads.add(born);
+    threads.add(born);
     Ok(())
 }
 
-/// Applies a call that starts or ends a thread or process. Returns whether it does.
+/// Applies a call that starts or ends a thread or process. Returns whether it does. `is_last`: nothing was
+/// recorded after it.
 pub(super) fn returns(
-    moment: &mut Moment,
+    thread: &mut Thread,
+    threads: &mut Threads,
     call: &Call<'_>,
     architecture: Architecture,
+    is_last: bool,
 ) -> Result<bool, Stopped> {
     let narrow = architecture != Architecture::AArch64;
     let numbers = Numbers::of(narrow);
     let Thread {
         processor, clears, ..
-    } = &mut moment.thread;
-    if call.number == numbers.set_tid_address {
-        *clears = Some(call.arguments[0]);
+    } = thread;
+    if let Some(address) = self::clears(call, architecture) {
+        *clears = Some(address);
         return Ok(false);
     }
     if call.number == numbers.exit {
         let clears = clears.ok_or(Stopped::Call(call.number))?;
         if clears != 0 {
-            processor.memory.store(untagged(clears), 4, Some(0));
+            // The kernel does so before another thread has its turn.
+            let value = (!is_last).then_some(0);
+            processor.memory.store(untagged(clears), 4, value);
         }
         return Ok(true);
     }
@@ -164,7 +189,8 @@ pub(super) fn returns(
             processor.memory.store(range.start, 4, Some(call.result));
         }
     } else if arguments.is_thread() {
-        moment.threads.remove_last();
+        // The emulator has numbered it, unless it refuses the flags.
+        threads.is_not_started(result == INVALID);
     }
     processor.values[0] = Some(call.result);
     Ok(true)

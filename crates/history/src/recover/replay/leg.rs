@@ -3,7 +3,8 @@
 //!
 //! Everything is executed once and compared with the state at the end before anything is shown.
 
-use super::moment::{Batch, Moment};
+use super::thread::Batch;
+use super::turns::Moment;
 use super::watch::Watch;
 use super::{Given, Searched, Stopped};
 use crate::recover::execution::blocks::Blocks;
@@ -374,6 +375,13 @@ fn differs_at_end(given: &mut Given<'_>, mut moment: Moment, is_exception: bool)
         facts,
         ..
     } = given;
+    // All threads were executed to their ends, also if this one ended earlier.
+    if moment.threads.are_over() {
+        moment.thread.processor.settle(&mut Watch::default());
+        if moment.thread.processor.memory.differs_from(&*facts.memory) {
+            return true;
+        }
+    }
     let halted = history.halted().map(|halted| halted.0);
     if is_exception && (moment.thread.expected.is_none() || moment.thread.expected != halted) {
         return false;

@@ -180,10 +180,9 @@ impl Memory {
     /// Writes 1 to 8 bytes, which are unknown afterwards if the value is.
     #[inline]
     pub fn store(&mut self, address: u64, size: u8, value: Option<u64>) {
-        let value = match self.is_foreign(address) {
-            true => None,
-            false => value,
-        };
+        let is_foreign = !self.foreign.is_empty()
+            && self.has_foreign(&(address..address.saturating_add(size.into())));
+        let value = value.filter(|_| !is_foreign);
         let (at, size) = ((address % PAGE) as usize, usize::from(size));
         if at % 64 + size <= 64
             && let Some(value) = value
@@ -319,11 +318,6 @@ impl Memory {
         let all = before.into_iter().chain(inside);
         all.map(|(start, end)| (*start, *end))
             .filter(move |(start, end)| *start < numbers.end && *end > numbers.start)
-    }
-
-    #[inline]
-    fn is_foreign(&self, address: u64) -> bool {
-        !self.foreign.is_empty() && self.foreign.iter().any(|range| range.contains(&address))
     }
 
     fn is_zero(&self, number: u64) -> bool {

@@ -10,9 +10,10 @@ mod clones;
 mod leg;
 mod machine;
 mod memory;
-mod moment;
 mod points;
+mod thread;
 mod threads;
+mod turns;
 mod watch;
 
 use super::execution::templates::Templates;

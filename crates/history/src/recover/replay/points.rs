@@ -2,10 +2,12 @@
 
 use super::Stopped;
 use super::calls::{self, Kernel};
+use super::clones;
 use super::machine::Processor;
 use super::memory::Memory;
-use super::moment::{Moment, Thread};
+use super::thread::Thread;
 use super::threads::Threads;
+use super::turns::Moment;
 use crate::recover::facts::final_state::FinalState;
 use crate::timeline::{History, Position};
 use armsnap_arch::arch::{Architecture, RegisterFile};
@@ -36,6 +38,8 @@ struct Point {
     /// What the calls before it did to the mappings.
     kernel: Kernel,
     foreign: Arc<[Range<u64>]>,
+    /// The argument of the last set_tid_address(2) before it.
+    clears: Option<u64>,
     /// Its position in the history, if the trace shows one, once it is known.
     position: OnceCell<Option<Position>>,
 }
@@ -68,17 +72,19 @@ impl Points {
             checkpoint: None,
             kernel,
             foreign: Arc::default(),
+            clears: None,
             position: OnceCell::from(Some(begin)),
         }];
         let mut at = inputs.calls();
         let mut foreign = Arc::default();
-        let mut last = 0;
+        let (mut last, mut clears) = (0, None);
         while let Ok(Some((input, next))) = inputs.input(at) {
             if cancel.is_requested() {
                 return None;
             }
             match input {
                 Input::Call(call) => {
+                    clears = clones::clears(&call, facts.architecture).or(clears);
                     let call = Call {
                         memory: Vec::new(),
                         ..call
@@ -110,6 +116,7 @@ impl Points {
                         checkpoint: Some((offset, pc)),
                         kernel,
                         foreign: Arc::clone(&foreign),
+                        clears,
                         position: OnceCell::new(),
                     });
                 }
@@ -187,10 +194,13 @@ impl Points {
         };
         let (values, pc) = values(registers, facts);
         Ok(Moment {
-            thread: Thread::new(
-                Processor::new(values, memory),
-                point.checkpoint.map(|(_, pc)| pc).or(pc),
-            ),
+            thread: Thread {
+                clears: point.clears,
+                ..Thread::new(
+                    Processor::new(values, memory),
+                    point.checkpoint.map(|(_, pc)| pc).or(pc),
+                )
+            },
             kernel: point.kernel,
             record,
             threads: Threads::new(thread),

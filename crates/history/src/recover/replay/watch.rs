@@ -94,23 +94,6 @@ impl Watch {
         self.notice(written, None, true);
     }
 
-    /// Watches what other threads write, in one piece.
-    pub fn of_others(&self) -> Self {
-        Self {
-            range: self.range.clone(),
-            writes: self.writes,
-            ..Self::default()
-        }
-    }
-
-    /// Notices what other threads wrote.
-    pub fn others(&mut self, watched: &Self) {
-        let seen = [watched.seen, watched.seen_exclusive];
-        for access in seen.into_iter().flatten() {
-            self.range(access.first..access.first.saturating_add(1));
-        }
-    }
-
     fn notice(&mut self, accessed: Range<u64>, whole: Option<(u64, u8)>, is_store: bool) {
         let found = self.overlap(&accessed, whole, is_store);
         self.seen = [self.seen, found]
