@@ -9,7 +9,7 @@ use armsnap::semantics::a64;
 /// executed, in percent, that the models must know wholly.
 type Group = (&'static str, u32, u32, u64);
 
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     ("immediate", 0x1c00_0000, 0x1000_0000, 98),
     ("register", 0x0e00_0000, 0x0a00_0000, 99),
     ("loads and stores", 0x0a00_0000, 0x0800_0000, 85),
@@ -22,6 +22,7 @@ const GROUPS: [Group; 12] = [
     // A third are of half precision.
     ("multiply and add", 0x9f00_0000, 0x1f00_0000, 45),
     ("conversions", 0x5f20_0c00, 0x1e20_0000, 55),
+    ("AES", 0xffff_cc00, 0x4e28_4800, 99),
     ("changes of flags", 0xffff_f000, 0xd500_4000, 99),
 ];
 

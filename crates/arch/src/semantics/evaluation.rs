@@ -1,7 +1,7 @@
 //! Evaluates operations whose operands are known.
 
 use super::operation::{Operation, Width};
-use super::{floating, lanes};
+use super::{aes, floating, lanes};
 
 impl Operation {
     /// The result for known operands; `None` if it is not a function of them
@@ -61,6 +61,7 @@ impl Operation {
             Self::ReverseBits(Width::W32) => u64::from((a as u32).reverse_bits()),
             Self::ReverseBits(Width::W64) => a.reverse_bits(),
             Self::ReverseBytes { group } => reverse_bytes(a, group)?,
+            Self::Aes(step) => aes::step(step, a, b),
             Self::Crc32 { bytes, castagnoli } => u64::from(crc32(a as u32, b, bytes, castagnoli)),
             Self::Lane(operation, size) => lanes::each(operation, size, a, b),
             Self::SelectBits => a & c | b & !c,

@@ -8,6 +8,7 @@
 pub mod a32;
 pub mod a64;
 mod aarch32;
+mod aes;
 mod builder;
 mod evaluation;
 mod execution;

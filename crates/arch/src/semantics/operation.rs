@@ -151,6 +151,25 @@ pub enum FloatOperation {
     Flags,
 }
 
+/// A step of AES (FIPS 197), on the low half of its state, `a`, and the high one, `b`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AesStep {
+    /// ShiftRows and SubBytes.
+    Encrypt {
+        /// Whether the result is the high half.
+        high: bool,
+    },
+    /// InvShiftRows and InvSubBytes.
+    Decrypt {
+        /// Whether the result is the high half.
+        high: bool,
+    },
+    /// MixColumns of the half `a`.
+    Mix,
+    /// InvMixColumns of the half `a`.
+    Unmix,
+}
+
 /// What a relation computes from its operands `a`, `b`, `c`.
 ///
 /// Shifts and rotations take amounts modulo the width. `low` and `count` are a bit position and a
@@ -244,6 +263,8 @@ pub enum Operation {
         /// The polynomial 0x1edc6f41 instead of 0x04c11db7.
         castagnoli: bool,
     },
+    /// A step of AES.
+    Aes(AesStep),
     /// An operation on each lane.
     Lane(LaneOperation, Lanes),
     /// The bits of `a` where those of `c` are set, else those of `b`.

@@ -2,6 +2,7 @@
 //! and Advanced SIMD"). FPCR.AH, which changes the sign of NaNs, is assumed to be 0.
 
 mod across;
+mod aes;
 mod convert;
 mod copy;
 mod different;
@@ -58,6 +59,7 @@ fn modelled(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
         (false, true, 0b00) if !form.scalar => different::decode(builder, word),
         (false, true, 0b10) => match word.field(17, 5) {
             0b10000 => two::decode(builder, word, form),
+            0b10100 if !form.scalar => aes::decode(builder, word),
             0b11000 if form.scalar => across::pairwise(builder, word, form),
             0b11000 => across::decode(builder, word, form),
             _ => None,
