@@ -34,17 +34,10 @@ enum Section {
 /// Whether a log has a tombstone: the line that names process and thread.
 pub fn has_tombstone(bytes: &[u8]) -> bool {
     let bytes = &bytes[..bytes.len().min(SEARCHED)];
-    let mut marks = memchr::memmem::find_iter(bytes, b">>> ");
-    marks.any(|at| {
-        let begin = bytes[..at].iter().rposition(|byte| *byte == b'\n');
-        let end = bytes[at..].iter().position(|byte| *byte == b'\n');
-        let begin = begin
-            .map_or(0, |begin| begin + 1)
-            .max(at.saturating_sub(LONGEST_LINE));
-        let end = end
-            .map_or(bytes.len(), |end| at + end)
-            .min(at + LONGEST_LINE);
-        header(message(&String::from_utf8_lossy(&bytes[begin..end]))).is_some()
+    let mark = memchr::memmem::Finder::new(">>> ");
+    bytes.split(|byte| *byte == b'\n').any(|line| {
+        let line = &line[..line.len().min(LONGEST_LINE)];
+        mark.find(line).is_some() && header(message(&String::from_utf8_lossy(line))).is_some()
     })
 }
 
@@ -340,4 +333,18 @@ fn mapping(line: &str) -> Option<Mapping> {
         path: path.to_owned(),
         build_id: build_id.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_marks_are_looked_at_once() {
+        // With each mark looked at alone, it takes hours.
+        let mut log = b">>> ".repeat(4 << 20);
+        assert!(!has_tombstone(&log));
+        log.extend(b"\npid: 1, tid: 2, name: main  >>> app <<<\n");
+        assert!(has_tombstone(&log));
+    }
 }
