@@ -38,17 +38,25 @@ impl List {
     /// times: the last is that of the state when its memory was saved.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (mut last, mut list) = (BTreeMap::new(), BTreeMap::new());
+        // What the lines just before repeated of the list: the start of another one.
+        let mut again = BTreeMap::new();
         for line in bytes[..bytes.len().min(READ)].split(|byte| *byte == b'\n') {
             let line = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
-            for (name, value) in values(&line) {
+            let values = values(&line);
+            if values.is_empty() {
+                again.clear();
+            }
+            for (name, value) in values {
                 // Another value is that of another list.
                 if list.get(&name).is_some_and(|known| *known != value) {
-                    let ended = std::mem::take(&mut list);
+                    let ended = std::mem::replace(&mut list, std::mem::take(&mut again));
                     if ended.len() >= LEAST {
                         last = ended;
                     }
                 }
-                list.insert(name, value);
+                if list.insert(name.clone(), value).is_some() {
+                    again.insert(name, value);
+                }
             }
         }
         let is_whole = list.len() >= LEAST || last.is_empty();
@@ -173,7 +181,8 @@ fn banked(values: &mut BTreeMap<String, u128>) {
     }
 }
 
-const BANKS: [&str; 8] = ["USR", "FIQ", "IRQ", "SVC", "MON", "ABT", "HYP", "UND"];
+/// The banks of registers of AArch32.
+pub const BANKS: [&str; 8] = ["USR", "FIQ", "IRQ", "SVC", "MON", "ABT", "HYP", "UND"];
 
 /// The registers in a line, by the names in snapshots.
 fn values(line: &str) -> Vec<(String, u128)> {
@@ -486,6 +495,20 @@ mod tests {
         let (_, found) = read(&text);
         assert!(found.contains(&("PC".to_owned(), 0x102, 32)), "{found:?}");
         assert_eq!(found.len(), 10);
+        // Only the last registers are others.
+        let list = |pc: u32| {
+            let all: String = (0..13).map(|n| format!("r{n}  0x{n:x}  {n}\n")).collect();
+            format!("(gdb) info registers\n{all}pc  0x{pc:x}  0x{pc:x} <main>\n")
+        };
+        let text = list(0x100) + "(gdb) stepi\n" + &list(0x102);
+        for (text, pc) in [
+            (text.clone(), 0x102),
+            (text + "(gdb) c\npc = 0x200\n", 0x102),
+        ] {
+            let (_, found) = read(&text);
+            assert!(found.contains(&("PC".to_owned(), pc, 32)), "{found:?}");
+            assert_eq!(found.len(), 14, "{found:?}");
+        }
         assert!(List::read(b"PC = nothing, ABCD = 12, x99 = 1, nothing: 0x12").is_none());
         assert!(List::read(b"pc: 12\nr0: abc\nr0 = 12345678z").is_none());
     }
