@@ -6,11 +6,11 @@
 
 use super::image::Image;
 use super::line::{self, Executed};
-use crate::import::raw::registers;
+use super::state::{Mode, State, Step};
 use armsnap_arch::arch::branch;
-use armsnap_arch::quantity::{Address, ExceptionLevel, Isa, Security};
+use armsnap_arch::quantity::{Address, Isa};
 use armsnap_trace::data_addresses::{Access, Writer};
-use armsnap_trace::element::{Context, TraceOnReason};
+use armsnap_trace::element::TraceOnReason;
 use armsnap_trace::encode::{CodeAddress, Tracer};
 use armsnap_trace::etmv4::{TraceUnit, TraceUnitOptions};
 use armsnap_trace::flow::Pieces;
@@ -31,59 +31,8 @@ const IRQ: u16 = 14;
 const FIQ: u16 = 15;
 /// Reserved in the M-profile: the number is not known.
 const UNKNOWN: u16 = 0;
-
-/// The mode of a core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mode {
-    level: Option<u8>,
-    /// Whether it uses the stack pointer of its level.
-    own_stack: bool,
-    security: Option<Security>,
-    /// Whether it is one of the M-profile.
-    pub is_micro: bool,
-    /// Whether it is the handler mode of the M-profile.
-    is_handler: bool,
-}
-
-impl Mode {
-    /// Reads `EL3h_s`, `svc_n`, `thread_s`.
-    fn read(text: &str) -> Self {
-        let text = text.to_ascii_lowercase();
-        let (name, security) = text.split_once('_').unwrap_or((&text, ""));
-        let level = name.strip_prefix("el").and_then(|rest| rest.chars().next());
-        let level = level.and_then(|level| level.to_digit(4));
-        // The privilege level of AArch32.
-        let level = level.or(match name {
-            "usr" => Some(0),
-            "svc" | "irq" | "fiq" | "abt" | "und" | "sys" => Some(1),
-            "hyp" => Some(2),
-            "mon" => Some(3),
-            _ => None,
-        });
-        Self {
-            level: level.map(|level| level as u8),
-            own_stack: name.ends_with('h'),
-            security: match security {
-                "s" => Some(Security::Secure),
-                "n" | "ns" => Some(Security::NonSecure),
-                _ => None,
-            },
-            is_micro: matches!(name, "thread" | "handler"),
-            is_handler: name == "handler",
-        }
-    }
-
-    fn context(self, isa: Isa) -> Context {
-        Context {
-            isa,
-            el: self.level.map(ExceptionLevel),
-            security: self.security,
-            is_64bit: Some(isa == Isa::A64),
-            vmid: None,
-            context_id: None,
-        }
-    }
-}
+/// The code of DC ZVA, without its register.
+const ZERO_BLOCK: u32 = 0xd50b_7420;
 
 /// An instruction whose effects are being read.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +56,7 @@ pub struct Course {
     /// The mode of the last instruction, and the one in the trace.
     pub mode: Mode,
     traced: Option<(Mode, Isa)>,
-    registers: BTreeMap<String, u128>,
+    state: State,
     /// The number of executed instructions, and their accesses: number, address of the
     /// instruction, access.
     executed: u64,
@@ -123,6 +72,8 @@ pub struct Done {
     pub addresses: Option<Vec<u8>>,
     /// Its registers before the last instruction.
     pub registers: BTreeMap<String, u128>,
+    /// The instruction set of the last instruction.
+    pub isa: Option<Isa>,
     /// The number of executed instructions.
     pub executed: u64,
 }
@@ -139,8 +90,8 @@ impl Course {
         }
     }
 
-    /// A core that begins in a mode.
-    pub fn new(mode: &str) -> Self {
+    /// A core that begins in a mode and an instruction set.
+    pub fn new(mode: &str, isa: Isa) -> Self {
         let mode = Mode::read(mode);
         let unit = TraceUnit::new(Self::unit(mode));
         Self {
@@ -152,7 +103,7 @@ impl Course {
             excepted: None,
             mode,
             traced: None,
-            registers: BTreeMap::new(),
+            state: State::new(isa),
             executed: 0,
             accesses: Vec::new(),
         }
@@ -160,8 +111,10 @@ impl Course {
 
     /// Adds an instruction. Returns whether a load of the one before returned what no store wrote.
     pub fn executed(&mut self, next: &Executed<'_>, image: &mut Image) -> bool {
-        let others = self.settle(image);
-        self.mode = Mode::read(next.mode);
+        let mode = Mode::read(next.mode);
+        let others = self.settle(mode, image);
+        self.mode = mode;
+        self.state.enter(next.isa);
         self.last = Some(Last {
             address: next.address,
             word: next.word,
@@ -172,9 +125,13 @@ impl Course {
         others
     }
 
-    /// Adds the value of a register.
-    pub fn register(&mut self, name: &str, value: Option<u128>) {
-        self.written.push((name.to_owned(), value));
+    /// Adds the value of a register, of a bank if one is named.
+    pub fn register(&mut self, name: &str, bank: &str, value: Option<u128>) {
+        let name = match bank {
+            "" => name.to_owned(),
+            bank => format!("{name}_{bank}"),
+        };
+        self.written.push((name, value));
     }
 
     /// Adds an access to memory.
@@ -187,40 +144,70 @@ impl Course {
         self.excepted.get_or_insert_with(|| text.to_owned());
     }
 
-    /// Ends the last instruction: its effects are known. Returns whether one of its loads returned
-    /// what no store wrote.
-    fn settle(&mut self, image: &mut Image) -> bool {
+    /// Ends the last instruction: its effects are known, and the mode of the next one. Returns
+    /// whether one of its loads returned what no store wrote.
+    fn settle(&mut self, next: Mode, image: &mut Image) -> bool {
         let mut others = false;
         let excepted = self.excepted.take();
-        let link = self.written.iter().find_map(|(name, value)| {
-            let is_link = name.to_ascii_uppercase().starts_with("ELR_EL");
-            value.filter(|_| is_link && excepted.is_some())
-        });
-        let link = link.map(|link| link as u64);
-        let accessed = std::mem::take(&mut self.accessed);
+        let written = std::mem::take(&mut self.written);
+        let mut accessed = std::mem::take(&mut self.accessed);
+        // The order in which an instruction with several accesses makes them.
+        accessed.sort_by_key(|access| (access.store, access.address));
+        if self.state.is_big_endian() {
+            // The numbers in the lines are not the bytes in the order of memory.
+            for access in &mut accessed {
+                access.bytes.fill(None);
+            }
+        }
         if let Some(last) = self.last.take() {
+            let number = excepted.as_ref().map(|text| self.number(text, last));
+            let link = number.and_then(|_| link(&written, last));
             // An instruction that failed is executed after the exception, if at all.
-            let failed = excepted.is_some() && link == Some(last.address);
-            if !failed {
+            let failed = number.is_some() && link == Some(last.address);
+            let is_open = link.is_none()
+                && number.is_some_and(|number| {
+                    !matches!(number, CALL | SYSTEM_ERROR | IRQ | FIQ) && !self.mode.is_micro
+                });
+            if is_open {
+                // Whether it failed is not known.
+                self.tracer.gap(TraceOnReason::BeginOrFilter);
+                self.traced = None;
+            } else if !failed {
                 self.run(last, &accessed);
             }
-            if let Some(text) = excepted {
+            if let Some(number) = number.filter(|_| !is_open) {
                 let after = last.address.wrapping_add(last.size.into());
                 let return_to = CodeAddress {
                     address: Address(link.unwrap_or(after)),
                     isa: last.isa,
                 };
-                let number = self.number(&text, last);
                 self.tracer.exception(number, return_to);
+            }
+            let has_stored = accessed.iter().any(|access| access.store);
+            if last.isa == Isa::A64 && last.word & !0x1f == ZERO_BLOCK && !failed && !has_stored {
+                match self.state.zeroed(last.word) {
+                    Some(range) => image.forget(range),
+                    None => others = true,
+                }
+            }
+            if self.mode.is_micro && excepted.is_some() && !has_stored {
+                for range in self.state.frames() {
+                    image.forget(range);
+                }
             }
         }
         for access in accessed {
             let changed = image.set(access.address, access.bytes);
             others |= changed && !access.store;
         }
-        for (name, value) in std::mem::take(&mut self.written) {
-            self.set(&name, value);
-        }
+        self.state.step(
+            &written,
+            &Step {
+                mode: self.mode,
+                next,
+                excepted: excepted.is_some(),
+            },
+        );
         others
     }
 
@@ -272,60 +259,12 @@ impl Course {
         }
     }
 
-    /// Sets a register by its printed name.
-    fn set(&mut self, printed: &str, value: Option<u128>) {
-        let upper = printed.to_ascii_uppercase();
-        let wide =
-            self.registers.contains_key("X0") || self.traced.is_some_and(|it| it.1 == Isa::A64);
-        let split = upper.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
-        let (letters, digits) = upper.split_at(split);
-        let (name, value) = match (letters, digits.parse::<u8>()) {
-            ("W", Ok(_)) => (Some(format!("X{digits}")), value),
-            ("Q", Ok(_)) if wide => (Some(format!("V{digits}")), value),
-            // The rest of the vector is not said.
-            ("B" | "H" | "S" | "D", Ok(_)) if wide => (Some(format!("V{digits}")), None),
-            ("S", Ok(number)) => (Some(format!("D{}", number / 2)), None),
-            ("V", Err(_)) => {
-                let name = upper.split('<').next().unwrap_or_default();
-                (Some(name.to_owned()), None)
-            }
-            _ => match &*upper {
-                "R13_MAIN" | "R13_MAIN_S" | "MSP_S" => (Some("MSP".to_owned()), value),
-                "R13_PROCESS" | "R13_PROCESS_S" | "PSP_S" => (Some("PSP".to_owned()), value),
-                _ => (registers::name_of(printed), value),
-            },
-        };
-        let Some(name) = name else {
-            return;
-        };
-        match value {
-            // Some print more than the register has.
-            Some(value) if name == "CPSR" => self.registers.insert(name, value & 0xffff_ffff),
-            Some(value) => self.registers.insert(name, value),
-            None => self.registers.remove(&name),
-        };
-    }
-
     /// Ends the course before its last instruction.
     pub fn finish(mut self) -> Done {
-        let mut registers = self.registers;
         let end = self.last;
+        let mut registers = self.state.finish(self.mode);
         if let Some(last) = end {
             registers.insert("PC".to_owned(), last.address.into());
-        }
-        let stack = match self.mode {
-            Mode {
-                is_handler: true, ..
-            } => Some("MSP".to_owned()),
-            Mode {
-                level: Some(level),
-                own_stack,
-                ..
-            } => Some(format!("SP_EL{}", if own_stack { level } else { 0 })),
-            _ => None,
-        };
-        if let Some(value) = stack.and_then(|stack| registers.get(&stack).copied()) {
-            registers.insert("SP".to_owned(), value);
         }
         let next = end.map(|last| CodeAddress {
             address: Address(last.address),
@@ -337,9 +276,31 @@ impl Course {
             trace: self.trace,
             addresses: written(self.executed, &self.accesses),
             registers,
+            isa: end.map(|last| last.isa),
             executed: self.executed,
         }
     }
+}
+
+/// Where an exception returns to, by the link register that its entry wrote.
+fn link(written: &[(String, Option<u128>)], last: Last) -> Option<u64> {
+    written.iter().rev().find_map(|(name, value)| {
+        let name = name.to_ascii_uppercase().replace("R14_", "LR_");
+        let value = (*value)? as u64;
+        let failed = |back: u64| {
+            let at = value.wrapping_sub(back) & 0xffff_ffff;
+            Some(at).filter(|at| *at == last.address)
+        };
+        let before = value.wrapping_sub(4) & 0xffff_ffff;
+        match &*name {
+            _ if name.starts_with("ELR_") => Some(value),
+            // Data aborts, and prefetch aborts of the next instruction.
+            "LR_ABT" => failed(8).or(Some(before)),
+            "LR_UND" => failed(last.size.into()).or(Some(before)),
+            "LR_IRQ" | "LR_FIQ" => Some(before),
+            _ => None,
+        }
+    })
 }
 
 /// The file of data addresses; `None` if there are no accesses, or too many.

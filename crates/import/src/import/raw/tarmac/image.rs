@@ -73,6 +73,21 @@ impl Image {
         }
     }
 
+    /// Makes what is known of a range unknown.
+    pub fn forget(&mut self, range: Range<u64>) {
+        for (number, block) in self
+            .blocks
+            .range_mut(range.start / BLOCK..range.end.div_ceil(BLOCK))
+        {
+            let begin = number * BLOCK;
+            for index in 0..BLOCK {
+                if range.contains(&(begin + index)) {
+                    block.known &= !(1 << index);
+                }
+            }
+        }
+    }
+
     /// The known bytes, in at most `most` ranges.
     pub fn parts(&self, most: usize) -> Parts {
         let (mut parts, mut all, mut left_out) = (Vec::<(Range<u64>, usize)>::new(), Vec::new(), 0);
@@ -129,6 +144,8 @@ mod tests {
         assert_eq!(counts, (1, 4, 2));
         image.set(0x3f, [Some(7), None]);
         assert!(image.changed);
+        image.forget(0x40..0x81);
+        assert_eq!(image.parts(10).ranges, [(0x3e..0x40, 0), (0x82..0x83, 2)]);
         image.set(u64::MAX, [Some(1), Some(2)]);
         assert_eq!(image.parts(10).ranges[0].0, 0..1);
     }

@@ -13,8 +13,8 @@ const UNITS: [&str; 7] = ["clk", "ns", "cs", "cyc", "tic", "ps", "us"];
 pub enum Event<'a> {
     /// An instruction was executed, or failed its condition.
     Executed(Executed<'a>),
-    /// The value of a register; `None` if not all of it is known.
-    Register(&'a str, Option<u128>),
+    /// The name of a register, the bank after it, and the value; `None` if not all of it is known.
+    Register(&'a str, &'a str, Option<u128>),
     /// An access to memory.
     Memory(Access),
     /// An exception.
@@ -76,7 +76,9 @@ pub fn read(line: &str, continues: Option<bool>) -> Option<(u32, Event<'_>)> {
         return first.starts_with("Tarmac").then_some((0, Event::Other));
     }
     let core = match words.next_if(|word| word.starts_with("cpu")) {
-        Some(name) => name[3..].parse().unwrap_or(0),
+        Some("cpu") => 0,
+        // One of another form is another core, of which only the number is not known.
+        Some(name) => name[3..].parse().ok()?,
         None => 0,
     };
     let kind = words.next()?;
@@ -87,7 +89,12 @@ pub fn read(line: &str, continues: Option<bool>) -> Option<(u32, Event<'_>)> {
         "LD" | "ST" => Event::Memory(block(&mut words, kind == "ST")?),
         "E" | "EXC" => {
             let text = words.find(|word| word.starts_with("CoreEvent_"));
-            Event::Exception(text.unwrap_or_default())
+            match text {
+                Some(text) => Event::Exception(text),
+                None if kind == "EXC" => Event::Exception(""),
+                // `DebugEvent_HaltingDebugState`.
+                None => Event::Other,
+            }
         }
         // `CADI`, `CACHE`, `TTW`, `BR`, `SIGNAL:` and those of other tools.
         _ if kind
@@ -168,7 +175,9 @@ fn instruction<'a>(address: u64, opcode: &str, isa: Isa, mode: &'a str) -> Optio
 /// `name value`, where the value may be in several words.
 fn register<'a>(words: &mut Words<'a>) -> Option<Event<'a>> {
     let name = words.next()?;
-    words.next_if(|word| word.starts_with('('));
+    // `R13 (USR)` is of a bank.
+    let bank = words.next_if(|word| word.starts_with('('));
+    let bank = bank.map_or("", |word| word.trim_matches(['(', ')']));
     let first = words.next()?;
     let digits: String = first.chars().filter(|c| !matches!(c, '_' | ':')).collect();
     let value = match hex_of_any_length(&digits) {
@@ -180,7 +189,7 @@ fn register<'a>(words: &mut Words<'a>) -> Option<Event<'a>> {
         }
         value => value,
     };
-    Some(Event::Register(name, value))
+    Some(Event::Register(name, bank, value))
 }
 
 fn is_vector(name: &str) -> bool {
@@ -326,12 +335,12 @@ mod tests {
     #[test]
     fn registers_and_memory() {
         let value = |line: &str| match read(line, None) {
-            Some((_, Event::Register(name, value))) => (name.to_owned(), value),
+            Some((_, Event::Register(name, bank, value))) => (format!("{name}{bank}"), value),
             other => panic!("{line}: {other:?}"),
         };
         let is = |name: &str, value| (name.to_owned(), value);
         assert_eq!(value("9 clk R r0 0000ab34"), is("r0", Some(0xab34)));
-        assert_eq!(value("  R R1 (USR) 00000800"), is("R1", Some(0x800)));
+        assert_eq!(value("  R R1 (USR) 00000800"), is("R1USR", Some(0x800)));
         let line = "1 clk R V0 0000000000000001 0000000000000002";
         assert_eq!(value(line), is("V0", Some(1 << 64 | 2)));
         assert_eq!(value("1 clk R X0 --------00000000"), is("X0", None));
@@ -360,6 +369,7 @@ mod tests {
         assert_eq!(read("Jun 1 12:00 board kernel: R r0 00000000", None), None);
         let signal = "0 clk SIGNAL: SIGNAL=DebugReset STATE=N";
         assert_eq!(read(signal, None), Some((0, Event::Other)));
+        assert_eq!(read("0 clk cpu_1 R r0 00000000", None), None);
         assert_eq!(read("12 apples R r0 00000000", None), None);
     }
 }

@@ -1,10 +1,12 @@
 //! Tarmac traces: the text in which models and RTL simulations list what their cores execute.
 //!
-//! [`line`] reads the lines, [`course`] follows a core, [`image`] keeps the memory.
+//! [`line`] reads the lines, [`course`] follows a core, [`state`] keeps its registers, and [`image`] the
+//! memory.
 
 mod course;
 mod image;
 mod line;
+mod state;
 
 use super::registers::{Kind, List};
 use super::snapshot::RawSnapshot;
@@ -12,6 +14,7 @@ use super::units::Unit;
 use crate::import::imported::SECTION;
 use crate::import::note::TarmacNote;
 use crate::import::{ImportError, Imported, Options, programs};
+use armsnap_arch::quantity::Isa;
 use armsnap_snapshot::mapped::Mapped;
 use armsnap_snapshot::snapshot::core_files;
 use armsnap_snapshot::snapshot::model::Dump;
@@ -77,19 +80,24 @@ pub fn import_bytes(
     options: &Options,
 ) -> Result<Imported, ImportError> {
     let nothing = || ImportError::input(path, "Tarmac trace without executed instructions");
-    let mode = lines(&bytes).find_map(|line| match line::read(&line, None) {
-        Some((_, Event::Executed(found))) => Some(found.mode.to_owned()),
+    let first = lines(&bytes).find_map(|line| match line::read(&line, None) {
+        Some((_, Event::Executed(found))) => Some((found.mode.to_owned(), found.isa)),
         _ => None,
     });
-    let mut trace = Trace::new(mode.ok_or_else(nothing)?);
+    let mut trace = Trace::new(first.ok_or_else(nothing)?);
     lines(&bytes).for_each(|line| trace.line(&line));
     let mut out = RawSnapshot::new(None, Vec::new(), options)?;
     let (mut made, mut files, mut executed) = (Vec::new(), Vec::new(), 0);
     for course in std::mem::take(&mut trace.cores).into_values() {
         let unit = Course::unit(course.mode);
-        let kind = course.mode.is_micro.then_some(Kind::Micro);
+        let is_micro = course.mode.is_micro;
         let done = course.finish();
-        let list = List::of(done.registers, kind).filter(|_| done.executed > 0);
+        let kind = match done.isa {
+            _ if is_micro => Kind::Micro,
+            Some(Isa::A64) => Kind::Wide,
+            _ => Kind::Narrow,
+        };
+        let list = List::of(done.registers, Some(kind)).filter(|_| done.executed > 0);
         let Some(list) = list else { continue };
         let core = out.cores.devices.len();
         let name = out.listed(list);
@@ -159,7 +167,7 @@ pub fn import_bytes(
 
 /// What the lines say.
 struct Trace {
-    mode: String,
+    first: (String, Isa),
     cores: BTreeMap<u32, Course>,
     image: Image,
     /// Whether a load returned what no store of the trace wrote.
@@ -171,9 +179,9 @@ struct Trace {
 }
 
 impl Trace {
-    fn new(mode: String) -> Self {
+    fn new(first: (String, Isa)) -> Self {
         Self {
-            mode,
+            first,
             cores: BTreeMap::new(),
             image: Image::default(),
             others: false,
@@ -192,12 +200,12 @@ impl Trace {
             return;
         }
         let core = self.cores.entry(number);
-        let core = core.or_insert_with(|| Course::new(&self.mode));
+        let core = core.or_insert_with(|| Course::new(&self.first.0, self.first.1));
         match event {
             Event::Executed(executed) => {
                 self.others |= core.executed(&executed, &mut self.image);
             }
-            Event::Register(name, value) => core.register(name, value),
+            Event::Register(name, bank, value) => core.register(name, bank, value),
             Event::Memory(access) => {
                 self.continues = Some(access.store);
                 core.access(access);
