@@ -9,14 +9,14 @@
 use super::perf_data::{Event, Records, Section, header, mappings, text, write_sections};
 use super::{Error, Note};
 use armsnap_analysis::export::spool::Spool;
-use armsnap_analysis::profile::{GapSeen, Listener, Moment, Track};
-use armsnap_arch::arch::{Architecture, branch};
+use armsnap_analysis::profile::{GapSeen, Listener, Moment, Track, last_at};
+use armsnap_arch::arch::Architecture;
 use armsnap_arch::quantity::Isa;
-use armsnap_history::decode::Programs;
+use armsnap_history::decode::{Image, Programs};
 use armsnap_snapshot::program::elf::Elf;
 use armsnap_snapshot::snapshot::OpenSnapshot;
 use armsnap_trace::element::{Context, Exception};
-use armsnap_trace::flow::{InstructionKind, Range};
+use armsnap_trace::flow::{CodeImage, ContextKey, InstructionKind, Range, View};
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -24,8 +24,6 @@ use std::io::Write;
 const PROCESS: u32 = 1000;
 /// The largest number of records in a stack that perf uses as callers.
 const LONGEST: usize = 127;
-/// The number of records from which a stack ends at the next branch that enters no function.
-const LONG: usize = 96;
 
 /// Parts of a sample: IP, TID, PERIOD, BRANCH_STACK, IDENTIFIER.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 8 | 1 << 11 | 1 << 16;
@@ -47,17 +45,15 @@ struct Line {
     end: u64,
     /// It ends with a branch that was taken.
     branches: bool,
-    /// That branch may enter a function.
-    enters: bool,
 }
 
 /// Makes the samples of one track while it is decoded.
 pub struct Branches<'a> {
     track: Track,
     thread: u32,
-    images: Vec<&'a Elf>,
+    code: Image<'a>,
     /// The last instruction of lines of T32 code.
-    lasts: HashMap<(u64, u64), u64>,
+    lasts: HashMap<(u64, u64, View), u64>,
     line: Option<Line>,
     /// Oldest first.
     stack: Vec<Entry>,
@@ -71,7 +67,7 @@ impl<'a> Branches<'a> {
         Self {
             track: track.clone(),
             thread: PROCESS + number,
-            images: programs.images_of(track.core),
+            code: Image(track.core.and_then(|core| programs.memory(core))),
             lasts: HashMap::new(),
             line: None,
             stack: Vec::with_capacity(LONGEST),
@@ -83,21 +79,23 @@ impl<'a> Branches<'a> {
     /// Ends a line whose continuation is not known.
     fn cut(&mut self) {
         if let Some(line) = self.line.take() {
-            self.push((line.last, 0), false);
+            self.push((line.last, 0));
         }
     }
 
-    /// Adds a record; `enters` tells whether its branch may enter a function.
-    fn push(&mut self, entry: Entry, enters: bool) {
-        self.stack.push(entry);
-        let length = self.stack.len();
-        if length >= LONGEST || length >= LONG && !enters {
+    /// Adds a record. A full stack ends with its source only, and the next one begins with it: readers
+    /// take a record with only a target for a call from elsewhere.
+    fn push(&mut self, entry: Entry) {
+        if self.stack.len() + 1 >= LONGEST {
+            if entry.0 != 0 {
+                self.stack.push((entry.0, 0));
+            }
             self.sample();
-            // The line that starts here is between this record and the next one.
-            if entry.1 != 0 {
-                self.stack.push((0, entry.1));
+            if entry.1 == 0 {
+                return;
             }
         }
+        self.stack.push(entry);
     }
 
     /// Writes a sample with the stack.
@@ -106,7 +104,8 @@ impl<'a> Branches<'a> {
             return;
         };
         let mut body = Vec::with_capacity(48 + 24 * self.stack.len());
-        let branches = self.stack.iter().filter(|entry| entry.0 != 0).count() as u64;
+        let whole = |entry: &&Entry| entry.0 != 0 && entry.1 != 0;
+        let branches = self.stack.iter().filter(whole).count().max(1) as u64;
         body.extend(1_u64.to_le_bytes());
         body.extend(if to == 0 { from } else { to }.to_le_bytes());
         body.extend(PROCESS.to_le_bytes());
@@ -128,49 +127,37 @@ impl<'a> Branches<'a> {
     }
 
     /// The address of the last instruction of a line.
-    fn last(&mut self, line: &Range) -> u64 {
-        let (start, end) = (line.start.0, line.end.0);
+    fn last(&mut self, line: &Range, context: Option<&Context>) -> u64 {
+        let code = self.code;
+        let find = |view| last_at(&code, view, line.isa, line.start, line.end).0;
         if line.isa != Isa::T32 {
-            return end.saturating_sub(4).max(start);
+            return find(View::default());
         }
-        let images = &self.images;
-        *self.lasts.entry((start, end)).or_insert_with(|| {
-            let code = images.iter().find_map(|image| image.slice(start));
-            let mut here = start;
-            while let Some(bytes) = code.and_then(|code| code.get((here - start) as usize..)) {
-                let &[first, second, ..] = bytes else { break };
-                let after = here + branch::size(Isa::T32, [first, second]) as u64;
-                if after >= end {
-                    return here;
-                }
-                here = after;
-            }
-            end.saturating_sub(2).max(start)
-        })
+        let view = code.view(&context.map(ContextKey::from).unwrap_or_default());
+        let known = self.lasts.entry((line.start.0, line.end.0, view));
+        *known.or_insert_with(|| find(view))
     }
 }
 
 impl Listener for Branches<'_> {
     const STRAIGHT: bool = true;
 
-    fn straight(&mut self, _: &Moment, line: &Range, _: Option<&Context>) {
+    fn straight(&mut self, _: &Moment, line: &Range, context: Option<&Context>) {
         let start = line.start.0;
         match self.line {
-            Some(last) if last.branches => self.push((last.last, start), last.enters),
+            Some(last) if last.branches => self.push((last.last, start)),
             Some(last) if last.end == start => {}
             _ => {
                 self.cut();
-                self.push((0, start), true);
+                self.push((0, start));
             }
         }
         let kind = line.last.kind;
         let is_branch = matches!(kind, InstructionKind::Branch | InstructionKind::Indirect);
-        let indirect = kind == InstructionKind::Indirect && !line.last.returns;
         self.line = Some(Line {
-            last: self.last(line),
+            last: self.last(line, context),
             end: line.end.0,
             branches: is_branch && line.last.taken,
-            enters: line.last.link || indirect,
         });
     }
 
@@ -240,7 +227,7 @@ pub fn write(
     let event = Event {
         kind: 0,
         config: 4,
-        period: LONG as u64,
+        period: LONGEST as u64,
         sample_type: SAMPLE_TYPE,
         flags: 1 | 1 << 18,
         branches: ANY,
@@ -289,5 +276,80 @@ impl Section {
             feature: 15,
             bytes: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use armsnap_arch::quantity::Address;
+    use armsnap_trace::flow::LastInstruction;
+    use std::io::Read;
+
+    /// The records of each sample, oldest first.
+    fn stacks(mut branches: Branches<'_>) -> Vec<Vec<Entry>> {
+        branches.cut();
+        branches.sample();
+        let mut bytes = Vec::new();
+        let mut file = branches.spool.into_file().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let mut all = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let count = word(at + 40) as usize;
+            let entries = (0..count).map(|index| at + 48 + 24 * index);
+            all.push(entries.map(|at| (word(at), word(at + 8))).rev().collect());
+            at += 48 + 24 * count;
+        }
+        all
+    }
+
+    #[test]
+    fn a_branch_and_the_line_after_it_are_in_one_stack() {
+        let mut branches = Branches {
+            track: Track {
+                name: String::new(),
+                core: None,
+                source: 0,
+                source_name: String::new(),
+                follows: true,
+            },
+            thread: PROCESS,
+            code: Image::default(),
+            lasts: HashMap::new(),
+            line: None,
+            stack: Vec::new(),
+            samples: 0,
+            spool: Spool::new(),
+        };
+        let lines = [(0x1000, 0x1008), (0x2000, 0x2004)];
+        for (start, end) in lines.into_iter().cycle().take(1000) {
+            let line = Range {
+                start: Address(start),
+                end: Address(end),
+                isa: Isa::A64,
+                instructions: (end - start) as u32 / 4,
+                last: LastInstruction::CALL,
+            };
+            branches.straight(&Moment::default(), &line, None);
+        }
+        let stacks = stacks(branches);
+        let all: Vec<Entry> = stacks.concat();
+        let taken = all.iter().filter(|(from, to)| *from != 0 && *to != 0);
+        assert_eq!(taken.count(), 999);
+        // Nothing but the begin of the trace has no source, which would be one more call.
+        assert_eq!(all.iter().filter(|(from, _)| *from == 0).count(), 1);
+        assert_eq!(stacks[0][0], (0, 0x1000));
+        let mut straight = 0;
+        for stack in &stacks {
+            assert!(stack.len() <= LONGEST);
+            assert_eq!(stack.last().unwrap().1, 0);
+            straight += stack
+                .windows(2)
+                .filter(|pair| pair[0].1 <= pair[1].0)
+                .count();
+        }
+        assert_eq!(straight, 1000);
     }
 }

@@ -73,6 +73,26 @@ fn perf_finds_each_branch_that_was_taken() {
 }
 
 #[test]
+fn branches_of_t32_code_without_a_program_are_at_their_instructions() {
+    if !installed(&["perf"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let snapshot = directory.path().join("saved");
+    std::fs::create_dir(&snapshot).unwrap();
+    for file in std::fs::read_dir(recorded("etmv3")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "elf") {
+            std::fs::copy(&path, snapshot.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let (found, _) = by_perf(&made(directory.path(), &snapshot, &[]));
+    // BL has four bytes, B two.
+    assert!(found.keys().any(|(from, to)| to.abs_diff(*from) > 8));
+    assert_eq!(found, edges(&snapshot, &[]));
+}
+
+#[test]
 fn llvm_profgen_makes_the_same_profile_of_them() {
     let Some(recorded) = coverage() else { return };
     if !installed(&["perf", "llvm-profgen-19"]) {

@@ -323,7 +323,7 @@ impl Spans {
 }
 
 /// Returns the address of the last instruction of a straight line.
-pub(super) fn last_at(
+pub fn last_at(
     code: &impl CodeImage,
     view: View,
     isa: Isa,

@@ -30,7 +30,7 @@ mod window;
 mod tests;
 
 pub use clock::Moment;
-pub use code::{BlockCount, Edge, EdgeKind, ExecutedCode, PartCount, Spans};
+pub use code::{BlockCount, Edge, EdgeKind, ExecutedCode, PartCount, Spans, last_at};
 pub use course::{Course, gap_name};
 pub use functions::{Function, FunctionId, FunctionKind, Functions};
 pub use latency::{ExceptionStatistics, Exceptions, Spread};
