@@ -218,11 +218,12 @@ where POSITION                     the instruction
 values POSITION                    all registers
 memory POSITION ADDRESS LENGTH     memory
 why POSITION EXPRESSION|0xADDRESS  where a value came from, the oldest first
+uses POSITION EXPRESSION|0xADDRESS  the instructions that used a value
 
 POSITION is as of `armsnap where`, or `here`. There are 200 answers at most unless
 --most says otherwise. Values that are not proved are marked."""
 
-    words = ("accesses", "calls", "memory", "values", "variable", "where", "why")
+    words = ("accesses", "calls", "memory", "uses", "values", "variable", "where", "why")
 
 
 class Uses(MonitorCommand):

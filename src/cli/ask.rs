@@ -46,8 +46,8 @@ pub struct Arguments {
     #[command(flatten)]
     snapshot: SnapshotArguments,
     /// calls FUNCTION; accesses ADDRESS[+LENGTH] or EXPRESSION; variable EXPRESSION; where
-    /// POSITION; values POSITION; memory POSITION ADDRESS LENGTH; why POSITION EXPRESSION. `monitor where` in GDB
-    /// prints positions
+    /// POSITION; values POSITION; memory POSITION ADDRESS LENGTH; why POSITION EXPRESSION; uses POSITION
+    /// EXPRESSION. `monitor where` in GDB prints positions
     #[arg(required = true, value_name = "QUESTION")]
     question: Vec<String>,
     /// How answers are printed

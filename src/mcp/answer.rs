@@ -246,7 +246,7 @@ pub(super) fn describe(histories: &mut [Histories], cancel: &Cancel) -> String {
     })
 }
 
-/// Shortens the texts of a value, and makes invisible characters in them visible.
+/// Shortens the texts and names of a value, and makes invisible characters in them visible.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -254,7 +254,16 @@ fn shorten(value: &mut Value) {
             *text = one_line(text).into_owned();
         }
         Value::Array(all) => all.iter_mut().for_each(shorten),
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Object(fields) => {
+            let all = std::mem::take(fields).into_iter();
+            *fields = all
+                .map(|(mut name, mut value)| {
+                    shorten(&mut value);
+                    cut(&mut name, LONGEST_NOTE);
+                    (one_line(&name).into_owned(), value)
+                })
+                .collect();
+        }
         _ => {}
     }
 }
@@ -266,5 +275,23 @@ fn cut(text: &mut String, longest: usize) {
         let end = ends.find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));
         text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_texts_have_no_invisible_characters() {
+        let mut value = json!({ "a\u{1b}[2J\n": [{ "b": "c\u{202e}d" }], "x0": 1 });
+        shorten(&mut value);
+        let text = value.to_string();
+        assert!(value.get("x0").is_some());
+        assert!(
+            !text.contains("u001b") && !text.contains('\u{202e}'),
+            "{text}"
+        );
+        assert!(!text.contains("\\n"), "{text}");
     }
 }

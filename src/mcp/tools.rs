@@ -129,6 +129,21 @@ const TOOLS: &[Tool] = &[
             CORE,
         ],
     },
+    Tool {
+        name: "uses",
+        text: "What became of a value at a position: the instructions that used it, the first one first.",
+        needs: &[
+            POSITION,
+            string(
+                "expression",
+                "A register, a variable or expression as in C, or an address with 0x",
+            ),
+        ],
+        options: &[
+            integer("most", "The most instructions: 1 to 1000, otherwise 50"),
+            CORE,
+        ],
+    },
 ];
 
 /// Lists the tools for the client.

@@ -66,6 +66,7 @@ impl Histories {
             | Question::Values(_)
             | Question::Memory(..)
             | Question::Why(..)
+            | Question::Uses(..)
             | Question::Variable(_) => true,
             Question::Calls(_) | Question::Accesses(_) => {
                 scope.from.is_some() || scope.to.is_some()

@@ -145,7 +145,7 @@ fn each_version_of_the_protocol_is_spoken() {
         assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
         let tools = client.ask("tools/list", json!({}))["result"]["tools"].take();
         let tools = tools.as_array().unwrap();
-        assert_eq!(tools.len(), 8);
+        assert_eq!(tools.len(), 9);
         for tool in tools {
             let schema = &tool["inputSchema"];
             assert_eq!(schema["type"], "object");
@@ -199,6 +199,11 @@ fn answers_are_those_of_the_command_line() {
             "why",
             json!({ "position": end, "expression": "x0" }),
             &["why", &end, "x0"],
+        ),
+        (
+            "uses",
+            json!({ "position": "0+91", "expression": "sp", "most": 20 }),
+            &["uses", "0+91", "sp", "--most", "20"],
         ),
     ] {
         let run = Command::new(armsnap())
@@ -441,4 +446,28 @@ fn an_assistant_finds_the_cause_of_the_crash() {
     );
     let cancel = &client.answer("calls", json!({ "function": "cancel" }))["answers"][0];
     assert_eq!(cancel["arguments"][0]["value"], "0x2");
+}
+
+/// A client that closes its end of the output, but not the input.
+#[test]
+fn a_closed_output_ends_the_server() {
+    use std::process::Stdio;
+    let mut server = Command::new(armsnap())
+        .arg("mcp")
+        .arg(testdata("recorded/etmv4"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(server.stdout.take());
+    let mut input = server.stdin.take().unwrap();
+    std::io::Write::write_all(
+        &mut input,
+        b"{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"ping\"}\n",
+    )
+    .unwrap();
+    let run = server.wait_with_output().unwrap();
+    assert!(run.status.success() && run.stderr.is_empty(), "{run:?}");
+    drop(input);
 }

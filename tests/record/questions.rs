@@ -99,7 +99,7 @@ fn check(question: &str, line: &Value) {
         "where" => (&["position", "thread"], &["pc", "function", "file", "line"]),
         "values" => (&["registers"], &[]),
         "memory" => (&["bytes", "status"], &[]),
-        "why" => (
+        "why" | "uses" => (
             &["position", "what", "status"],
             &["pc", "function", "file", "line", "value"],
         ),
@@ -361,6 +361,50 @@ fn the_cause_of_a_value_is_the_instruction_that_stored_it() {
     assert_eq!(number(&store["value"]) & 0xffff_ffff, 9);
     let way = recorded.lines(&["why", at, "x0"]);
     assert_eq!(number(&way.last().unwrap()["value"]), 5, "{way:?}");
+}
+
+#[test]
+fn the_uses_of_a_value_are_the_loads_before_it_is_replaced() {
+    let Some(recorded) = Recorded::new("-O1") else {
+        return;
+    };
+    let all = recorded.lines(&["accesses", "origin.y"]);
+    let first = all.iter().position(|line| line["kind"] == "write").unwrap();
+    let next = first
+        + 1
+        + all[first + 1..]
+            .iter()
+            .position(|line| line["kind"] == "write")
+            .unwrap();
+    let after = format!("0+{}", index(&all[first]["position"]) + 1);
+    let uses = recorded.lines(&["uses", &after, "origin.y"]);
+    let positions = |lines: &[Value]| -> Vec<Value> {
+        lines.iter().map(|line| line["position"].clone()).collect()
+    };
+    assert_eq!(positions(&uses), positions(&all[first + 1..next]));
+    assert!(
+        uses.iter().all(|line| line["value"] == all[first]["value"]),
+        "{uses:?}"
+    );
+    // The argument of the first call decides which branch is taken, and is passed on less 1.
+    let call = &recorded.lines(&["calls", "fib"])[0];
+    let at = call["position"].as_str().unwrap();
+    let uses = recorded.lines(&["uses", at, "x0"]);
+    assert!(uses.is_sorted_by_key(|line| index(&line["position"])));
+    assert!(uses.iter().any(|line| line["value"] == "0x4"), "{uses:?}");
+    let run = recorded.ask(&["uses", at, "x0", "--most", "1"]);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(
+        said.contains("there are more instructions than the 1 that are listed"),
+        "{said}"
+    );
+    let run = recorded.ask(&["uses", at, "0x10"]);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("no instruction is known that used 0x10+1"),
+        "{said}"
+    );
 }
 
 /// The values of an expression, without those before its first store.

@@ -67,7 +67,7 @@ fn read(words: &str, here: Option<Position>) -> Result<(Question, Scope), String
         if !matches!(word, "--from" | "--to" | "--most") {
             // Elsewhere, `here` may be a variable.
             let begun: Vec<&str> = question.iter().map(String::as_str).collect();
-            let is_position = matches!(begun[..], ["where" | "values" | "memory" | "why"]);
+            let is_position = matches!(begun[..], ["where" | "values" | "memory" | "why" | "uses"]);
             question.push(if is_position {
                 named(word)
             } else {

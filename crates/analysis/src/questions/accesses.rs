@@ -37,7 +37,7 @@ pub(super) fn list(
     let until = scope.to.unwrap_or_else(|| core.history.end());
     let (mut may_have, mut count) = (None, 0);
     while from < until {
-        let found = next(core, (from, until), range.clone(), cancel)?;
+        let found = next(core, (from, until), range.clone(), BOTH, cancel)?;
         if found.skipped
             && let Some(hit) = found.hit
         {
@@ -89,8 +89,8 @@ fn place_of(
     cancel: &Cancel,
 ) -> Result<Result<Range<u64>, Unknown>, AskError> {
     let position = scope.from.unwrap_or_else(|| core.history.end());
-    let pc = core.history.place(position).and_then(|place| place.pc());
-    let evaluator = Evaluator::new(core, text, pc.map(|pc| pc.0))?;
+    let pc = core.pc(position);
+    let evaluator = Evaluator::new(core, text, pc)?;
     let found = evaluator.at(core, position, cancel)?;
     Ok(found.range().ok_or_else(|| Unknown::Nowhere {
         text: text.to_owned(),
@@ -99,10 +99,11 @@ fn place_of(
 }
 
 /// Finds the next access.
-fn next(
+pub(super) fn next(
     core: &mut Core<'_>,
     between: (Position, Position),
     range: Range<u64>,
+    wanted: Wanted,
     cancel: &Cancel,
 ) -> Result<Accesses, AskError> {
     let recovery = &mut core.recovery;
@@ -111,7 +112,7 @@ fn next(
         between,
         range,
         Direction::Forward,
-        BOTH,
+        wanted,
         cancel,
     );
     found.ok_or(AskError::Interrupted)
@@ -119,7 +120,7 @@ fn next(
 
 /// Adds the further accesses of the instruction that made one: of a pair of registers, or a load
 /// and a store.
-fn others(
+pub(super) fn others(
     core: &mut Core<'_>,
     between: (Position, Position),
     range: &Range<u64>,
@@ -132,14 +133,14 @@ fn others(
     let end = start.saturating_add(bytes.into());
     for part in [range.start..start, end..range.end] {
         if part.start < part.end {
-            let found = next(core, between, part, cancel)?;
+            let found = next(core, between, part, BOTH, cancel)?;
             all.extend(found.hit.filter(|hit| hit.position == between.0));
         }
     }
     Ok(())
 }
 
-fn describe(
+pub(super) fn describe(
     core: &mut Core<'_>,
     hit: Hit,
     after: Option<Position>,

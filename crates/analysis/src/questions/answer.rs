@@ -242,6 +242,6 @@ pub enum Answer {
     Values(Values),
     /// To `memory`.
     Memory(Memory),
-    /// To `why`.
+    /// To `why` and `uses`.
     Link(Link),
 }

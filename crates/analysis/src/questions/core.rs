@@ -114,22 +114,27 @@ impl Core<'_> {
         Some((value, status))
     }
 
-    /// Where the instruction at a position, or the one at which the core halted, is in the program.
-    pub(super) fn place(&mut self, at: Position) -> CodePlace {
+    /// The address of the instruction at a position, or of the one at which the core halted.
+    pub(super) fn pc(&mut self, at: Position) -> Option<u64> {
         let pc = self.history.place(at).and_then(|place| match place.kind {
             PointKind::Halted => self.history.halted(),
             PointKind::Instruction { .. } | PointKind::Gap(_) => place.pc(),
         });
-        let Some(pc) = pc else {
+        pc.map(|pc| pc.0)
+    }
+
+    /// Where the instruction at a position, or the one at which the core halted, is in the program.
+    pub(super) fn place(&mut self, at: Position) -> CodePlace {
+        let Some(pc) = self.pc(at) else {
             return CodePlace::default();
         };
-        let line = self.symbols.line(pc.0);
+        let line = self.symbols.line(pc);
         let (file, line) = line.map_or((None, None), |SourceLine { file, line }| {
             (Some(file), Some(line))
         });
         CodePlace {
-            pc: Some(Hex(pc.0.into())),
-            function: self.function(pc.0),
+            pc: Some(Hex(pc.into())),
+            function: self.function(pc),
             file,
             line,
         }

@@ -1,4 +1,4 @@
-//! Questions over all of time: calls with arguments, accesses, values, and where a value came from.
+//! Questions over all of time: calls with arguments, accesses, values, where a value came from, and what used it.
 //!
 //! A [`Question`] is read from words. [`ask`] answers it for one core, answer by answer in the order
 //! of positions. Each value has a status; a value that is unknown is absent, and [`Outcome::unknown`]
@@ -18,6 +18,7 @@ mod note;
 mod origin;
 mod question;
 mod text;
+mod uses;
 mod values;
 mod variable;
 mod whereabouts;
@@ -102,6 +103,7 @@ pub fn ask(
         Question::Variable(text) => variable::changes(core, text, scope, cancel, sink),
         Question::Accesses(subject) => accesses::list(core, subject, scope, cancel, sink),
         Question::Why(at, subject) => origin::trace(core, *at, subject, scope, cancel, sink),
+        Question::Uses(at, subject) => uses::list(core, *at, subject, scope, cancel, sink),
     }?;
     let limits = core.recovery.limits(core.history);
     if outcome.answers == 0 || !unknown.is_empty() {

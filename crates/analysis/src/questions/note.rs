@@ -11,8 +11,8 @@ pub enum NoQuestion {
     /// There is no such question.
     #[error(
         "expected a question, found {0:?}: calls FUNCTION, accesses ADDRESS[+LENGTH] or \
-         EXPRESSION, variable EXPRESSION, where POSITION, values POSITION, memory POSITION ADDRESS LENGTH, or why \
-         POSITION EXPRESSION"
+         EXPRESSION, variable EXPRESSION, where POSITION, values POSITION, memory POSITION ADDRESS LENGTH, why \
+         POSITION EXPRESSION, or uses POSITION EXPRESSION"
     )]
     Unknown(String),
     /// A question has too few or too many arguments.
@@ -96,6 +96,11 @@ pub enum Unknown {
     /// An expression has no known value.
     #[error("no value of {0:?} is known in the history that was searched")]
     NoValue(String),
+    /// Nothing used a value.
+    #[error(
+        "no instruction is known that used {0} before it was replaced, in the history that was searched"
+    )]
+    NotUsed(String),
     /// It is not known where an expression is.
     #[error("it is not known where {text:?} is at {position}")]
     Nowhere {
@@ -131,6 +136,14 @@ pub enum Unknown {
         /// The position of the next one.
         next: Position,
     },
+    /// Not all instructions that used or made a value are listed.
+    #[error("there are more instructions than the {0} that are listed")]
+    NotListed(usize),
+    /// A value is another one although no store to it is known.
+    #[error(
+        "the value was replaced before {0}, but not by a store of this core: later instructions are not listed"
+    )]
+    Replaced(Position),
     /// The path of a value ends where something may have written the memory.
     #[error("further back is not known: the instruction at {0} may have written this memory")]
     Overwritten(Position),

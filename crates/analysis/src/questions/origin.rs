@@ -6,9 +6,11 @@ use super::evaluate::{Cell, Evaluator};
 use super::note::{AskError, Unknown};
 use super::question::Subject;
 use super::{Scope, Sink};
+use armsnap_arch::semantics::Location;
 use armsnap_history::recover::{Contribution, End, Way, What};
 use armsnap_history::timeline::Position;
 use armsnap_snapshot::stop::Cancel;
+use std::ops::Range;
 
 /// The most instructions on the path of a value.
 const LONGEST: usize = 1000;
@@ -23,21 +25,10 @@ pub(super) fn trace(
     sink: &mut Sink<'_>,
 ) -> Result<Vec<Unknown>, AskError> {
     core.check(at)?;
-    let what = match subject {
-        Subject::Range(range) => What::Byte(range.start),
-        Subject::Expression(text) => {
-            let pc = core.history.place(at).and_then(|place| place.pc());
-            let evaluator = Evaluator::new(core, text, pc.map(|pc| pc.0))?;
-            let found = evaluator.at(core, at, cancel)?;
-            match found.object.map(|object| object.cell) {
-                Some(Cell::Register(location)) => What::Location(location),
-                Some(Cell::Memory(address)) => What::Byte(address),
-                Some(Cell::Value(_)) | None => {
-                    let text = text.clone();
-                    return Ok(vec![Unknown::Nowhere { text, position: at }]);
-                }
-            }
-        }
+    let what = match located(core, at, subject, cancel)? {
+        Ok(Place::Register(location)) => What::Location(location),
+        Ok(Place::Memory(range)) => What::Byte(range.start),
+        Err(unknown) => return Ok(vec![unknown]),
     };
     let most = scope.most.min(LONGEST);
     let way = core.recovery.origin(core.history, at, what, most, cancel);
@@ -51,21 +42,55 @@ pub(super) fn trace(
         End::AddressUnknown(at) => vec![Unknown::AddressUnknown(at)],
         End::Lost(at) => vec![Unknown::Lost(at)],
         End::Older => vec![Unknown::Older],
-        End::Long => {
-            let next = way.instructions.last().map_or(at, |step| step.position);
-            vec![Unknown::More { most, next }]
-        }
+        End::Long => vec![Unknown::NotListed(most)],
     })
 }
 
 /// The instructions on the path of a value, the oldest first.
 pub(super) fn links(core: &mut Core<'_>, way: &Way) -> Vec<Link> {
     let steps = way.instructions.iter().rev();
-    let link = |step: &Contribution| Link {
+    steps.map(|step| link(core, step)).collect()
+}
+
+/// An instruction on the path of a value.
+pub(super) fn link(core: &mut Core<'_>, step: &Contribution) -> Link {
+    Link {
         position: step.position,
         code: core.place(step.position),
         what: step.cause.to_string(),
         worth: Worth::from(step.value),
+    }
+}
+
+/// Where the value is that a question is about.
+pub(super) enum Place {
+    Register(Location),
+    Memory(Range<u64>),
+}
+
+/// Finds where the value is that a question is about; or what is not known.
+pub(super) fn located(
+    core: &mut Core<'_>,
+    at: Position,
+    subject: &Subject,
+    cancel: &Cancel,
+) -> Result<Result<Place, Unknown>, AskError> {
+    let text = match subject {
+        Subject::Range(range) => return Ok(Ok(Place::Memory(range.clone()))),
+        Subject::Expression(text) => text,
     };
-    steps.map(link).collect()
+    let pc = core.pc(at);
+    let evaluator = Evaluator::new(core, text, pc)?;
+    let found = evaluator.at(core, at, cancel)?;
+    let nowhere = Unknown::Nowhere {
+        text: text.clone(),
+        position: at,
+    };
+    Ok(
+        match (found.object.map(|object| object.cell), found.range()) {
+            (Some(Cell::Register(location)), _) => Ok(Place::Register(location)),
+            (_, Some(range)) => Ok(Place::Memory(range)),
+            _ => Err(nowhere),
+        },
+    )
 }

@@ -33,6 +33,8 @@ pub enum Question {
     Memory(Position, u64, usize),
     /// Where a value at a position came from.
     Why(Position, Subject),
+    /// Which instructions used a value at a position.
+    Uses(Position, Subject),
 }
 
 impl Question {
@@ -73,6 +75,11 @@ impl Question {
                 position(at)?,
                 subject(&arguments[1..].join(" "))?,
             )),
+            ("uses", [at, _, ..]) => Ok(Self::Uses(
+                position(at)?,
+                subject(&arguments[1..].join(" "))?,
+            )),
+            ("uses", _) => Err(NoQuestion::Arguments("uses POSITION EXPRESSION")),
             ("why", _) => Err(NoQuestion::Arguments("why POSITION EXPRESSION")),
             (other, _) => Err(NoQuestion::Unknown(other.to_owned())),
         }
@@ -138,6 +145,10 @@ mod tests {
                 "why 0+12 x1",
                 Question::Why(at, Subject::Expression("x1".to_owned())),
             ),
+            (
+                "uses 0+12 0x10+4",
+                Question::Uses(at, Subject::Range(16..20)),
+            ),
         ] {
             assert_eq!(parse(text), Ok(wanted), "{text}");
         }
@@ -153,6 +164,7 @@ mod tests {
             "accesses 0xffffffffffffffff+2",
             "accesses 0x10+0",
             "why 0+12",
+            "uses 0+12",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

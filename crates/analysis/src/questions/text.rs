@@ -48,7 +48,7 @@ impl<W: Write> Writer<W> {
             Question::Where(_) => &["position", "thread", "pc", "function", "file", "line"],
             Question::Values(_) => &["register", "value", "status"],
             Question::Memory(..) => &["bytes", "status"],
-            Question::Why(..) => &[
+            Question::Why(..) | Question::Uses(..) => &[
                 "position", "pc", "function", "file", "line", "what", "value", "status",
             ],
         };
