@@ -7,6 +7,7 @@ use std::process::Command;
 const FIRST: &str = include_str!("expressions/first.c");
 const SECOND: &str = include_str!("expressions/second.c");
 const CLASSES: &str = include_str!("expressions/classes.cpp");
+const SCOPES: &str = include_str!("expressions/scopes.cpp");
 
 /// Expressions over the C program; some have no value at most positions.
 const OF_C: &[&str] = &[
@@ -380,4 +381,93 @@ fn members_are_reached_through_pointers_to_members() {
         told.contains("several base classes have a field \"v\""),
         "{told}"
     );
+}
+
+#[test]
+fn names_mean_what_they_mean_in_the_function_that_halted() {
+    let Some(compiled) = compiled(
+        &["aarch64-linux-gnu-gcc"],
+        &["-g", "-O0"],
+        &[("scopes.cpp", SCOPES)],
+    ) else {
+        return;
+    };
+    let snapshot = compiled.guest.directory.path().join("snapshot");
+    let end = format!("0+{}", end(&snapshot));
+    // The parameter, the variable of the base class, and a signed bit field.
+    for (text, value) in [("x", "0x29"), ("shared", "0x2"), ("made.small", "0xfd")] {
+        let told = asked(&compiled, &["variable", text, "--from", &end]);
+        assert_eq!(
+            told.split_whitespace().nth(1),
+            Some(value),
+            "{text}: {told}"
+        );
+    }
+    let told = asked(&compiled, &["why", &end, "x"]);
+    assert!(told.contains(": 0x29 "), "{told}");
+}
+
+#[test]
+fn blocks_of_inlined_functions_hide_names_only_in_themselves() {
+    let text = "int x = 100; volatile int sink;\n\
+        static inline __attribute__((always_inline)) void inner(int a) {\n\
+            { static int x = 7; x++; sink = x + a; }\n\
+            *(volatile int *)(long)(sink & 0) = 5;\n\
+        }\n\
+        void work(void) { inner(sink); }";
+    for level in ["-O0", "-O2"] {
+        let options = ["-g", level];
+        let Some(compiled) = compiled(&["aarch64-linux-gnu-gcc"], &options, &[("inner.c", text)])
+        else {
+            return;
+        };
+        let end = format!(
+            "0+{}",
+            end(&compiled.guest.directory.path().join("snapshot"))
+        );
+        let told = asked(&compiled, &["variable", "x", "--from", &end]);
+        assert_eq!(told.split_whitespace().nth(1), Some("0x64"), "{told}");
+    }
+}
+
+#[test]
+fn constants_of_several_files_are_listed() {
+    let files = [
+        (
+            "one.c",
+            "static const int limit = 1; volatile int sink; int get(void);\n\
+             void work(void) { sink = limit + get(); }",
+        ),
+        (
+            "two.c",
+            "static const int limit = 2; int get(void) { return limit; }",
+        ),
+    ];
+    let Some(compiled) = compiled(&["aarch64-linux-gnu-gcc"], &["-g", "-O2"], &files) else {
+        return;
+    };
+    let told = asked(&compiled, &["variable", "limit", "--from", "0+0"]);
+    assert!(told.contains("one.c:limit, two.c:limit"), "{told}");
+}
+
+#[test]
+fn what_the_linker_has_removed_is_no_variable() {
+    use armsnap::program::symbols::Symbols;
+    let text = "int gone = 5; int kept = 6; void _start(void) { kept++; for (;;); }";
+    let options = [
+        "-g",
+        "-fdata-sections",
+        "-Wl,--gc-sections",
+        "-nostdlib",
+        "-static",
+    ];
+    let Some(guest) = build("aarch64", "gone.c", text, &options) else {
+        return;
+    };
+    let mut symbols = Symbols::default();
+    symbols
+        .add(&std::fs::read(&guest.program).unwrap())
+        .unwrap();
+    assert_eq!(symbols.global("gone", None), Ok(None));
+    assert!(symbols.global("kept", None).unwrap().is_some());
 }

@@ -4,7 +4,7 @@ use super::answer::Worth;
 use super::core::Core;
 use super::epilogue::{LENGTH, is_near_return};
 use super::expression::Expression;
-use super::fields::paths;
+use super::fields::{are_known, paths};
 use super::note::AskError;
 use armsnap_arch::arch::Architecture;
 use armsnap_arch::semantics::Location;
@@ -158,8 +158,8 @@ impl Evaluator {
         cancel: &Cancel,
     ) -> Result<Evaluated, AskError> {
         let registers = core.registers(at, cancel)?;
-        let pc = core.history.place(at).and_then(|place| place.pc());
-        let pc = pc.or_else(|| core.history.halted()).map_or(0, |pc| pc.0);
+        // In a gap, no instruction.
+        let pc = core.pc(at).unwrap_or(u64::MAX);
         let mut here = At {
             evaluator: self,
             core,
@@ -174,7 +174,10 @@ impl Evaluator {
         let object = here.object(&self.expression)?;
         let (mut worth, mut whole) = (Worth::UNKNOWN, None);
         if let Some(object) = object {
-            whole = object.kind.and_then(|kind| here.core.symbols.size(kind));
+            whole = match object.bits {
+                Some((first, size)) => Some((first + size).div_ceil(8)),
+                None => object.kind.and_then(|kind| here.core.symbols.size(kind)),
+            };
             let found = here.value(object)?;
             worth = found.map_or(Worth::UNKNOWN, |(value, status)| {
                 Worth::known(value, status)
@@ -628,13 +631,20 @@ fn meaning(core: &Core<'_>, name: &str, pc: Option<u64>) -> Result<Meaning, AskE
             return Ok(Meaning::Variable(local));
         }
         let this = symbols.local("this", pc);
-        let class = this.as_ref().and_then(|this| this.kind);
-        if let Some(Layout::Pointer { to: Some(to), .. }) =
-            class.and_then(|class| symbols.layout(class))
-            && let Some(this) = this
-            && !paths(symbols, to, name).is_empty()
-        {
-            return Ok(Meaning::OfThis(this));
+        if let Some(this) = this {
+            let layout = this.kind.and_then(|class| symbols.layout(class));
+            let class = match layout {
+                Some(Layout::Pointer { to, .. }) => to,
+                _ => None,
+            };
+            let is_member = |class| !paths(symbols, class, name).is_empty();
+            if class.is_some_and(is_member) {
+                return Ok(Meaning::OfThis(this));
+            }
+            // It may be a member that is not known.
+            if !class.is_some_and(|class| are_known(symbols, class)) {
+                return Err(AskError::NoVariable(name.to_owned()));
+            }
         }
     }
     if let Some(global) = symbols.global(name, pc)? {

@@ -15,6 +15,24 @@ pub(super) fn paths(symbols: &Symbols, kind: TypeId, name: &str) -> Vec<Vec<Fiel
     within(symbols, kind, name, (DEEPEST, &mut left))
 }
 
+/// Whether the fields of a structure, and those of its unnamed structures and base classes, are all known.
+pub(super) fn are_known(symbols: &Symbols, kind: TypeId) -> bool {
+    let mut open = vec![kind];
+    let mut left = MOST_RECORDS;
+    while let Some(kind) = open.pop() {
+        match symbols.layout(kind) {
+            Some(Layout::Record { fields, .. }) if left > 0 => {
+                left -= 1;
+                let unnamed = fields.iter().filter(|field| field.name.is_none());
+                open.extend(unnamed.map(|field| field.kind));
+            }
+            Some(_) => {}
+            None => return false,
+        }
+    }
+    true
+}
+
 fn within(
     symbols: &Symbols,
     kind: TypeId,

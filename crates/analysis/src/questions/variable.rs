@@ -66,8 +66,7 @@ pub(super) fn changes(
 ) -> Result<Vec<Unknown>, AskError> {
     let from = scope.from.unwrap_or_else(|| core.history.begin());
     let until = scope.to.unwrap_or_else(|| core.history.end());
-    let place = core.history.place(from);
-    let pc = place.and_then(|place| place.pc()).map(|pc| pc.0);
+    let pc = core.pc(from);
     let evaluator = Evaluator::new(core, text, pc)?;
     let mut all = Changes {
         last: None,
@@ -154,8 +153,8 @@ fn everywhere(
     all: &mut Changes<'_, '_>,
     cancel: &Cancel,
 ) -> Result<Vec<Unknown>, AskError> {
-    let first = core.history.place(from).and_then(|place| place.pc());
-    let function = first.and_then(|pc| core.symbols.extent(pc.0));
+    let first = core.pc(from);
+    let function = first.and_then(|pc| core.symbols.extent(pc));
     let (mut at, mut before) = (from, None);
     let mut frame = None;
     for _ in 0..MOST_POSITIONS {

@@ -194,9 +194,11 @@ impl Symbols {
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
         let dwarf = Arc::new(dwarf);
         let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf))?;
+        let mut info = DebugInfo::new(dwarf, self.lines.len(), offset);
+        info.first = first_data(&file);
         self.lines.push(Lines {
             context: Mutex::new(context),
-            info: DebugInfo::new(dwarf, self.lines.len(), offset),
+            info,
             size: elf.len(),
             fit: OnceLock::new(),
         });
@@ -441,6 +443,20 @@ fn functions(file: &object::File<'_>, size: usize) -> Vec<Function> {
         function.end = function.end.min(after);
     }
     functions
+}
+
+/// Returns the names of the data at address 0.
+fn first_data(file: &object::File<'_>) -> Vec<String> {
+    /// The most of them.
+    const MOST: usize = 256;
+    let is_first = |symbol: &object::Symbol<'_, '_>| {
+        symbol.address() == 0
+            && !symbol.is_undefined()
+            && matches!(symbol.kind(), SymbolKind::Data | SymbolKind::Unknown)
+    };
+    let names = file.symbols().filter(is_first);
+    let names = names.filter_map(|symbol| Some(symbol.name().ok()?.to_owned()));
+    names.filter(|name| !name.is_empty()).take(MOST).collect()
 }
 
 /// Returns whether a symbol is that of a function or of an IFUNC, whose value is the address of its

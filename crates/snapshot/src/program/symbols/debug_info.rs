@@ -22,6 +22,8 @@ pub(in crate::program) struct DebugInfo {
     pub file: usize,
     /// The offset from the addresses in the file.
     pub moved: u64,
+    /// The symbols of data at address 0, which is also that of what the linker has removed.
+    pub first: Vec<String>,
     /// Its units by offset, read on first use.
     units: OnceLock<Vec<Unit<Slice>>>,
     /// What it defines outside of functions, read on first use.
@@ -59,6 +61,7 @@ impl DebugInfo {
             dwarf,
             file,
             moved,
+            first: Vec::new(),
             units: OnceLock::new(),
             globals: OnceLock::new(),
         }

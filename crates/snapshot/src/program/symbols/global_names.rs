@@ -6,7 +6,7 @@ use super::locations::{Nothing, Placement, Scene};
 use super::variables::Variable;
 use crate::text::one_line;
 
-/// The addresses of what the linker has removed.
+/// The addresses in the file of what the linker has removed.
 const REMOVED: [u64; 4] = [0, u64::MAX, u64::MAX - 1, u32::MAX as u64];
 /// The most variables that an ambiguity lists.
 const MOST_LISTED: usize = 10;
@@ -30,7 +30,10 @@ struct Candidate {
     whole: String,
     source: String,
     is_external: bool,
-    address: Option<u64>,
+    /// Where it is, or its value.
+    place: Option<Placement>,
+    /// Whether the linker has removed it.
+    is_removed: bool,
 }
 
 /// Where a name is used.
@@ -38,7 +41,8 @@ struct Candidate {
 struct Use {
     /// The file and the unit.
     unit: Option<(usize, usize)>,
-    /// The namespaces and classes around it, the innermost first, each with its `::`.
+    /// The namespaces and classes around it, the innermost first, with the base classes of each, all
+    /// with their `::`.
     scopes: Vec<String>,
 }
 
@@ -105,9 +109,7 @@ impl Symbols {
                 break;
             }
         }
-        if all.iter().any(|candidate| !candidate.is_removed()) {
-            all.retain(|candidate| !candidate.is_removed());
-        }
+        all.retain(|candidate| !candidate.is_removed);
         if all
             .iter()
             .any(|candidate| Some(candidate.unit) == place.unit)
@@ -123,8 +125,9 @@ impl Symbols {
                 all.retain(|candidate| candidate.unit.0 == file);
             }
         }
-        let first = all.first().map(|first| first.address);
-        if all.iter().all(|candidate| Some(candidate.address) == first) {
+        let first = all.first().and_then(|first| first.place);
+        let is_one = |candidate: &Candidate| first.is_some() && candidate.place == first;
+        if all.len() < 2 || all.iter().all(is_one) {
             let found = all.into_iter().next();
             return Ok(found.map(|candidate| candidate.variable));
         }
@@ -159,10 +162,16 @@ impl Symbols {
             return Use::default();
         };
         let (number, scope) = function.unwrap_or((unit.1, String::new()));
+        let bases = |class: &str| {
+            let file = self.debug_file(unit.0);
+            let bases = file.map(|file| file.bases(class)).unwrap_or_default();
+            bases.into_iter().map(|base| format!("{base}::"))
+        };
         let mut scopes = Vec::new();
         let mut rest = &*scope;
         while !rest.is_empty() {
             scopes.push(format!("{rest}::"));
+            scopes.extend(bases(rest));
             rest = rest.rsplit_once("::").map_or("", |(outer, _)| outer);
         }
         Use {
@@ -191,14 +200,9 @@ impl Symbols {
 }
 
 impl Candidate {
-    fn is_removed(&self) -> bool {
-        self.address
-            .is_some_and(|address| REMOVED.contains(&address))
-    }
-
     /// How it is written so that it is none of the others.
     fn written(&self, all: &[Self]) -> String {
-        let others = all.iter().filter(|other| other.address != self.address);
+        let others = all.iter().filter(|other| other.place != self.place);
         let is_alone = others.clone().all(|other| other.whole != self.whole);
         let text = match is_alone {
             true => self.whole.clone(),
@@ -216,20 +220,28 @@ impl Candidate {
 impl DebugInfo {
     fn candidate(&self, entry: EntryId, whole: String) -> Option<Candidate> {
         let die = self.die(entry)?;
-        let address = match self.place(&die, Scene::NONE, &mut Nothing) {
-            Some(Placement::Memory(address)) => Some(address),
-            _ => None,
+        let place = self.place(&die, Scene::NONE, &mut Nothing);
+        let variable = self.variable(&die, None)?;
+        let is_removed = match place {
+            Some(Placement::Memory(address)) => {
+                let address = address.wrapping_sub(self.moved);
+                let name = &variable.name;
+                let is_first = address == 0 && self.first.iter().any(|first| first.contains(name));
+                REMOVED.contains(&address) && !is_first
+            }
+            _ => false,
         };
         let is_external = self
             .attribute(&die, gimli::DW_AT_external)
             .is_some_and(|(_, value)| value == gimli::AttributeValue::Flag(true));
         Some(Candidate {
-            variable: self.variable(&die, None)?,
+            variable,
             unit: (self.file, die.number),
             whole,
             source: self.source(&die),
             is_external,
-            address,
+            place,
+            is_removed,
         })
     }
 

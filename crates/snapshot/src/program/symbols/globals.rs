@@ -1,6 +1,6 @@
 //! An index of what is defined outside of functions: variables and types, by name.
 
-use super::debug_info::{DebugInfo, Die, EntryId};
+use super::debug_info::{CHAIN, DebugInfo, Die, EntryId};
 use gimli::{AttributeValue, EntriesCursor, UnitOffset};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +9,8 @@ use super::Slice;
 
 /// The most entries of a file that are read.
 const MOST_ENTRIES: usize = 1 << 24;
+/// The most classes whose base classes are read.
+const MOST_BASES: usize = 64;
 
 /// A variable outside of functions.
 pub(in crate::program) struct Global {
@@ -27,6 +29,11 @@ pub(in crate::program) struct Globals {
 }
 
 impl Globals {
+    /// Returns the complete structure, class or union with a whole name.
+    fn class(&self, whole: &str) -> Option<EntryId> {
+        self.types.get(whole).copied()
+    }
+
     /// Returns the variables with a last part of their names.
     pub(super) fn variables(&self, last: &str) -> &[Global] {
         self.variables.get(last).map_or(&[], Vec::as_slice)
@@ -185,9 +192,45 @@ impl DebugInfo {
         around.fold(String::new(), |scope, (_, name)| joined(&scope, name))
     }
 
+    /// Returns the whole names of the base classes of a class, the nearest first.
+    pub(super) fn bases(&self, class: &str) -> Vec<String> {
+        let mut all = vec![class.to_owned()];
+        let mut next = 0;
+        while let Some(class) = all.get(next)
+            && next < MOST_BASES
+        {
+            next += 1;
+            let class = self
+                .globals()
+                .class(class)
+                .and_then(|class| self.die(class));
+            let Some(class) = class else { continue };
+            for base in self.children(&class, gimli::DW_TAG_inheritance) {
+                let whole = self.whole_name_of_type(&base);
+                all.extend(whole.filter(|whole| !all.contains(whole)));
+            }
+        }
+        all.remove(0);
+        all
+    }
+
+    /// Returns the whole name of the type of an entry, without type definitions.
+    fn whole_name_of_type(&self, die: &Die<'_>) -> Option<String> {
+        let mut die = die.clone();
+        for _ in 0..CHAIN {
+            let (unit, value) = self.attribute(&die, gimli::DW_AT_type)?;
+            let found = self.referred(unit, &value)?;
+            if found.entry.tag() != gimli::DW_TAG_typedef {
+                return Some(joined(&self.place_of(&found), &self.name(&found)?));
+            }
+            die = found;
+        }
+        None
+    }
+
     /// Returns the definition of a type that an entry only declares.
     pub(super) fn defined(&self, die: &Die<'_>) -> Option<Die<'_>> {
         let whole = joined(&self.place_of(die), &self.name(die)?);
-        self.die(*self.globals().types.get(&whole)?)
+        self.die(self.globals().class(&whole)?)
     }
 }

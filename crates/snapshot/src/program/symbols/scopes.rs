@@ -120,9 +120,13 @@ impl DebugInfo {
     /// no place, but hides others.
     fn named<'i>(&'i self, block: &Die<'i>, name: &str) -> Option<Local<'i>> {
         let mut at = Some(block.clone());
-        for _ in 0..CHAIN {
+        for round in 0..CHAIN {
             let Some(die) = at else { break };
-            let mut found = self.members(&die);
+            // In the origin of a copy, no block has addresses.
+            let mut found = match round {
+                0 => self.members(&die),
+                _ => self.all_children(&die),
+            };
             found.retain(|die| {
                 let is_variable = matches!(
                     die.entry.tag(),

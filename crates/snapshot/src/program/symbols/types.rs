@@ -15,7 +15,7 @@ pub struct TypeId {
 /// How a number is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// An unsigned number, a character, a truth value, or an enumeration.
+    /// An unsigned number, a character, or a truth value.
     Unsigned,
     /// A number that may be negative.
     Signed,
@@ -150,7 +150,7 @@ impl DebugInfo {
                 gimli::DW_TAG_enumeration_type => {
                     return Some(Layout::Number {
                         bytes: size()?,
-                        encoding: Encoding::Unsigned,
+                        encoding: self.encoding_of_constants(&die),
                     });
                 }
                 gimli::DW_TAG_pointer_type
@@ -199,6 +199,37 @@ impl DebugInfo {
             }
         }
         None
+    }
+
+    /// Returns how the values of an enumeration are encoded: as its type, otherwise as its constants need.
+    fn encoding_of_constants(&self, enumeration: &Die<'_>) -> Encoding {
+        let mut die = enumeration.clone();
+        for _ in 0..CHAIN {
+            let Some((unit, value)) = self.attribute(&die, gimli::DW_AT_type) else {
+                break;
+            };
+            let Some(inner) = self.referred(unit, &value) else {
+                break;
+            };
+            die = inner;
+        }
+        let is_signed = match die.entry.attr_value(gimli::DW_AT_encoding) {
+            Some(AttributeValue::Encoding(encoding)) => {
+                matches!(encoding, gimli::DW_ATE_signed | gimli::DW_ATE_signed_char)
+            }
+            _ => {
+                let all = self.children(enumeration, gimli::DW_TAG_enumerator);
+                all.iter().any(|constant| {
+                    let value = constant.entry.attr_value(gimli::DW_AT_const_value);
+                    matches!(value, Some(AttributeValue::Sdata(..0)))
+                })
+            }
+        };
+        if is_signed {
+            Encoding::Signed
+        } else {
+            Encoding::Unsigned
+        }
     }
 
     /// Returns the name of the constant of an enumeration with a value.

@@ -48,7 +48,7 @@ impl Symbols {
         self.lines.iter().map(|lines| &lines.info)
     }
 
-    fn debug_file(&self, number: usize) -> Option<&DebugInfo> {
+    pub(super) fn debug_file(&self, number: usize) -> Option<&DebugInfo> {
         Some(&self.lines.get(number)?.info)
     }
 
