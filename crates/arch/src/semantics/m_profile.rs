@@ -71,10 +71,12 @@ pub const fn is_float(first: u16, second: u16) -> bool {
     first & 0xec00 == 0xec00 && second >> 9 & 7 == 0b101
 }
 
-/// Whether an instruction may change between Secure and Non-secure state: BXNS, BLXNS and SG.
+/// Whether an instruction may change between Secure and Non-secure state (BXNS, BLXNS and SG), or saves or
+/// restores the floating-point registers around that (VLSTM and VLLDM, DDI 0553, C2.4).
 #[must_use]
 pub const fn changes_security(first: u16, second: u16) -> bool {
-    first & 0xff07 == 0x4704 || first == 0xe97f && second == 0xe97f
+    let saves_floats = first & 0xffe0 == 0xec20 && second & 0xff7f == 0x0a00;
+    first & 0xff07 == 0x4704 || first == 0xe97f && second == 0xe97f || saves_floats
 }
 
 /// Like [`t32::decode`], on a core of the M profile.
@@ -393,5 +395,28 @@ fn address(b: &mut Builder, frame: Operand, offset: u64) -> Operand {
     match offset {
         0 => frame,
         _ => b.op2(Operation::Add(Width::W32), frame, Operand::Constant(offset)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encoded by GNU as.
+    #[test]
+    fn changes_of_the_security_state_are_found() {
+        for (first, second, changes) in [
+            // bxns r4; blxns r5; bx r4; sg
+            (0x4724, 0, true),
+            (0x47ac, 0, true),
+            (0x4720, 0, false),
+            (0xe97f, 0xe97f, true),
+            // vlstm r3; vlldm r3; vldmia r3, {s0}
+            (0xec23, 0x0a00, true),
+            (0xec33, 0x0a00, true),
+            (0xec93, 0x0a01, false),
+        ] {
+            assert_eq!(changes_security(first, second), changes, "{first:#x}");
+        }
     }
 }

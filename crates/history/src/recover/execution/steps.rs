@@ -182,6 +182,7 @@ impl Steps {
         *self = Self {
             begin: self.begin,
             complete: true,
+            changes_security: self.changes_security,
             ..Self::default()
         };
     }
@@ -304,6 +305,11 @@ impl Steps {
             if taken.is_fault && microcontroller.frames_may_fail {
                 let has_frame = microcontroller.last_has_frame && !self.faulted;
                 taken.number = if has_frame { taken.number } else { UNKNOWN };
+            }
+            // Where the security state changes, the frame is on a stack of the other state.
+            let may_change = microcontroller.extensions.security && taken.is_secure.is_none();
+            if may_change && taken.number != HALT {
+                taken.number = UNKNOWN;
             }
             self.faulted |= taken.is_fault;
             self.taken.push(taken);
@@ -466,7 +472,7 @@ impl Stretch {
                         number: number_of(&exception, is_m_profile),
                         return_to: to,
                         floats: floats.0,
-                        is_secure: space.is_secure(),
+                        is_secure: stretch.is_secure(number, space),
                         is_fault: is_m_profile && is_fault(exception.name),
                         ..Taken::default()
                     };
@@ -481,7 +487,9 @@ impl Stretch {
                             taken.number = UNKNOWN;
                         }
                         match handlers.exception(to) {
-                            Chained::Yes => stretch.taken.push(returned_at(number, space)),
+                            Chained::Yes => {
+                                stretch.taken.push(returned_at(number, taken.is_secure))
+                            }
                             Chained::Unknown => taken.number = UNKNOWN,
                             Chained::No => interrupted.extend(blocks.interrupted(to)),
                         }
@@ -491,7 +499,8 @@ impl Stretch {
                 }
                 Entry::Mark(Mark::ExceptionReturn) if is_m_profile => {
                     handlers.returned();
-                    stretch.taken.push(returned_at(number, space));
+                    let is_secure = stretch.is_secure(number, space);
+                    stretch.taken.push(returned_at(number, is_secure));
                     blocks.lose();
                     floats.lose();
                     returned = true;
@@ -524,6 +533,18 @@ impl Stretch {
     fn is_derived(&self, exception: &Exception, number: u32) -> bool {
         let entered = |last: &Taken| last.step == number && !last.returns;
         is_fault(exception.name) && self.taken.last().is_some_and(entered)
+    }
+
+    /// Whether the core is in Secure state before and after a position; `None` if that is not known or it
+    /// changed there: some trace units report the new state before the exception that leads to it.
+    fn is_secure(&self, number: u32, space: AddressSpace) -> Option<bool> {
+        let mut here = self
+            .taken
+            .iter()
+            .rev()
+            .take_while(|last| last.step == number);
+        let known = here.all(|last| last.is_secure.is_some());
+        space.is_secure().filter(|_| known)
     }
 
     /// Loses everything where the security state changes, whose registers and frames are others.
@@ -606,12 +627,12 @@ pub(in crate::recover) fn ends_in_branch(entry: &Entry) -> bool {
 }
 
 /// A return from an exception before a position.
-fn returned_at(step: u32, space: AddressSpace) -> Taken {
+fn returned_at(step: u32, is_secure: Option<bool>) -> Taken {
     Taken {
         step,
         returns: true,
         number: INTERRUPT,
-        is_secure: space.is_secure(),
+        is_secure,
         ..Taken::default()
     }
 }

@@ -292,7 +292,9 @@ impl Builder {
     /// Builds the transition from a handler to the next one.
     fn chain(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
         let link = self.node(Location::general(14).index(), sink);
-        sink.fact(link, self::link(through, taken));
+        // The frame is that of code which the first of the handlers interrupted, in either security state.
+        let is_secure = None;
+        sink.fact(link, self::link(through, Taken { is_secure, ..taken }));
         self.current[Location::general(14).index()] = NONE;
         self.current[EXCEPTION_RETURN.index()] = link;
         let flags = [Location::N, Location::Z, Location::C, Location::V];
@@ -354,7 +356,7 @@ impl Builder {
 }
 
 /// The bits of EXC_RETURN that are known without values: all but those of the interrupted code, and of
-/// its security state if it is not known.
+/// its security state if that is not known.
 fn link(through: &Through<'_>, taken: Taken) -> Bits {
     /// Bits ES, FType, DCRS and S (DDI 0553, D1.2.95). Before Armv8-M, the others are 1.
     const SECURE_HANDLER: u64 = 1;
