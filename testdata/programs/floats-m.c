@@ -1,6 +1,6 @@
 // Bare metal M-profile with floating point, for any memory map: recursion that keeps floating-point registers,
 // SysTick, an interrupt nested in it, PendSV and SVC that use floating point, or do not, and an undefined
-// instruction that is skipped. Linked by the test that runs it.
+// instruction that is skipped. Linked by the test that runs it. With FPCCR_BITS, it inverts these bits of FPCCR.
 #include <stdint.h>
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
@@ -56,6 +56,9 @@ __attribute__((noinline)) static uint32_t plain(uint32_t n)
 static void reset(void)
 {
     REGISTER(0xe000ed88) |= 0xf << 20; // CPACR
+#ifdef FPCCR_BITS
+    REGISTER(0xe000ef34) ^= FPCCR_BITS;
+#endif
     __asm__ volatile("dsb\n\tisb");
     REGISTER(0xe000ed20) = 0x80f00000; // SHPR3: SysTick, PendSV
     REGISTER(0xe000e100) = 1; // NVIC_ISER0

@@ -389,6 +389,24 @@ fn nothing_is_known_of_programs_with_two_security_states() {
     assert!(limits.contains(&Limit::NoCoreModel), "{limits:?}");
 }
 
+/// Without FPCCR.ASPEN, frames have no room for floating-point registers; with TS and CLRONRET of
+/// Armv8-M, frames are larger, and returns clear registers. No snapshot contains FPCCR.
+#[test]
+fn what_is_known_of_programs_that_write_fpccr_is_true() {
+    for level in ["-O0", "-Os"] {
+        let options = [level, "-DFPCCR_BITS=0x80000000"];
+        let Some([registers, ..]) = scores_with("floats-m.c", CORTEX_M4, &options) else {
+            return;
+        };
+        assert!(registers.percent() >= 40, "{registers:?}");
+        for bits in ["-DFPCCR_BITS=0x4000000", "-DFPCCR_BITS=0x10000000"] {
+            let options = [level, bits];
+            let [registers, ..] = scores_with("floats-m.c", CORTEX_M33, &options).unwrap();
+            assert_eq!(registers.known, 0, "{registers:?}");
+        }
+    }
+}
+
 /// Exceptions of Non-secure code are taken to Secure state, of whose program only the trace is known.
 #[test]
 fn what_is_known_between_two_security_states_is_true() {

@@ -117,7 +117,8 @@ pub enum Limit {
     /// The M-profile core is not modelled.
     #[error(
         "nothing is known: of M-profile cores only Cortex-M0, M0+, M1, M3, M4, M7, M23, M33 and M35P are \
-         modelled, the last three only with a program that has no entries for Non-secure code"
+         modelled, the last three only with a program that has no entries for Non-secure code and leaves \
+         FPCCR.TS and FPCCR.CLRONRET 0"
     )]
     NoCoreModel,
     /// Translation tables may map several addresses to the same memory.

@@ -13,6 +13,11 @@ const CFSR: Address = Address(0xe000_ed28);
 const MPU_CTRL: Address = Address(0xe000_ed94);
 const FPCCR: Address = Address(0xe000_ef34);
 
+/// Bits of FPCCR: ASPEN, CLRONRET and TS.
+const ASPEN: u32 = 1 << 31;
+const CLEARED_ON_RETURN: u32 = 1 << 28;
+const TREATED_AS_SECURE: u32 = 1 << 26;
+
 /// Bits of CFSR: the core could not store the frame of an exception (MSTKERR, STKERR, STKOF).
 const NOT_STORED: u32 = 1 << 4 | 1 << 12 | 1 << 20;
 
@@ -38,7 +43,8 @@ pub struct Microcontroller {
     pub aligns_frames: bool,
     /// Whether the program has no floating-point instructions.
     pub without_floats: bool,
-    /// Whether the core notes the use of floating point: unless FPCCR.ASPEN is known to be 0.
+    /// Whether the core notes the use of floating point: FPCCR.ASPEN is 1, or it is not known and the
+    /// program does not seem to write FPCCR, or only to set this bit.
     pub notes_floats: bool,
     /// Whether faults may have been taken without a frame, because the MPU or a limit protects the
     /// stack.
@@ -82,6 +88,17 @@ impl Microcontroller {
             return None;
         }
         let register = word;
+        let without_floats = lacks(&is_float);
+        let floats = register(FPCCR).or_else(|| {
+            let sets = || !lacks(&sets_aspen) && lacks(&clears_aspen);
+            (lacks(&reaches_fpccr) || sets()).then_some(ASPEN)
+        });
+        // Other frames, and registers that are cleared (DDI 0553, D1.2.101).
+        let usual = without_floats
+            || floats.is_some_and(|control| control & (TREATED_AS_SECURE | CLEARED_ON_RETURN) == 0);
+        if extensions.security && extensions.floating_point && !usual {
+            return None;
+        }
         let reset = |table: u64| {
             let constant = |address: u64| (address..address + 4).all(is_constant);
             let word = |address: u64| word(Address(address)).filter(|_| constant(address));
@@ -98,8 +115,8 @@ impl Microcontroller {
                 writes(first, second).is_some_and(|number| [PSP, CONTROL].contains(&number))
             }),
             aligns_frames: register(CCR).is_none_or(|control| control >> 9 & 1 == 1),
-            without_floats: lacks(&is_float),
-            notes_floats: register(FPCCR).is_none_or(|control| control >> 31 == 1),
+            without_floats,
+            notes_floats: floats.is_some_and(|control| control & ASPEN != 0),
             frames_may_fail: protects
                 || faults.is_some_and(|faults| faults & NOT_STORED != 0)
                 || extensions.security
@@ -115,6 +132,27 @@ impl Microcontroller {
 /// The number of the register that an instruction writes if it is MSR (DDI 0403, B5.2.3).
 fn writes(first: u16, second: u16) -> Option<u8> {
     (first & 0xffe0 == 0xf380 && second & 0xd000 == 0x8000).then_some((second & 0xff) as u8)
+}
+
+/// Whether code or a constant seems to be for access to FPCCR: its address or that of the block of registers
+/// that it is in, in a word (also its alias for Non-secure state) or MOVW, or STR with its offset from the
+/// System Control Space, the System Control Block or CPACR.
+fn reaches_fpccr(first: u16, second: u16) -> bool {
+    const BLOCK: u16 = 0xef30;
+    let is_word = first & 0xfff0 == BLOCK && second & !2 == 0xe000;
+    let is_half = first == 0xf64e && second & 0x80f0 == BLOCK & 0xf0 && second & 0x7000 == 0x7000;
+    let is_store = first & 0xfff0 == 0xf8c0 && matches!(second & 0xfff, 0xf34 | 0x234 | 0x1ac);
+    is_word || is_half || is_store
+}
+
+/// Whether an instruction is ORR with ASPEN and LSPEN, as operating systems write FPCCR.
+const fn sets_aspen(first: u16, second: u16) -> bool {
+    first & 0xffe0 == 0xf040 && second & 0xf0ff == 0x4040
+}
+
+/// Whether an instruction is BIC with ASPEN, with or without LSPEN.
+const fn clears_aspen(first: u16, second: u16) -> bool {
+    first & 0xffe0 == 0xf020 && matches!(second & 0xf0ff, 0x4000 | 0x4040)
 }
 
 /// Whether nothing in programs looks like a 32-bit instruction of some kind.
@@ -139,4 +177,36 @@ fn has_none<'a>(
             let windows = bytes.windows(4).step_by(2);
             !windows.filter_map(|code| code.first_chunk()).any(is)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encoded by GNU as.
+    #[test]
+    fn access_to_fpccr_is_found() {
+        for (code, reaches, sets, clears) in [
+            // .word 0xe000ef34, 0xe000ef30, 0xe002ef34, 0xe000ed88
+            ([0xef34, 0xe000], true, false, false),
+            ([0xef30, 0xe000], true, false, false),
+            ([0xef34, 0xe002], true, false, false),
+            ([0xed88, 0xe000], false, false, false),
+            // movw r3, #0xef34; movw r3, #0xed88
+            ([0xf64e, 0x7334], true, false, false),
+            ([0xf64e, 0x5388], false, false, false),
+            // str.w r2, [r3, #0xf34]; str.w r2, [r3, #0xd88]
+            ([0xf8c3, 0x2f34], true, false, false),
+            ([0xf8c3, 0x2d88], false, false, false),
+            // orr r3, r2, #0xc0000000; bic with the same, and with 0x80000000
+            ([0xf042, 0x4340], false, true, false),
+            ([0xf022, 0x4340], false, false, true),
+            ([0xf022, 0x4300], false, false, true),
+        ] {
+            let [first, second] = code;
+            assert_eq!(reaches_fpccr(first, second), reaches, "{code:x?}");
+            assert_eq!(sets_aspen(first, second), sets, "{code:x?}");
+            assert_eq!(clears_aspen(first, second), clears, "{code:x?}");
+        }
+    }
 }

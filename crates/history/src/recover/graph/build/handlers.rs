@@ -97,7 +97,7 @@ impl Builder {
             if same && in_part == open.resumes {
                 self.same(&open.preserved, Isa::T32, sink);
                 if through.templates.microcontroller.extensions.floating_point {
-                    self.same_floats(&open, taken, sink);
+                    self.same_floats(through, &open, taken, sink);
                 }
                 self.returns = open.returns;
             }
@@ -245,13 +245,20 @@ impl Builder {
 
     /// Infers that interrupted code has the same floating-point registers after the return: they are in
     /// its frame, or no handler used floating point.
-    fn same_floats(&mut self, open: &Interrupted, taken: Taken, sink: &mut impl Sink) {
+    fn same_floats(
+        &mut self,
+        through: &Through<'_>,
+        open: &Interrupted,
+        taken: Taken,
+        sink: &mut impl Sink,
+    ) {
         let use_of_floats = self.current[Location::FLOATS.index()];
         if open.uses_floats != use_of_floats && open.uses_floats != NONE {
             let nodes = [open.uses_floats, use_of_floats, NONE, NONE];
             sink.relation(SAME_BY_CONVENTION, nodes);
         }
-        if open.writes_floats && !taken.floats {
+        let saves = taken.floats && through.templates.microcontroller.notes_floats;
+        if open.writes_floats && !saves {
             return;
         }
         for (&after, location) in open.floats.iter().zip(saved_floats()) {
