@@ -181,6 +181,11 @@ fn banks_are_those_of_the_mode() {
         3 clk IT (3) 00000008 e24dd010 A svc : SUB sp,sp,#16\n3 clk R r13 00002ff0\n\
         4 clk IT (4) 0000000c e1b0f00e A svc : MOVS pc,lr\n";
     ends_with(start, &[("SP", Some(0x2ff0)), ("LR", Some(0x1008))]);
+    let call = start.split_once("4 clk").unwrap().0;
+    ends_with(call, &[("CPSR", Some(0x6000_01d3)), ("SP", Some(0x3000))]);
+    // What a line of an exception's entry does not say.
+    let call = call.replace("r14_svc", "r14");
+    ends_with(&call, &[("CPSR", Some(0x6000_01d3)), ("LR", None)]);
     let back = format!(
         "{start}4 clk R cpsr 60000110\n5 clk IT (5) 00001008 e3a00005 A usr : MOV\n\
          6 clk IT (6) 0000100c e3a00005 A usr : MOV\n"
@@ -261,9 +266,15 @@ fn instructions_that_fail_are_not_executed() {
         !said.contains("ldr") && said.matches("trace_on").count() > 1,
         "{said}"
     );
-    // Events of the debugger are no exceptions.
-    let said = decoded(&trace.replace("CoreEvent_DataAbort", "DebugEvent_X"));
-    assert!(said.contains("ldr"), "{said}");
+    // Events of the debugger are no exceptions, nor are changes of the mode.
+    for event in ["DebugEvent_X", "00001004 svc 00000019 CoreEvent_ModeChange"] {
+        let said = decoded(&trace.replace("CoreEvent_DataAbort", event));
+        assert!(said.contains("ldr"), "{said}");
+        assert!(
+            !said.contains("data fault") && !said.contains("trap"),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -291,4 +302,30 @@ fn memory_that_lines_do_not_say_is_unknown() {
         3 clk IT (3) 00001008 e3a02005 A usr : MOV\n";
     assert!(holds(narrow));
     assert!(!holds(&narrow.replace("60000110", "60000310")));
+    // In the M-profile, the bit has another meaning.
+    let micro = narrow
+        .replace("60000110", "41000200")
+        .replace(" A usr", " T handler");
+    assert!(holds(
+        &micro
+            .replace("e5902000", "e8900004")
+            .replace("e3a02005", "f04f0205")
+    ));
+}
+
+#[test]
+fn what_an_exception_stores_is_not_of_the_instruction() {
+    let recorded = |trace: &str| {
+        let path = Path::new("trace.tarmac");
+        let imported = import_tarmac(path, trace.as_bytes().to_vec().into(), &Options::default());
+        imported.unwrap().files["data_addresses_0.bin"].to_vec()
+    };
+    let frame = "1 clk MW4 20001ffc 01000000\n1 clk MW4 20001ff8 00001002\n";
+    let trace = format!(
+        "0 clk R r0 00000005\n1 clk IT (1) 00001000 6008 T thread : STR r0,[r1]\n\
+         1 clk MW4 20004000 00000005\n1 clk E 00000000 handler 00000019 CoreEvent_ModeChange\n\
+         {frame}1 clk E 00001002 0000000f CoreEvent_SysTick\n\
+         2 clk IT (2) 00000400 2006 T handler : MOVS\n3 clk IT (3) 00000402 2006 T handler : MOVS\n"
+    );
+    assert_eq!(recorded(&trace), recorded(&trace.replace(frame, "")));
 }

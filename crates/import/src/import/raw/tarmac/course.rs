@@ -52,6 +52,8 @@ pub struct Course {
     /// The effects of the last instruction.
     written: Vec<(String, Option<u128>)>,
     accessed: Vec<line::Access>,
+    /// How many of them are of the instruction, and not of the exception that follows it.
+    own: Option<usize>,
     excepted: Option<String>,
     /// The mode of the last instruction, and the one in the trace.
     pub mode: Mode,
@@ -100,6 +102,7 @@ impl Course {
             last: None,
             written: Vec::new(),
             accessed: Vec::new(),
+            own: None,
             excepted: None,
             mode,
             traced: None,
@@ -142,6 +145,13 @@ impl Course {
     /// Adds an exception, which follows the last instruction.
     pub fn exception(&mut self, text: &str) {
         self.excepted.get_or_insert_with(|| text.to_owned());
+        self.change();
+    }
+
+    /// Adds a change of the mode, which an exception may follow. What is accessed after it is not of
+    /// the last instruction.
+    pub fn change(&mut self) {
+        self.own.get_or_insert(self.accessed.len());
     }
 
     /// Ends the last instruction: its effects are known, and the mode of the next one. Returns
@@ -151,9 +161,15 @@ impl Course {
         let excepted = self.excepted.take();
         let written = std::mem::take(&mut self.written);
         let mut accessed = std::mem::take(&mut self.accessed);
+        let own = self.own.take().unwrap_or(accessed.len());
+        let own = if excepted.is_some() {
+            own
+        } else {
+            accessed.len()
+        };
         // The order in which an instruction with several accesses makes them.
-        accessed.sort_by_key(|access| (access.store, access.address));
-        if self.state.is_big_endian() {
+        accessed[..own].sort_by_key(|access| (access.store, access.address));
+        if !self.mode.is_micro && self.state.is_big_endian() {
             // The numbers in the lines are not the bytes in the order of memory.
             for access in &mut accessed {
                 access.bytes.fill(None);
@@ -173,7 +189,7 @@ impl Course {
                 self.tracer.gap(TraceOnReason::BeginOrFilter);
                 self.traced = None;
             } else if !failed {
-                self.run(last, &accessed);
+                self.run(last, &accessed[..own]);
             }
             if let Some(number) = number.filter(|_| !is_open) {
                 let after = last.address.wrapping_add(last.size.into());

@@ -19,6 +19,8 @@ pub enum Event<'a> {
     Memory(Access),
     /// An exception.
     Exception(&'a str),
+    /// Something that precedes an exception, or a change of the mode alone.
+    Change,
     /// Something else.
     Other,
 }
@@ -90,6 +92,7 @@ pub fn read(line: &str, continues: Option<bool>) -> Option<(u32, Event<'_>)> {
         "E" | "EXC" => {
             let text = words.find(|word| word.starts_with("CoreEvent_"));
             match text {
+                Some("CoreEvent_ModeChange") => Event::Change,
                 Some(text) => Event::Exception(text),
                 None if kind == "EXC" => Event::Exception(""),
                 // `DebugEvent_HaltingDebugState`.

@@ -211,6 +211,7 @@ impl Trace {
                 core.access(access);
             }
             Event::Exception(text) => core.exception(text),
+            Event::Change => core.change(),
             Event::Other => {}
         }
     }

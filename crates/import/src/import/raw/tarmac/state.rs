@@ -121,7 +121,7 @@ impl State {
         self.isa == Isa::A64
     }
 
-    /// Whether data is big-endian (AArch32).
+    /// Whether data is big-endian (AArch32 of the A- and R-profile).
     pub fn is_big_endian(&self) -> bool {
         let state = self.registers.get("CPSR").copied().unwrap_or(0);
         !self.is_wide() && state & BIG_ENDIAN != 0
@@ -334,16 +334,16 @@ impl State {
         }
         let in_bank = |mode: Mode| mode.bank.and_then(|bank| bank_of(name, bank));
         let (bank, next) = (in_bank(step.mode), in_bank(step.next));
-        match bank {
+        match (bank, next) {
+            (None, None) if !step.excepted || !matches!(name, "SP" | "LR") => own,
             // Of which of both, the line does not say.
-            _ if step.excepted || bank != next => {
+            (bank, next) if step.excepted || bank != next => {
                 let both = [bank, next].into_iter().flatten();
-                both.map(|name| (name, None))
-                    .chain([(name.to_owned(), None)])
-                    .collect()
+                let both = both.chain([name.to_owned()]);
+                both.map(|name| (name, None)).collect()
             }
-            Some(name) => vec![(name, value)],
-            None => own,
+            (Some(name), _) => vec![(name, value)],
+            (None, _) => own,
         }
     }
 
