@@ -67,6 +67,8 @@ static struct rt_cpu {
 #define PRIORITY(thread) (thread)->sched_thread_ctx.sched_thread_priv.current_priority
 #endif
 
+uint32_t rt_thread_switch_interrupt_flag, rt_interrupt_from_thread;
+
 #ifdef __ARM_FP
 // A word below R4 says whether S16 to S31 are saved.
 #define SAVE_FLOAT "tst lr, #16\n\tit eq\n\tvstmdbeq r0!, {s16-s31}\n\t"
@@ -89,6 +91,16 @@ __attribute__((used)) static void *next(void *stack_pointer)
         thread++;
     STATE(thread) = RUNNING;
     CURRENT = thread;
+#ifdef PENDING
+    // As if an interrupt in the worker had made another thread the current one, whose exception is pending.
+    if (thread == threads + 2) {
+        rt_thread_switch_interrupt_flag = 1;
+        rt_interrupt_from_thread = (uint32_t)&thread->sp;
+        STATE(thread) = READY;
+        CURRENT = threads + 3;
+        STATE(CURRENT) = RUNNING;
+    }
+#endif
     return thread->sp;
 }
 

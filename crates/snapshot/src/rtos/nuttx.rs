@@ -127,7 +127,11 @@ impl<'v> Table<'v> {
         let current = self.current(memory);
         for address in tasks {
             let core = current.iter().position(|task| *task == Some(address));
-            let (task, broken) = self.task(memory, address, core);
+            let (mut task, broken) = self.task(memory, address, core);
+            if core.is_none() && task.state == "running" && current.contains(&None) {
+                // Its registers may be those of a core.
+                task.context = None;
+            }
             out.tasks.push(task);
             out.broken.extend(broken);
         }

@@ -13,6 +13,10 @@ const THREADS: &str = "the list of threads";
 /// The running thread; from version 5 on, and with several cores, it is a member of `struct rt_cpu`.
 const CURRENT: &str = "rt_current_thread";
 const CORES: [&str; 3] = ["_cpus", "rt_cpus", "_cpu"];
+/// Whether a pending exception will switch threads, and the place of the stack pointer in the thread that
+/// runs until then: `rt_current_thread` is the other one already.
+const SWITCHES: &str = "rt_thread_switch_interrupt_flag";
+const FROM: &str = "rt_interrupt_from_thread";
 /// A function of versions in which the states have other numbers.
 const NEW_STATES: &str = "rt_thread_suspend_with_flag";
 /// The type of a thread.
@@ -28,14 +32,15 @@ const CHECKED: u64 = 1;
 const STATIC: u64 = 0x80;
 /// `RT_THREAD_STAT_MASK`.
 const STATE: u64 = 7;
+const RUNNING: &str = "running";
 /// The states by their numbers up to version 4.
-const OLD: [&str; 5] = ["initial", "ready", "suspended", "running", "closed"];
+const OLD: [&str; 5] = ["initial", "ready", "suspended", RUNNING, "closed"];
 /// The states by their numbers from version 5 on, in which threads are suspended in four ways.
 const NEW: [&str; 8] = [
     "initial",
     "closed",
     "ready",
-    "running",
+    RUNNING,
     "suspended",
     "suspended",
     "suspended",
@@ -48,7 +53,7 @@ pub(super) fn kernel(elf: &Elf, memory: &Memory<'_>) -> Option<Kernel> {
     if !may_define(elf, "object_container") {
         return None;
     }
-    let mut names = vec![CURRENT, NEW_STATES];
+    let mut names = vec![CURRENT, NEW_STATES, SWITCHES, FROM];
     names.extend(CONTAINERS);
     names.extend(CORES);
     let variables = Variables::find(elf, &names, &[THREAD])?;
@@ -96,7 +101,12 @@ impl<'v> Layout<'v> {
             name: "RT-Thread",
             ..Kernel::default()
         };
-        let current = self.current(memory);
+        let mut current = self.current(memory);
+        let mut next = None;
+        if let ([current], Some(from)) = (&mut current[..], self.switches_from(memory)) {
+            next = std::mem::replace(current, from);
+        }
+        let is_known = next.is_some() || !current.contains(&None);
         let (entries, why) = self.entries(memory);
         let class = memory.byte(self.class).map(u64::from);
         for entry in entries {
@@ -108,7 +118,13 @@ impl<'v> Layout<'v> {
                 continue;
             }
             let core = current.iter().position(|thread| *thread == Some(address));
-            let (task, broken) = self.task(memory, address, core);
+            let (mut task, broken) = self.task(memory, address, core);
+            if next == Some(address) {
+                task.state = "ready";
+            } else if core.is_none() && task.state == RUNNING && !is_known {
+                // Its registers are those of a core.
+                task.context = None;
+            }
             out.tasks.push(task);
             out.broken.extend(broken);
         }
@@ -152,6 +168,15 @@ impl<'v> Layout<'v> {
             .collect()
     }
 
+    /// Returns the thread that runs until a pending exception switches to another one; `None` if none is
+    /// pending, `Some(None)` if no thread has run yet.
+    fn switches_from(&self, memory: &Memory<'_>) -> Option<Option<u64>> {
+        let read = |name| memory.pointer(self.variables.address(name)?);
+        let from = (read(SWITCHES)? == 1).then_some(read(FROM)?)?;
+        let stack_pointer = self.thread.offset("sp")?;
+        Some((from != 0).then(|| from.wrapping_sub(stack_pointer)))
+    }
+
     /// Reads a number in a thread.
     fn number(&self, memory: &Memory<'_>, thread: u64, paths: &[&str]) -> Option<u64> {
         let (offset, of) = member(self.thread, paths)?;
@@ -179,7 +204,7 @@ impl<'v> Layout<'v> {
             address,
             name: self.name(memory, address).unwrap_or_default(),
             state: match core {
-                Some(_) => "running",
+                Some(_) => RUNNING,
                 None => state.copied().unwrap_or("unknown"),
             },
             priority: priority.and_then(|priority| i64::try_from(priority).ok()),
