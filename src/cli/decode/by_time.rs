@@ -8,6 +8,7 @@
 use super::job::{Decoded, Job, Stopped, joined};
 use armsnap::capture::CaptureBuffer;
 use armsnap::report::listing::Stretch;
+use armsnap::report::listing::text_buffer::TextBuffer;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -102,10 +103,7 @@ impl Job<'_> {
                     let source = std::slice::from_ref(source);
                     self.group(buffer, source, |_, text| {
                         let gone = |_| io::ErrorKind::BrokenPipe.into();
-                        let page = text.map(|text| {
-                            let stretches = text.take_stretches();
-                            (text.take(), stretches)
-                        });
+                        let page = text.map(TextBuffer::take_stretches);
                         sender.send(page).map_err(gone).map_err(Stopped::Io)
                     })
                 }));

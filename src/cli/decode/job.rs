@@ -172,7 +172,9 @@ impl Job<'_> {
             decoded
                 .notes
                 .extend(unfollowed.map(|u| self.unfollowed(source, &u)));
-            send(index, Some(listed.text()))?;
+            let text = listed.text();
+            text.end();
+            send(index, Some(text))?;
         }
         Ok(decoded)
     }

@@ -3,12 +3,15 @@
 use armsnap_arch::quantity::BufferOffset;
 use armsnap_trace::element::{Itm, Mark};
 
-/// Lines of a source in a row that are at one place of a time line.
+/// The size of lines in bytes that may wait for the next timestamp.
+const MOST_WAITING: usize = 1 << 20;
+
+/// Lines of a source in a row that have one time and one offset in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Where its text starts.
     pub start: usize,
-    /// The offset of its first line in the buffer.
+    /// The offset of its lines in the buffer.
     pub at: BufferOffset,
     /// The time of its lines, in ticks of the timestamps; `None` before the first one.
     pub time: Option<u64>,
@@ -41,8 +44,7 @@ impl Stretches {
                 *last = stretch;
                 return;
             }
-            Some(last)
-                if !self.starts && last.time == time && (time.is_some() || last.at == at) => {}
+            Some(last) if !self.starts && (last.at, last.time) == (at, time) => {}
             _ => self.all.push(stretch),
         }
         self.starts = false;
@@ -51,7 +53,8 @@ impl Stretches {
     /// The line of this mark starts next.
     pub(super) fn mark(&mut self, start: usize, at: BufferOffset, mark: &Mark) {
         match mark {
-            Mark::Timestamp(time) => self.time = Some(*time),
+            // 0 if it is not known.
+            Mark::Timestamp(time @ 1..) => self.time = Some(*time),
             Mark::Stm(stm) => self.time = stm.timestamp.or(self.time),
             Mark::Itm(Itm::GlobalTimestamp(time)) => {
                 self.time = Some(*time);
@@ -67,13 +70,26 @@ impl Stretches {
         }
     }
 
-    /// Takes the stretches of a text that is taken; the last one goes on in the next text.
-    pub(super) fn take(&mut self) -> Vec<Stretch> {
+    /// The source has ended: no line waits for another timestamp.
+    pub(super) fn end(&mut self) {
+        self.timed = self.all.len();
+    }
+
+    /// Takes the stretches of a text of a length, of which as much is to be taken as is returned, too:
+    /// few lines that wait for the next timestamp stay. The last stretch goes on in the next text.
+    pub(super) fn take(&mut self, length: usize) -> (Vec<Stretch>, usize) {
+        let waiting = self.all.get(self.timed).map(|first| first.start);
+        let cut = waiting.filter(|start| length - start < MOST_WAITING);
+        let cut = cut.unwrap_or(length);
+        let mut rest = match cut < length {
+            true => self.all.split_off(self.timed),
+            false => self.all.last().copied().into_iter().collect(),
+        };
+        for stretch in &mut rest {
+            stretch.start = stretch.start.saturating_sub(cut);
+        }
         self.timed = 0;
-        let all = std::mem::take(&mut self.all);
-        let last = all.last().map(|last| Stretch { start: 0, ..*last });
-        self.all.extend(last);
-        all
+        (std::mem::replace(&mut self.all, rest), cut)
     }
 }
 
@@ -88,7 +104,9 @@ mod tests {
             stretches.mark(start, BufferOffset(start as u64), mark);
             stretches.line(start, BufferOffset(start as u64));
         }
-        let all = stretches.take();
+        stretches.end();
+        let (all, length) = stretches.take(marks.len());
+        assert_eq!(length, marks.len());
         let of = |line: usize| all.iter().rfind(|stretch| stretch.start <= line);
         (0..marks.len())
             .map(|line| of(line).unwrap().time)
@@ -102,7 +120,7 @@ mod tests {
             Mark::Timestamp(7),
             Mark::End,
             Mark::Timestamp(9),
-            Mark::End,
+            Mark::Timestamp(0),
         ];
         assert_eq!(times(&marks), [None, Some(7), Some(7), Some(9), Some(9)]);
     }
@@ -119,5 +137,42 @@ mod tests {
         let wanted = [7, 7, 7, 9, 9, 9].map(Some);
         assert_eq!(times(&marks), wanted);
         assert_eq!(times(&[write, write]), [None, None]);
+    }
+
+    #[test]
+    fn few_lines_that_wait_for_a_timestamp_stay() {
+        let mut stretches = Stretches::default();
+        let global = Mark::Itm(Itm::GlobalTimestamp(7));
+        stretches.line(0, BufferOffset(0));
+        stretches.mark(10, BufferOffset(1), &global);
+        stretches.line(10, BufferOffset(1));
+        stretches.line(20, BufferOffset(2));
+        stretches.line(30, BufferOffset(3));
+        let (all, length) = stretches.take(40);
+        let times: Vec<_> = all.iter().map(|one| (one.start, one.time)).collect();
+        assert_eq!((times, length), (vec![(0, Some(7)), (10, Some(7))], 20));
+        // They have the time of the next one.
+        let global = Mark::Itm(Itm::GlobalTimestamp(9));
+        stretches.mark(20, BufferOffset(4), &global);
+        stretches.line(20, BufferOffset(4));
+        stretches.line(30, BufferOffset(5));
+        let (all, length) = stretches.take(MOST_WAITING + 30);
+        let times: Vec<_> = all.iter().map(|one| (one.start, one.time)).collect();
+        let wanted = [(0, 9), (10, 9), (20, 9), (30, 9)].map(|(start, time)| (start, Some(time)));
+        // Many do not wait.
+        assert_eq!((times, length), (wanted.to_vec(), MOST_WAITING + 30));
+    }
+
+    #[test]
+    fn lines_at_different_offsets_are_apart() {
+        let mut stretches = Stretches::default();
+        stretches.mark(0, BufferOffset(0), &Mark::Timestamp(7));
+        for (start, at) in [(0, 0), (10, 4), (20, 4), (30, 5)] {
+            stretches.line(start, BufferOffset(at));
+        }
+        stretches.end();
+        let (all, _) = stretches.take(40);
+        let places: Vec<_> = all.iter().map(|one| (one.start, one.at.0)).collect();
+        assert_eq!(places, [(0, 0), (10, 4), (30, 5)]);
     }
 }

@@ -38,10 +38,21 @@ impl TextBuffer {
         self.stretches = Some(Box::default());
     }
 
-    /// Takes the stretches of the text so far; empty unless they are kept.
-    pub fn take_stretches(&mut self) -> Vec<Stretch> {
-        let stretches = self.stretches.as_mut();
-        stretches.map_or_else(Vec::new, |stretches| stretches.take())
+    /// The text ends: its last lines do not wait for a timestamp.
+    pub fn end(&mut self) {
+        if let Some(stretches) = &mut self.stretches {
+            stretches.end();
+        }
+    }
+
+    /// Takes the text with its stretches, if these are kept; lines may stay that wait for a timestamp.
+    pub fn take_stretches(&mut self) -> (Vec<u8>, Vec<Stretch>) {
+        let Some(stretches) = &mut self.stretches else {
+            return (self.take(), Vec::new());
+        };
+        let (stretches, length) = stretches.take(self.text.len());
+        let rest = self.text.split_off(length);
+        (std::mem::replace(&mut self.text, rest), stretches)
     }
 
     /// A line starts.
