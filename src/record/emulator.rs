@@ -490,7 +490,7 @@ impl Emulator {
             let places = replay_file::Places {
                 offsets: &summary.checkpoints,
                 turns: &turns,
-                of_inputs: &summary.turns_of_inputs,
+                of_calls: &summary.turns_of_calls,
             };
             let (directory, start) = (self.directory.path(), &contents.start);
             let replay = replay_file::join(directory, start, &places, &contents.memory);

@@ -97,7 +97,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands; see stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED, MEMORY, CALL, CHECKPOINT, COUNTER };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED, MEMORY, CALL, CHECKPOINT };
 enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TURN = 0xd0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
 enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP, ASK };
@@ -112,8 +112,6 @@ enum { RUNNING, IN_SYSCALL, FROZEN, CUT, ENDING, WAITING };
 struct chunk {
     uint32_t kind, core, bytes, extra;
 };
-
-#define MOST_COUNTERS 2
 
 /* A translated block. */
 struct block {
@@ -131,9 +129,6 @@ struct block {
     uint8_t place;      /* the code whose first execution is reported */
     /* With checkpoints=N: */
     uint8_t branches;   /* its last instruction is a branch */
-    /* With inputs=: instructions that read a counter into registers that the rest of the block keeps */
-    uint8_t counters, counter_registers[MOST_COUNTERS];
-    uint64_t counter_pcs[MOST_COUNTERS];
 };
 
 /*
@@ -169,9 +164,6 @@ struct vcpu {
     int64_t call;       /* the system call that it is in, its instruction and arguments */
     uint64_t call_pc, arguments[6];
     uint32_t access;    /* 1 + the place of the last access among the words, if the block has one */
-    /* With inputs=: */
-    struct block *counted; /* the last block, if it reads counters */
-    const struct state *registers;
     /* With inputs=, if there are several threads: */
     uint64_t ticket;    /* its place among those that wait for their turn; 0: it does not wait */
     pthread_cond_t has_turn;
@@ -205,7 +197,7 @@ static int have_guest_base;
 static int out = -1;
 static volatile int dead;
 static volatile int halting; /* bits: */
-enum { FREEZING = 1, EXITING = 2, IN_GDB = 4, ASKING = 8, COUNTING = 16 };
+enum { FREEZING = 1, EXITING = 2, IN_GDB = 4, ASKING = 8 };
 enum { HOLDING = FREEZING | EXITING };
 static struct vcpu *exiting; /* the thread that exits the program */
 static volatile int may_leave;
@@ -654,24 +646,6 @@ static inline void report_time(struct vcpu *v, uint32_t count)
     v->called = 0;
 }
 
-/* Reports the counters that the last block read: a block starts, so registers are in the state of the core. */
-static void put_counters(struct vcpu *v)
-{
-    struct block *block = v->counted;
-    v->counted = NULL;
-    __atomic_fetch_and(&halting, ~COUNTING, __ATOMIC_SEQ_CST);
-    if ((one_thread ? progress : v->progress) != v->complete || v->cut || child)
-        return;
-    v->sends = 1;
-    pthread_mutex_lock(&out_lock);
-    for (int i = 0; i < block->counters; i++) {
-        uint64_t read[3] = { block->counter_pcs[i], v->registers->x[block->counter_registers[i]], v->turn };
-        put_chunk(COUNTER, v->core, 0, read, sizeof read);
-    }
-    pthread_mutex_unlock(&out_lock);
-    v->sends = 0;
-}
-
 static inline void list(struct vcpu *v, struct block *block)
 {
     v->expected = block->count;
@@ -683,8 +657,6 @@ static inline void list(struct vcpu *v, struct block *block)
 
 static inline void enter(struct vcpu *v, struct block *block, const struct state *state)
 {
-    if (__builtin_expect(v->counted != NULL, 0))
-        put_counters(v);
     if (__builtin_expect(halting, 0)) {
         /* The thread that exits keeps it to the end. */
         if (in_gdb && v != exiting)
@@ -828,36 +800,20 @@ __attribute__((used)) static void block_executed_in_state(
     enter(v, block, state);
 }
 
-/* A block that reads counters starts. Without the layout of QEMU 7.2 they stay unknown. */
-__attribute__((used)) static void counters_are_read(
-    unsigned vcpu, struct block *block, const struct state *state)
-{
-    struct vcpu *v = vcpus[vcpu];
-    if (state->aarch64 != 1 || state->pc != block->pc || v->block != block)
-        return;
-    v->registers = state;
-    v->counted = block;
-    __atomic_fetch_or(&halting, COUNTING, __ATOMIC_SEQ_CST);
-}
-
 /* Passes the register that holds the core's state in generated code (TCG_AREG0) as the third argument. */
 #if defined(__x86_64__)
 #define HAVE_STATE 1
-__asm__(".text\n.type with_state, @function\nwith_state:\n\tmov %rbp, %rdx\n\tjmp block_executed_in_state\n"
-        ".type read_with_state, @function\nread_with_state:\n\tmov %rbp, %rdx\n\tjmp counters_are_read\n");
+__asm__(".text\n.type with_state, @function\nwith_state:\n\tmov %rbp, %rdx\n\tjmp block_executed_in_state\n");
 #elif defined(__aarch64__)
 #define HAVE_STATE 1
-__asm__(".text\n.type with_state, %function\nwith_state:\n\tmov x2, x19\n\tb block_executed_in_state\n"
-        ".type read_with_state, %function\nread_with_state:\n\tmov x2, x19\n\tb counters_are_read\n");
+__asm__(".text\n.type with_state, %function\nwith_state:\n\tmov x2, x19\n\tb block_executed_in_state\n");
 #else
 #define HAVE_STATE 0
 #endif
 #if HAVE_STATE
 void with_state(unsigned, void *) __attribute__((visibility("hidden")));
-void read_with_state(unsigned, void *) __attribute__((visibility("hidden")));
 #else
 static void with_state(unsigned vcpu, void *block) {}
-static void read_with_state(unsigned vcpu, void *block) {}
 #endif
 
 static void instruction_executed(unsigned vcpu, void *number)
@@ -1036,46 +992,6 @@ static int branches(struct qemu_plugin_insn *insn)
     return wide || narrow;
 }
 
-static uint32_t word_of(struct qemu_plugin_tb *tb, size_t index)
-{
-    uint32_t word;
-    memcpy(&word, qemu_plugin_insn_data(qemu_plugin_tb_get_insn(tb, index)), 4);
-    return word;
-}
-
-/* Returns whether an A64 instruction may write a general register; for some that do not, too. */
-static int may_write(uint32_t word, uint32_t number)
-{
-    uint32_t first = word & 31, base = word >> 5 & 31, second = word >> 10 & 31;
-    int branches = (word & 0x1c000000) == 0x14000000, access = (word & 0x0a000000) == 0x08000000;
-    if (branches)
-        return number == 30;
-    /* A store without write-back: of a register with an immediate or a register as the offset, or of a pair. */
-    int stores = (word & 0x3bc00000) == 0x39000000 || (word & 0x3fe00c00) == 0x38200800
-        || (word & 0x3fe00c00) == 0x38000000 || (word & 0x3bc00000) == 0x29000000;
-    if (stores)
-        return 0;
-    return first == number || (access && (base == number || second == number || (word >> 16 & 31) == number));
-}
-
-/*
- * Finds instructions that read a counter (MRS of CNTPCT_EL0, CNTVCT_EL0 and their like) into a register that is not
- * written again in the block.
- */
-static void find_counters(struct block *block, struct qemu_plugin_tb *tb)
-{
-    for (size_t i = 0; i < block->count && block->counters < MOST_COUNTERS; i++) {
-        uint32_t word = word_of(tb, i);
-        int stays = (word & 0xffffff00) == 0xd53be000 && (word & 31) != 31;
-        for (size_t later = i + 1; stays && later < block->count; later++)
-            stays = !may_write(word_of(tb, later), word & 31);
-        if (stays) {
-            block->counter_registers[block->counters] = word & 31;
-            block->counter_pcs[block->counters++] = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, i));
-        }
-    }
-}
-
 static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
@@ -1126,10 +1042,6 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         define(text, text_length);
         pthread_mutex_unlock(&out_lock);
         qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, block);
-        if (inputs && !is_arm && HAVE_STATE)
-            find_counters(block, tb);
-        if (block->counters)
-            qemu_plugin_register_vcpu_tb_exec_cb(tb, read_with_state, CB_NO_REGS, block);
     }
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
@@ -1454,7 +1366,8 @@ static void put_filled(struct vcpu *v, unsigned argument, unsigned code, int64_t
         break;
     case 11:
         size = other && read_memory(other & (is_arm ? UINT32_MAX : UINT64_MAX >> 8), &length, 4) ? length : 0;
-        size = size < most ? size : most;
+        /* The emulator writes a byte even if the size is 0. */
+        size = size < 4 ? 4 : size < most ? size : most;
         break;
     case 12:
         put_vector(v, address, other, done);
@@ -1543,8 +1456,6 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
         note_mask(vcpus[vcpu]);
     }
     struct vcpu *v = vcpus[vcpu];
-    if (v->counted)
-        put_counters(v);
     if (inputs && (one_thread || in_turns) && !child) {
         uint64_t arguments[6] = { a1, a2, a3, a4, a5, a6 };
         for (int i = 0; i < 6; i++)

@@ -9,7 +9,7 @@ use armsnap_snapshot::leftovers::in_private;
 use armsnap_snapshot::mapped::{self, Mapped};
 use armsnap_snapshot::snapshot::model::Register;
 use armsnap_snapshot::snapshot::replay::{
-    Call, Checkpoint, Contents, CounterRead, Input, Inputs, Piece, Turn, Writer,
+    Call, Checkpoint, Contents, Input, Inputs, Piece, Turn, Writer,
 };
 use armsnap_trace::encode::CodeAddress;
 use std::fs::File;
@@ -101,7 +101,7 @@ pub struct CallFile {
     offsets: Vec<Option<u64>>,
     /// How many bytes of memory the checkpoints have.
     checkpoint_bytes: u64,
-    /// The turn of each call, in which it returned, and read of a counter.
+    /// The turn in which each call returned.
     turns: Vec<u64>,
 }
 
@@ -112,8 +112,8 @@ pub struct Places<'a> {
     pub offsets: &'a [Option<u64>],
     /// The turns of threads, in order.
     pub turns: &'a [Turn],
-    /// The number of the turn of each call, in which it returned, and read of a counter.
-    pub of_inputs: &'a [u64],
+    /// The number of the turn in which each call returned.
+    pub of_calls: &'a [u64],
 }
 
 impl CallFile {
@@ -237,18 +237,8 @@ impl CallFile {
         self.bytes = 0;
     }
 
-    /// Adds a read of a counter, in the turn with this number.
-    pub fn counter(&mut self, read: CounterRead, turn: u64) {
-        if let Some(writer) = &mut self.writer {
-            match writer.counter(read) {
-                Ok(()) => self.turns.push(turn),
-                Err(_) => self.writer = None,
-            }
-        }
-    }
-
     /// Completes the file, and returns the offset for each checkpoint, if it is known, and the number of the
-    /// turn of each call, in which it returned, and read of a counter.
+    /// turn in which each call returned.
     pub fn finish(&mut self) -> (Vec<Option<u64>>, Vec<u64>) {
         // An incomplete last record is not read.
         let _ = self.writer.take().map(Writer::finish);
@@ -259,14 +249,14 @@ impl CallFile {
     }
 }
 
-/// Writes the turns up to that of the next call or read of a counter. Returns whether that turn is known.
+/// Writes the turns up to that in which the next call returned. Returns whether that turn is known.
 fn begin_turns<'t>(
     writer: &mut Writer<impl Write>,
     turns: &mut Peekable<impl Iterator<Item = (u64, &'t Turn)>>,
-    of_inputs: &mut Iter<'_, u64>,
+    of_calls: &mut Iter<'_, u64>,
     known: u64,
 ) -> io::Result<bool> {
-    let now = of_inputs.next().copied().unwrap_or(0);
+    let now = of_calls.next().copied().unwrap_or(0);
     while let Some((_, turn)) = turns.next_if(|(number, _)| *number <= now) {
         writer.turn(*turn)?;
     }
@@ -310,21 +300,15 @@ pub fn join(
         let mut at = calls.calls();
         let (mut offsets, mut changed) = (places.offsets.iter(), Vec::new());
         let known = places.turns.len() as u64;
-        let (mut turns, mut of_inputs) =
-            ((1..).zip(places.turns).peekable(), places.of_inputs.iter());
+        let (mut turns, mut of_calls) =
+            ((1..).zip(places.turns).peekable(), places.of_calls.iter());
         while let Ok(Some((input, next))) = calls.input(at) {
             match input {
                 Input::Call(call) => {
-                    if !begin_turns(&mut writer, &mut turns, &mut of_inputs, known)? {
+                    if !begin_turns(&mut writer, &mut turns, &mut of_calls, known)? {
                         break;
                     }
                     writer.call(&call, &saved)?;
-                }
-                Input::Counter(read) => {
-                    if !begin_turns(&mut writer, &mut turns, &mut of_inputs, known)? {
-                        break;
-                    }
-                    writer.counter(read)?;
                 }
                 // A file of calls has no turns.
                 Input::Turn(_) => {}

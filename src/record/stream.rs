@@ -23,7 +23,6 @@
 //! | 15 memory | what the kernel wrote in the call reported next, only with `inputs=`; extra: 0, `u64` address and bytes, or 1, `u64` address and `u64` count of bytes that are 0 |
 //! | 16 call | a system call returned, or ends its thread, in the turn of this thread: `u64` address of its instruction, `u64` number, `u64` result, six `u64` arguments, `u64` number of the turn, 0 before the second thread starts |
 //! | 17 checkpoint | the only thread receives SIGINT, so that it stops after the block that it enters next, which ends in a branch; only with `checkpoints=` |
-//! | 18 counter | an instruction read a counter: `u64` its address, `u64` the value, `u64` number of the turn, as in a call |
 //!
 //! An event is one of:
 //!
@@ -60,7 +59,6 @@
 //! events on different host threads is not known.
 
 use armsnap_arch::quantity::Isa;
-use armsnap_snapshot::snapshot::replay::CounterRead;
 use armsnap_trace::data_addresses::Access;
 use std::io::{self, Read};
 
@@ -290,8 +288,6 @@ pub trait Sink {
     fn written(&mut self, _address: u64, _written: Written<'_>) {}
     /// A system call returned.
     fn call(&mut self, _call: SystemCall) {}
-    /// An instruction read a counter, in the turn with this number.
-    fn counter(&mut self, _read: CounterRead, _turn: u64) {}
     /// A core ends.
     fn end(&mut self, core: u32, time: Option<u64>) -> io::Result<()>;
     /// The program ends.
@@ -546,10 +542,6 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             }
             16 => sink.call(fields.call()?),
             17 => sink.checkpoint(),
-            18 => {
-                let (pc, value) = (fields.u64()?, fields.u64()?);
-                sink.counter(CounterRead { pc, value }, fields.u64()?);
-            }
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }

@@ -20,7 +20,7 @@ use super::versions::Versions;
 use super::witness;
 use armsnap_arch::quantity::TraceId;
 use armsnap_snapshot::snapshot::changed::Carrier;
-use armsnap_snapshot::snapshot::replay::{CounterRead, Turn};
+use armsnap_snapshot::snapshot::replay::Turn;
 use armsnap_trace::encode::{CodeAddress, TraceUnit, Tracer};
 use armsnap_trace::flow::Pieces;
 use std::collections::BTreeMap;
@@ -114,8 +114,8 @@ pub struct Summary {
     pub checkpoints: Vec<Option<u64>>,
     /// The turns of threads, in order.
     pub turns: Vec<Turn>,
-    /// The number of the turn of each recorded call, in which it returned, and read of a counter.
-    pub turns_of_inputs: Vec<u64>,
+    /// The number of the turn in which each recorded call returned.
+    pub turns_of_calls: Vec<u64>,
     /// Why a file of the recording is incomplete, if one is.
     pub cut: Option<String>,
 }
@@ -310,12 +310,6 @@ where
         }
     }
 
-    fn counter(&mut self, read: CounterRead, turn: u64) {
-        if let Some(calls) = &self.calls {
-            locked(calls).counter(read, turn);
-        }
-    }
-
     fn checkpoint(&mut self) {
         self.checkpoint = true;
         let _ = self.observer.send(TraceEvent::Checkpoint);
@@ -416,7 +410,7 @@ where
             if let Some(offset) = self.traces.taken.synchronised.take() {
                 calls.synchronised(offset);
             }
-            (summary.checkpoints, summary.turns_of_inputs) = calls.finish();
+            (summary.checkpoints, summary.turns_of_calls) = calls.finish();
             let cores = self.traces.cores.iter();
             let executed = cores.map(|core| core.as_ref().map_or(0, |trace| trace.executed));
             let begins = std::mem::take(&mut self.traces.turns);

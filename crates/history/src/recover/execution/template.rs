@@ -141,8 +141,6 @@ pub(in crate::recover) struct Template {
     pub changes_space: bool,
     /// Whether all locations are unknown after it.
     pub opaque: bool,
-    /// The register into which it reads a counter.
-    pub counter: Option<Location>,
     /// Whether it leaves the address after it in the link register.
     pub calls: bool,
     /// Whether it is a branch that was not taken according to the trace.

@@ -210,7 +210,6 @@ impl Templates {
         let selects = before.first_chunk() == Some(&signals::MOV_X8_SIGRETURN.to_le_bytes());
         let template = &mut self.all[number as usize];
         template.untaken = untaken;
-        template.counter = counter(code).filter(|_| isa == Isa::A64);
         if self.architecture == Architecture::MProfile
             && let (Some(first), Some(second)) = (half(code), code.get(2..).and_then(half))
             && m_profile::is_float(first, second)
@@ -336,14 +335,6 @@ impl Templates {
     }
 }
 
-/// The register into which an A64 instruction reads CNTFRQ_EL0, CNTPCT_EL0, CNTVCT_EL0, CNTPCTSS_EL0 or
-/// CNTVCTSS_EL0 (MRS).
-fn counter(code: &[u8]) -> Option<Location> {
-    let word = u32::from_le_bytes(*code.first_chunk()?);
-    let register = (word & 31) as u8;
-    (word & 0xffff_ff00 == 0xd53b_e000 && register != 31).then(|| Location::general(register))
-}
-
 /// Appends the operations of an instruction to others.
 fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template {
     let narrow = isa != Isa::A64;
@@ -383,7 +374,6 @@ fn put(ops: &mut Vec<Op>, pc: u64, isa: Isa, semantics: &Semantics) -> Template 
         clears_block: semantics.clears_block,
         changes_space: semantics.changes_space,
         opaque: false,
-        counter: None,
         calls: calls
             && matches!(
                 semantics.control,

@@ -14,6 +14,9 @@ pub struct KernelBuffer {
     pub size: BufferSize,
 }
 
+/// The result of a call with an address that cannot be accessed: it may have filled others before.
+const EFAULT: i64 = -14;
+
 /// The size of a buffer that a system call fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferSize {
@@ -41,10 +44,21 @@ impl BufferSize {
         let returned = result.max(0).cast_unsigned();
         match self {
             Self::Bytes(bytes) => Some(bytes),
+            Self::Argument(index) if result == EFAULT => Some(argument(index)),
             Self::Argument(index) => Some(argument(index).min(returned)),
             Self::Structures(index, bytes) => argument(index).checked_mul(bytes),
             Self::Returned(most, bytes) => argument(most).min(returned).checked_mul(bytes),
             Self::Length(_) | Self::Vector(_) | Self::Message => None,
+        }
+    }
+
+    /// Whether the record of a call has all that it filled: the size follows from memory.
+    pub fn is_recorded(self, result: i64, has_memory: bool) -> bool {
+        match self {
+            _ if result == EFAULT => false,
+            Self::Vector(_) => result <= 0 || has_memory,
+            Self::Length(_) | Self::Message => result < 0 || has_memory,
+            Self::Bytes(_) | Self::Argument(_) | Self::Structures(..) | Self::Returned(..) => false,
         }
     }
 

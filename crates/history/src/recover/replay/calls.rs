@@ -208,7 +208,7 @@ fn further(
             _ if start == 0 => {}
             Some(size) => filled.push(start..start.saturating_add(size)),
             // The record has what it is.
-            None if result < 0 || !call.memory.is_empty() => {}
+            None if buffer.size.is_recorded(result, !call.memory.is_empty()) => {}
             None => return Err(Stopped::Call(call.number)),
         }
     }
@@ -226,7 +226,10 @@ pub fn written(call: &Call<'_>, architecture: Architecture) -> Result<Vec<Range<
         Effect::Nothing => {}
         Effect::Fills(buffer) => {
             let filled = buffer.filled(arguments, result);
-            all.push(filled.ok_or(Stopped::Call(call.number))?);
+            let mut filled = filled.ok_or(Stopped::Call(call.number))?;
+            // The zero after the text of a link.
+            filled.end = filled.end.saturating_add(1);
+            all.push(filled);
         }
         Effect::Unknown if result == NO_SUCH_CALL => {}
         Effect::Unknown => all.extend(further(call, architecture, result)?),

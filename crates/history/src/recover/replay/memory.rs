@@ -72,6 +72,8 @@ pub struct Memory {
     zeros: BTreeMap<u64, u64>,
     /// Ranges that others may write at any time.
     foreign: Vec<Range<u64>>,
+    /// Ranges that the kernel may write for a waiting thread, each with the number of the thread.
+    waiting: Vec<(usize, Range<u64>)>,
 }
 
 impl Memory {
@@ -180,7 +182,7 @@ impl Memory {
     /// Writes 1 to 8 bytes, which are unknown afterwards if the value is.
     #[inline]
     pub fn store(&mut self, address: u64, size: u8, value: Option<u64>) {
-        let is_foreign = !self.foreign.is_empty()
+        let is_foreign = (!self.foreign.is_empty() || !self.waiting.is_empty())
             && self.has_foreign(&(address..address.saturating_add(size.into())));
         let value = value.filter(|_| !is_foreign);
         let (at, size) = ((address % PAGE) as usize, usize::from(size));
@@ -222,12 +224,25 @@ impl Memory {
 
     /// What others may have written since is not known.
     fn forget_foreign(&mut self, range: Range<u64>) {
-        for foreign in self.foreign.clone() {
+        let waiting = self.waiting.iter().map(|(_, range)| range);
+        let all: Vec<Range<u64>> = self.foreign.iter().chain(waiting).cloned().collect();
+        for foreign in all {
             let both = foreign.start.max(range.start)..foreign.end.min(range.end);
             if !both.is_empty() {
                 self.forget(both);
             }
         }
+    }
+
+    /// The kernel may write a range for a thread from now on, until it [has returned](Self::has_returned).
+    pub fn waits(&mut self, thread: usize, range: Range<u64>) {
+        self.forget(range.clone());
+        self.waiting.push((thread, range));
+    }
+
+    /// The kernel does not write for a thread any more.
+    pub fn has_returned(&mut self, thread: usize) {
+        self.waiting.retain(|(waiting, _)| *waiting != thread);
     }
 
     /// Writes zeros.
@@ -282,7 +297,8 @@ impl Memory {
 
     /// Whether others may write a part of a range.
     pub fn has_foreign(&self, range: &Range<u64>) -> bool {
-        let mut foreign = self.foreign.iter();
+        let waiting = self.waiting.iter().map(|(_, range)| range);
+        let mut foreign = self.foreign.iter().chain(waiting);
         foreign.any(|other| other.start < range.end && range.start < other.end)
     }
 

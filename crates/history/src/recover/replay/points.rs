@@ -103,7 +103,6 @@ impl Points {
                         foreign = mappings.foreign().into();
                     }
                 }
-                Input::Counter(_) => {}
                 // There are no checkpoints of several threads.
                 Input::Turn(_) => break,
                 Input::Checkpoint(Checkpoint { offset, pc, .. }) => {

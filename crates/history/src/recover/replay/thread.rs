@@ -7,7 +7,7 @@ use crate::recover::execution::address_space::AddressSpace;
 use crate::recover::execution::steps::{Step, Stretch, ends_in_branch};
 use crate::recover::execution::templates::Templates;
 use crate::timeline::{Direction, History, Position};
-use armsnap_arch::semantics::{Control, Location};
+use armsnap_arch::semantics::Control;
 use armsnap_snapshot::stop::Cancel;
 use std::ops::Range;
 
@@ -89,8 +89,6 @@ pub(super) struct Executed {
     pub number: u32,
     /// Its address, if it is a system call.
     pub call: Option<u64>,
-    /// Its address, and the register into which it reads a counter, if it does.
-    pub counter: Option<(u64, Location)>,
 }
 
 impl Thread {
@@ -128,7 +126,6 @@ impl Thread {
             return Ok(Executed {
                 number,
                 call: Some(template.pc),
-                counter: None,
             });
         }
         let following = batch.next + 1;
@@ -138,10 +135,6 @@ impl Thread {
             None => batch.after,
         };
         self.expected = self.processor.execute(templates, template, after, watch)?;
-        Ok(Executed {
-            number,
-            call: None,
-            counter: template.counter.map(|register| (template.pc, register)),
-        })
+        Ok(Executed { number, call: None })
     }
 }

@@ -1,12 +1,10 @@
 //! The threads of a program, of which one executes at a time: in turns, whose order was recorded.
 
-use super::memory::Memory;
 use super::thread::{Batch, Thread};
 use super::{Given, Stopped};
 use crate::recover::execution::templates::Templates;
 use crate::timeline::{History, Position};
 use armsnap_snapshot::stop::Cancel;
-use std::ops::Range;
 
 /// The most instructions of other threads that are executed.
 pub(super) const MOST: u64 = 1 << 26;
@@ -38,8 +36,6 @@ pub(super) struct Threads {
     next: usize,
     /// The number of instructions and turns that the others executed.
     pub executed: u64,
-    /// What the kernel may write at any time, for the thread at this place.
-    written: Vec<(usize, Range<u64>)>,
     /// Whether the one whose positions are executed was started.
     pub is_born: bool,
 }
@@ -172,33 +168,6 @@ impl Threads {
             self.born.pop();
         } else if let Some(last) = self.born.last_mut() {
             *last = None;
-        }
-    }
-
-    /// The executing thread is in a call that may write these ranges until it returns.
-    pub fn waits(&mut self, ranges: Vec<Range<u64>>, memory: &mut Memory) {
-        for range in ranges {
-            // Others may write the rest for longer.
-            if !memory.has_foreign(&range) {
-                memory.set_foreign(range.clone(), true);
-                self.written.push((self.now, range.clone()));
-            }
-            memory.forget(range);
-        }
-    }
-
-    /// The call of the executing thread has returned.
-    pub fn has_returned(&mut self, memory: &mut Memory) {
-        let now = self.now;
-        if !self.written.iter().any(|(place, _)| *place == now) {
-            return;
-        }
-        for (_, range) in self.written.extract_if(.., |(place, _)| *place == now) {
-            memory.set_foreign(range, false);
-        }
-        for (_, range) in &self.written {
-            memory.set_foreign(range.clone(), true);
-            memory.forget(range.clone());
         }
     }
 

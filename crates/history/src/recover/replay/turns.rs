@@ -4,7 +4,7 @@
 use super::calls::Kernel;
 use super::machine::{self, Processor};
 use super::memory::Memory;
-use super::thread::{Batch, Executed, Thread};
+use super::thread::{Batch, Thread};
 use super::threads::{MOST, Other, Threads};
 use super::watch::Watch;
 use super::{Given, Stopped, calls, clones};
@@ -40,7 +40,9 @@ impl Moment {
         while batch.next < until.min(signal) {
             let executed = self.thread.step(batch, given.templates, watch)?;
             self.threads.count(self.threads.own())?;
-            self.enters(&executed, given, watch)?;
+            if let Some(pc) = executed.call {
+                self.call(pc, given, watch)?;
+            }
             if self.threads.is_over() {
                 self.others(given, watch)?;
             }
@@ -61,30 +63,6 @@ impl Moment {
         match self.thread.processor.memory.is_full() {
             true => Err(Stopped::Full),
             false => Ok(()),
-        }
-    }
-
-    /// Applies what enters the program by an instruction that was executed.
-    #[inline]
-    pub fn enters(
-        &mut self,
-        executed: &Executed,
-        given: &Given<'_>,
-        watch: &mut Watch,
-    ) -> Result<(), Stopped> {
-        match (executed.call, executed.counter) {
-            (None, None) => Ok(()),
-            (Some(pc), _) => self.call(pc, given, watch),
-            (None, Some((pc, register))) => {
-                let found = given.inputs.input(self.record).map_err(Stopped::Damaged)?;
-                if let Some((Input::Counter(read), next)) = found
-                    && read.pc == pc
-                {
-                    self.thread.processor.values[register.index()] = Some(read.value);
-                    self.record = next;
-                }
-                Ok(())
-            }
         }
     }
 
@@ -118,7 +96,8 @@ impl Moment {
             return Err(Stopped::CallDiffers);
         }
         self.record = next;
-        self.threads.has_returned(&mut self.thread.processor.memory);
+        let memory = &mut self.thread.processor.memory;
+        memory.has_returned(self.threads.now);
         let is_last = self.next(given)?.is_none();
         let Self {
             thread, threads, ..
@@ -135,13 +114,13 @@ impl Moment {
         Ok(())
     }
 
-    /// The next record of the inputs that is not a checkpoint or a counter, and the place after it.
+    /// The next record of the inputs that is not a checkpoint, and the place after it.
     pub fn next<'g>(&self, given: &Given<'g>) -> Result<Option<(Input<'g>, Cursor)>, Stopped> {
         let inputs = given.inputs;
         let mut at = self.record;
         loop {
             match inputs.input(at).map_err(Stopped::Damaged)? {
-                Some((Input::Checkpoint(_) | Input::Counter(_), next)) => at = next,
+                Some((Input::Checkpoint(_), next)) => at = next,
                 found => return Ok(found),
             }
         }
@@ -251,8 +230,10 @@ impl Moment {
                 calls::written(&call, architecture)?
             }
         };
-        let memory = &mut self.thread.processor.memory;
-        self.threads.waits(ranges, memory);
+        for range in ranges {
+            let memory = &mut self.thread.processor.memory;
+            memory.waits(self.threads.now, range);
+        }
         Ok(())
     }
 
@@ -264,7 +245,7 @@ impl Moment {
             match input {
                 Input::Turn(turn) => now = Some(turn.core as usize),
                 Input::Call(call) if now == Some(self.threads.now) => return Ok(Some(call)),
-                Input::Call(_) | Input::Checkpoint(_) | Input::Counter(_) => {}
+                Input::Call(_) | Input::Checkpoint(_) => {}
             }
             if given.cancel.is_requested() {
                 return Err(Stopped::Far);
@@ -358,7 +339,9 @@ impl Moment {
             self.threads.count(place)?;
             self.threads.executed += 1;
             batch.next += 1;
-            self.enters(&executed, given, watch)?;
+            if let Some(pc) = executed.call {
+                self.call(pc, given, watch)?;
+            }
         }
         if batch.next == batch.stretch.len() && batch.ends_in_signal() {
             // At the end of a thread too; then no turn follows.

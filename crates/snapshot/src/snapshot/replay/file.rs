@@ -11,7 +11,6 @@
 //! | 2 call | `u64` address of the instruction, `u64` number of the system call, `u64` result, six `u64` arguments, then pieces of memory: what the kernel had written when the call returned |
 //! | 3 checkpoint | `u64` offset in the trace buffer of a synchronisation point from which on the trace shows what the core executed after the checkpoint, `u64` address of its next instruction, then as in a start: its registers, and the memory that is different from the checkpoint or start before |
 //! | 4 turn | `u32` place of a core among those for which the snapshot names this file, `u64` number of instructions that it executes before the next turn: from its first instruction on, or where it was before. The calls that follow returned, or ended it, in this turn, in this order. Before the first turn, the first core executes |
-//! | 5 counter | `u64` address of an instruction that read a counter, `u64` the value |
 //!
 //! A piece of memory is: `u32` kind, `u64` address, `u64` length, and
 //!
@@ -22,7 +21,7 @@
 //! | 2 | the first 8 bytes of the BLAKE3 hash of the bytes, which are those that the snapshot's memory has there |
 //! | 3 | none: the program has no memory there any more |
 //!
-//! Records after the start are in the order of execution. The first record is a start.
+//! Calls and checkpoints are in the order of execution. The first record is a start.
 
 use super::super::model::{Register, RegisterValue};
 use crate::mapped::Mapped;
@@ -33,7 +32,6 @@ pub(super) const START: u32 = 1;
 pub(super) const CALL: u32 = 2;
 pub(super) const CHECKPOINT: u32 = 3;
 pub(super) const TURN: u32 = 4;
-pub(super) const COUNTER: u32 = 5;
 pub(super) const ZEROS: u32 = 0;
 pub(super) const BYTES: u32 = 1;
 pub(super) const AS_SAVED: u32 = 2;
@@ -124,15 +122,6 @@ pub struct Turn {
     pub instructions: u64,
 }
 
-/// An instruction read a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CounterRead {
-    /// Its address.
-    pub pc: u64,
-    /// The value.
-    pub value: u64,
-}
-
 /// A record after the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
@@ -142,8 +131,6 @@ pub enum Input<'a> {
     Checkpoint(Checkpoint<'a>),
     /// The turn of a thread.
     Turn(Turn),
-    /// The value of a counter.
-    Counter(CounterRead),
 }
 
 /// Returns the hash by which a piece of saved memory is recognised.
@@ -237,7 +224,6 @@ impl Inputs {
             CALL => call(fields).map(Input::Call),
             CHECKPOINT => checkpoint(fields).map(Input::Checkpoint),
             TURN => turn(fields).map(Input::Turn),
-            COUNTER => counter(fields).map(Input::Counter),
             _ => None,
         };
         Ok(Some((input.ok_or(Error::Damaged(at.offset))?, next)))
@@ -354,13 +340,6 @@ fn checkpoint<'a>(fields: &mut Fields<'a>) -> Option<Checkpoint<'a>> {
         pc: fields.u64()?,
         registers: fields.registers()?,
         memory: fields.pieces()?,
-    })
-}
-
-fn counter(fields: &mut Fields<'_>) -> Option<CounterRead> {
-    Some(CounterRead {
-        pc: fields.u64()?,
-        value: fields.u64()?,
     })
 }
 

@@ -8,8 +8,7 @@ mod file;
 mod writer;
 
 pub use file::{
-    Call, Checkpoint, Contents, CounterRead, Cursor, Error, Input, Inputs, Piece, Start, Turn,
-    checksum,
+    Call, Checkpoint, Contents, Cursor, Error, Input, Inputs, Piece, Start, Turn, checksum,
 };
 pub use writer::{Saved, Writer};
 

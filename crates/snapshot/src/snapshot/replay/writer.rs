@@ -2,8 +2,8 @@
 
 use super::super::model::Register;
 use super::file::{
-    self, AS_SAVED, BYTES, CALL, CHECKPOINT, COUNTER, Checksum, GONE, HEAD, START, TURN, ZEROS,
-    chained, checksum,
+    self, AS_SAVED, BYTES, CALL, CHECKPOINT, Checksum, GONE, HEAD, START, TURN, ZEROS, chained,
+    checksum,
 };
 use crate::mapped;
 use std::io::{self, Write};
@@ -90,16 +90,6 @@ impl<W: Write> Writer<W> {
             put(&mut data, piece, saved);
         }
         self.record(CHECKPOINT, &data)
-    }
-
-    /// Writes a read of a counter.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be written.
-    pub fn counter(&mut self, read: file::CounterRead) -> io::Result<()> {
-        let data = [read.pc.to_le_bytes(), read.value.to_le_bytes()].concat();
-        self.record(COUNTER, &data)
     }
 
     /// Writes a turn.
