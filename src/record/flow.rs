@@ -85,8 +85,8 @@ struct Core {
     accesses: Vec<(u32, Access)>,
     /// The context ID from the next block on, if it changes there.
     context_id: Option<u32>,
-    /// The turn that begins with the next block, if one does.
-    turn: Option<u64>,
+    /// The turns that begin with the next block: the earlier ones ended before any.
+    turns: Vec<u64>,
     /// Where execution would continue after a block that is not in the stream, if nothing is pending.
     after: Option<CodeAddress>,
 }
@@ -158,7 +158,7 @@ impl Flow {
                 if let Some(id) = state.context_id.take() {
                     sink.context_id(core, id);
                 }
-                if let Some(turn) = state.turn.take() {
+                for turn in state.turns.drain(..) {
                     sink.turn(core, turn);
                 }
                 state.pending = Some(Pending { id, started: None });
@@ -179,7 +179,7 @@ impl Flow {
                 }
                 state.accesses.push((instruction.into(), access));
             }
-            Event::Turn(turn) => state.turn = Some(turn),
+            Event::Turn(turn) => state.turns.push(turn),
             Event::Time(time) => sink.time(core, time),
             Event::Context(id) => state.context_id = Some(id),
             Event::Exception { number, address } => {
@@ -206,7 +206,7 @@ impl Flow {
     pub fn entered(&self, core: u32) -> Option<u32> {
         let core = self.cores.get(core as usize)?;
         let pending = core.pending.filter(|pending| pending.started.is_none())?;
-        let alone = core.accesses.is_empty() && core.context_id.is_none() && core.turn.is_none();
+        let alone = core.accesses.is_empty() && core.context_id.is_none() && core.turns.is_empty();
         alone.then_some(pending.id)
     }
 
@@ -306,7 +306,7 @@ impl Flow {
         if let Some(pending) = state.pending.take() {
             settle(core, pending, &mut state.accesses, blocks, next, sink)?;
         }
-        if let Some(turn) = state.turn.take() {
+        for turn in state.turns.drain(..) {
             sink.turn(core, turn);
         }
         Ok(())
@@ -455,5 +455,42 @@ fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Ou
         // The instruction faulted or is retried. A system call counts as executed in any case.
         _ if again() && !block.calls => connected(count - 1),
         _ => broken(count, Some(at(block.end()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::blocks::Sets;
+
+    #[derive(Default)]
+    struct Turns(Vec<u64>);
+
+    impl FlowSink for Turns {
+        fn ran(&mut self, _: u32, _: &Block, _: usize, _: &[(u32, Access)]) -> io::Result<()> {
+            Ok(())
+        }
+        fn exception(&mut self, _: u32, _: u32, _: CodeAddress) -> io::Result<()> {
+            Ok(())
+        }
+        fn broken(&mut self, _: u32, _: Option<CodeAddress>) -> io::Result<()> {
+            Ok(())
+        }
+        fn turn(&mut self, _: u32, turn: u64) {
+            self.0.push(turn);
+        }
+    }
+
+    #[test]
+    fn turns_without_instructions_are_kept() {
+        let (mut flow, blocks) = (Flow::default(), BlockTable::new(Sets::A64));
+        let mut turns = Turns::default();
+        flow.begin(0).unwrap();
+        for turn in [3, 5] {
+            flow.event(0, Event::Turn(turn), &blocks, &mut turns)
+                .unwrap();
+        }
+        flow.end(0, None, &blocks, &mut turns).unwrap();
+        assert_eq!(turns.0, [3, 5]);
     }
 }
