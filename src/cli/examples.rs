@@ -123,7 +123,7 @@ Examples:
   armsnap import core.1234 board --sysroot target-root
   armsnap import --raw etb.bin --core Cortex-M4 board
   armsnap import --memory ram.bin@0x20000000 --core Cortex-M4 board
-  armsnap import --memory ram.bin@0x20000000 --registers regs.txt --elf firmware.elf board";
+  armsnap import --memory ram.bin@0x20000000 --registers regs.txt board";
 
 pub const RECORD: &str = "\
 Examples:

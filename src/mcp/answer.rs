@@ -286,12 +286,9 @@ mod tests {
     fn names_and_texts_have_no_invisible_characters() {
         let mut value = json!({ "a\u{1b}[2J\n": [{ "b": "c\u{202e}d" }], "x0": 1 });
         shorten(&mut value);
-        let text = value.to_string();
         assert!(value.get("x0").is_some());
-        assert!(
-            !text.contains("u001b") && !text.contains('\u{202e}'),
-            "{text}"
-        );
-        assert!(!text.contains("\\n"), "{text}");
+        let names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+        let text = value[r"a\u{1b}[2J\n"][0]["b"].as_str();
+        assert_eq!((names.len(), text), (2, Some(r"c\u{202e}d")), "{names:?}");
     }
 }
