@@ -459,6 +459,9 @@ static void take_turn(struct vcpu *v, int in_call, uint64_t pc)
         v->ticket = ++tickets;
         waiting++;
         while (turn != v && !dead) {
+            /* The emulator ends only once no thread executes code. */
+            if (may_leave && !in_call)
+                break;
             struct timespec until;
             clock_gettime(CLOCK_REALTIME, &until);
             until.tv_nsec += POLL_TURN_US * 1000;
@@ -473,6 +476,12 @@ static void take_turn(struct vcpu *v, int in_call, uint64_t pc)
         }
         waiting--;
         v->ticket = 0;
+        if (turn != v && may_leave && !in_call) {
+            pthread_mutex_unlock(&turn_lock);
+            v->cut = 1;
+            __atomic_store_n(&v->state, RUNNING, __ATOMIC_SEQ_CST);
+            return;
+        }
     }
     turn = v;
     v->blocks = 0;
@@ -690,6 +699,8 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
             leave_turn(v);
         if (turn != v)
             take_turn(v, 0, block->pc);
+        if (v->cut)
+            return;
     }
     if (state && v->block && __builtin_expect(v->block->context && !v->left, 0)) {
         unsigned written = v->block->context - 1;
