@@ -338,7 +338,7 @@ mod tests {
         let all: Vec<Entry> = stacks.concat();
         let taken = all.iter().filter(|(from, to)| *from != 0 && *to != 0);
         assert_eq!(taken.count(), 999);
-        // Nothing but the begin of the trace has no source, which would be one more call.
+        // Only the start of the trace has no source: another one would count as one more call.
         assert_eq!(all.iter().filter(|(from, _)| *from == 0).count(), 1);
         assert_eq!(stacks[0][0], (0, 0x1000));
         let mut straight = 0;

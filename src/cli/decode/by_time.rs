@@ -3,7 +3,7 @@
 //! Each source is decoded by a thread of its own, which sends its text with the time of each part of
 //! it. Parts of all sources are merged: those of a source stay in their order, and of those that are
 //! next, the one with the least time is written. A part without a time is written before the first part
-//! with a time that is behind it in the buffer.
+//! with a time after it in the buffer.
 
 use super::job::{Decoded, Job, Stopped, joined};
 use armsnap::capture::CaptureBuffer;

@@ -6,7 +6,7 @@ use armsnap_arch::arch::Architecture;
 pub(super) const LENGTH: usize = 12;
 
 /// Whether a function returns within the instructions from one on: its frame may be gone there before
-/// call frame information says so. What is not a return may be taken for one.
+/// call frame information says so. Other instructions may look like a return.
 pub(super) fn is_near_return(architecture: Architecture, code: &[u8]) -> bool {
     let halves = |from: usize| {
         let pair = |at: usize| {

@@ -16,8 +16,8 @@ impl<C> Default for Suspended<C> {
 }
 
 impl<C> Suspended<C> {
-    /// Leaves a context for another one. Returns the calls of the one left last that `returning`
-    /// finds a depth in, and that depth; `None` if there is none: the other context is new.
+    /// Leaves a context for another one. Returns the calls of the context that is resumed, the one left
+    /// last for which `returning` finds a depth, and that depth; `None` if the other context is new.
     pub fn exchange(
         &mut self,
         left: C,

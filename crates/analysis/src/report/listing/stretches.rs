@@ -20,8 +20,8 @@ pub struct Stretch {
 /// The stretches of a text.
 ///
 /// The lines after a timestamp have its time. Those of an ITM have the time of the next global
-/// timestamp, which it sends after what it belongs to; the last ones, of which there is none, that of
-/// the one before.
+/// timestamp, which an ITM sends after the packets that it dates; lines after the last timestamp have
+/// the time of that one.
 #[derive(Clone, Debug, Default)]
 pub struct Stretches {
     all: Vec<Stretch>,

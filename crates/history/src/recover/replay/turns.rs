@@ -98,15 +98,13 @@ impl Moment {
         self.record = next;
         let memory = &mut self.thread.processor.memory;
         memory.has_returned(self.threads.now);
-        let is_last = self.next(given)?.is_none();
-        let Self {
-            thread, threads, ..
-        } = self;
-        if clones::returns(thread, threads, call, given.facts.architecture, is_last)? {
+        let (architecture, saved) = (given.facts.architecture, &*given.facts.memory);
+        let is_last = clones::is_one(call, architecture) && self.next(given)?.is_none();
+        let (thread, threads) = (&mut self.thread, &mut self.threads);
+        if clones::returns(thread, threads, call, architecture, is_last)? {
             return Ok(());
         }
         let Processor { values, memory, .. } = &mut self.thread.processor;
-        let (architecture, saved) = (given.facts.architecture, &*given.facts.memory);
         let changed = self
             .kernel
             .call(call, architecture, values, memory, saved)?;

@@ -143,7 +143,7 @@ impl Report {
         Section::Registers
     }
 
-    /// Reads `x0  0000000000000000  x1  …`; a line with anything else is none of registers.
+    /// Reads `x0  0000000000000000  x1  …`; a line with anything else does not list registers.
     fn register_line(&mut self, line: &str, wide: &mut Option<bool>) {
         let mut words = line.split_whitespace();
         let mut found = Vec::new();

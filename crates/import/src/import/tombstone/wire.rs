@@ -12,7 +12,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number; 0 if it is none.
+    /// The number; 0 if the field is not a number.
     pub const fn number(self) -> u64 {
         match self {
             Self::Number(number) => number,

@@ -200,7 +200,7 @@ impl Symbols {
 }
 
 impl Candidate {
-    /// How it is written so that it is none of the others.
+    /// A spelling that means no other variable.
     fn written(&self, all: &[Self]) -> String {
         let others = all.iter().filter(|other| other.place != self.place);
         let is_alone = others.clone().all(|other| other.whole != self.whole);
